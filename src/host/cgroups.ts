@@ -1,6 +1,7 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import { exists } from "./exists.ts";
+import { listMounts } from "./mounts.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones stay unchanged. */
@@ -56,7 +57,7 @@ const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "syst
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
-  const hugetlb = await limitsHugePages(host, version, signal);
+  const hugetlb = version === 1 ? roots.includes(`${mount}/hugetlb`) : await limitsHugePages(host, signal);
   const limitsOf = (path: string, { hugepages, ...limits }: CgroupLimits): readonly FileChange[] => {
     const all = hugetlb && hugepages ? { ...limits, hugepages } : limits;
     return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
@@ -120,9 +121,19 @@ function isLimiting(root: string): boolean {
   return root === mount || limiting.some((name) => root === `${mount}/${name}`);
 }
 
+/** Those that are mounted: systemd leaves a directory where it could not mount one. One mount may have several controllers and
+ *  be known by links of their names. */
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
-  const present = new Set((await host.fs.list(mount, signal)).map(({ name }) => name));
-  return controllers.filter((name) => present.has(name)).map((name) => `${mount}/${name}`);
+  const [entries, mounts] = await Promise.all([host.fs.list(mount, signal), listMounts(host, signal)]);
+  const present = new Set(entries.map(({ name }) => name));
+  const mounted = new Set(
+    mounts
+      .filter(({ path, fsType }) => fsType.startsWith("cgroup") && path.startsWith(`${mount}/`))
+      .flatMap(({ path }) => path.slice(mount.length + 1).split(",")),
+  );
+  return controllers
+    .filter((name) => present.has(name) && (mounted.size === 0 || mounted.has(name)))
+    .map((name) => `${mount}/${name}`);
 }
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
@@ -165,9 +176,8 @@ function whole(value: number): string {
   return BigInt(value).toString();
 }
 
-/** The target's cgroups have the controller `hugetlb`. */
-async function limitsHugePages(host: Host, version: 1 | 2, signal: AbortSignal): Promise<boolean> {
-  if (version === 1) return exists(host.fs, `${mount}/hugetlb`, signal);
+/** The target's cgroups of version 2 have the controller `hugetlb`. */
+async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
   const controllers = await unlessGone(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
   return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
 }

@@ -145,3 +145,13 @@ test("CPUs are a list, which cgroups below take over; both versions", async () =
   await (await openCgroups(unified, 2, never)).ensure("/kubepods", { cpus: "0-1" }, never);
   assert.equal(unified.files.text("/sys/fs/cgroup/kubepods/cpuset.cpus"), "0-1");
 });
+
+test("version 1: a directory without a hierarchy is passed over, one of several controllers is used by each name", async () => {
+  const host = await withVersion1();
+  const at = (name: string) => `/sys/fs/cgroup/${name}`;
+  for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ do: "mkdir", path: at(name), parents: true }]);
+  for (const name of ["cpu,cpuacct", "memory", "pids"]) host.files.mount(at(name), "cgroup");
+  await (await openCgroups(host, 1, never)).ensure("/kubepods", { ...limits, hugepages: { "2MB": 0 } }, never);
+  assert.equal(host.files.text(at("cpu/kubepods/cpu.shares")), "512");
+  assert.ok(!host.files.tree("/sys/fs/cgroup").includes(at("hugetlb/kubepods")));
+});
