@@ -120,6 +120,8 @@ function answer(served: Served, { denies = false }: FakeSystemdOptions, message:
     case "StopUnit":
       if (!units.delete(unit ?? "")) return fail(`${own}.NoSuchUnit`);
       return runJob(served, unit ?? "", reply);
+    case "SetUnitProperties":
+      return units.has(unit ?? "") ? reply() : fail(`${own}.NoSuchUnit`);
     case "ResetFailedUnit":
       units.delete(unit ?? "");
       return reply();

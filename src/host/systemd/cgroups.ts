@@ -1,9 +1,9 @@
 import type { Clock } from "../../lib/clock.ts";
-import { throwIfAborted } from "../../lib/errors.ts";
+import { hasCode, throwIfAborted } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type CgroupLimits, type Cgroups, openCgroups, weightOf } from "../cgroups.ts";
 import { reachSystemd } from "./reach.ts";
-import { limitProperties, newSlice, roundedLimits, slicesOf } from "./slices.ts";
+import { type UnitProperty, limitProperties, newSlice, roundedLimits, slicesOf } from "./slices.ts";
 
 export interface SystemdCgroupsDeps {
   readonly host: Host;
@@ -26,18 +26,28 @@ export async function openSystemdCgroups(
   /** Slices that run. */
   const started = new Set<string>();
   const forget = (path: string) => slicesOf(path).forEach(({ slice }) => started.delete(slice));
+  const start = async (path: string, properties: readonly UnitProperty[], stop: AbortSignal) => {
+    const slices = slicesOf(path);
+    const own = slices.at(-1)?.slice;
+    let isNew = false;
+    for (const { slice, parent } of slices.filter((each) => !started.has(each.slice))) {
+      const limits = slice === own ? properties : [];
+      isNew = await units.start(slice, [...newSlice(slice, parent, version), ...limits], stop);
+      started.add(slice);
+    }
+    if (own !== undefined && !isNew && properties.length > 0) await units.set(own, properties, stop);
+  };
   const change = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
     systemd ??= await units.version(stop);
     const properties = limitProperties(limits, version, systemd, weightOf);
-    const slices = slicesOf(path);
-    let isNew = false;
-    for (const { slice, parent } of slices.filter((each) => !started.has(each.slice))) {
-      const own = slice === slices.at(-1)?.slice ? properties : [];
-      isNew = await units.start(slice, [...newSlice(slice, parent, version), ...own], stop);
-      started.add(slice);
+    try {
+      await start(path, properties, stop);
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      // Somebody has stopped it.
+      forget(path);
+      await start(path, properties, stop);
     }
-    const slice = slices.at(-1)?.slice;
-    if (slice !== undefined && !isNew && properties.length > 0) await units.set(slice, properties, stop);
   };
   const both = async (how: "ensure" | "make", path: string, limits: CgroupLimits, stop: AbortSignal) => {
     const rounded = roundedLimits(limits);

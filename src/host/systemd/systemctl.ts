@@ -39,6 +39,8 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
     async stop(slice, signal) {
       await must(["stop", slice], signal, [0, notLoaded]);
       await run(["reset-failed", slice], signal);
+      // Properties set by commands outlive a slice, and would be those of the next one of its name.
+      await run(["revert", "--no-reload", slice], signal);
     },
   };
 }

@@ -81,6 +81,17 @@ test("removal stops the slice and takes away what systemd left; a missing one is
   assert.ok(t.systemd.units.has(slice));
 });
 
+test("a slice that somebody has stopped is started again by the next change", async () => {
+  await using t = await start();
+  await t.cgroups.make(pod, limits, never);
+  t.systemd.units.delete(slice);
+  t.heard();
+  await t.cgroups.ensure(pod, { pids: 7 }, never);
+  assert.ok(t.systemd.units.has(slice));
+  assert.deepEqual(t.systemd.heard.at(-1)?.properties?.at(-1), "TasksMax=t:7");
+  assert.equal(t.read("pids.max"), "7");
+});
+
 test("a slice whose start fails is reset and started once more; then it is an error that names the result", async () => {
   await using t = await start();
   t.systemd.results.push("failed");
@@ -169,7 +180,7 @@ test("without a bus commands do it", async () => {
     `set-property --runtime ${slice} ${accounting} MemoryMax=1048576 CPUWeight=20 CPUQuotaPeriodSec=100000us CPUQuota=13% TasksMax=42`,
   ]);
   await t.cgroups.remove(["/other.slice"], never);
-  assert.deepEqual(commands, ["stop other.slice", "reset-failed other.slice"]);
+  assert.deepEqual(commands, ["stop other.slice", "reset-failed other.slice", "revert --no-reload other.slice"]);
 });
 
 test("a machine without systemd says what it lacks", async () => {
