@@ -6,7 +6,7 @@ import type { FakeHost } from "./host.ts";
 /** A call as systemd heard it, its properties with their types: `CPUShares=t:512`. */
 export interface HeardCall {
   readonly member: string;
-  readonly unit?: string;
+  readonly unit: string;
   readonly properties?: readonly string[];
 }
 
@@ -81,7 +81,6 @@ interface Served extends Pick<FakeSystemd, "heard" | "units" | "results"> {
 function answer(served: Served, { denies = false }: FakeSystemdOptions, message: Message): void {
   const { connection, heard, units, next } = served;
   const { member = "", body = [] } = message;
-  const unit = typeof body[0] === "string" ? body[0] : undefined;
   const about = { replySerial: message.serial ?? 0, destination: ":1.1", sender: own };
   const reply = (signature?: string, ...values: unknown[]) =>
     void connection.message({
@@ -99,35 +98,31 @@ function answer(served: Served, { denies = false }: FakeSystemdOptions, message:
       signature: "s",
       body: [errorName],
     });
-  switch (member) {
-    case "Hello":
-      return reply("s", ":1.1");
-    case "AddMatch":
-    case "Subscribe":
-      return reply();
-    case "Get":
-      return reply("v", new Variant("s", "252.38-1~deb12u1"));
-  }
+  if (member === "Hello") return reply("s", ":1.1");
+  if (member === "Get") return reply("v", new Variant("s", "252.38-1~deb12u1"));
+  if (member === "AddMatch" || member === "Subscribe") return reply();
   if (denies) return fail("org.freedesktop.DBus.Error.AccessDenied");
-  const properties = (body[2] ?? []) as readonly (readonly [string, Variant])[];
-  const told = Array.isArray(properties) ? properties.map(([name, value]) => `${name}=${textOf(value)}`) : [];
-  heard.push({ member, ...(unit !== undefined && { unit }), ...(told.length > 0 && { properties: told }) });
+  const unit = String(body[0]);
+  const told = propertiesOf(body[2]);
+  heard.push({ member, unit, ...(told.length > 0 && { properties: told }) });
   switch (member) {
     case "StartTransientUnit":
-      if (units.has(unit ?? "")) return fail(`${own}.UnitExists`);
-      units.add(unit ?? "");
-      return runJob(served, unit ?? "", reply);
+      if (units.has(unit)) return fail(`${own}.UnitExists`);
+      units.add(unit);
+      return runJob(served, unit, reply);
     case "StopUnit":
-      if (!units.delete(unit ?? "")) return fail(`${own}.NoSuchUnit`);
-      return runJob(served, unit ?? "", reply);
+      return units.delete(unit) ? runJob(served, unit, reply) : fail(`${own}.NoSuchUnit`);
     case "SetUnitProperties":
-      return units.has(unit ?? "") ? reply() : fail(`${own}.NoSuchUnit`);
-    case "ResetFailedUnit":
-      units.delete(unit ?? "");
-      return reply();
+      return units.has(unit) ? reply() : fail(`${own}.NoSuchUnit`);
     default:
+      units.delete(unit);
       return reply();
   }
+}
+
+function propertiesOf(value: unknown): readonly string[] {
+  const properties = Array.isArray(value) ? (value as readonly (readonly [string, Variant])[]) : [];
+  return properties.map(([name, variant]) => `${name}=${textOf(variant)}`);
 }
 
 /** A job that has ended before the call that began it is answered, as happens. */

@@ -51,7 +51,7 @@ export function asPeer({ from, to }: Wire): Duplex {
   from.once("end", () => void stream.push(null));
   for (const half of [from, to]) {
     half.once("close", () => void stream.destroy());
-    half.on("error", (error) => void stream.destroy(error));
+    half.on("error", (error: Error) => void stream.destroy(error));
   }
   stream.once("end", () => void stream.destroy());
   return stream;
