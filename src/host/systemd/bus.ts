@@ -40,7 +40,7 @@ const answerWithinMs = 25_000;
 /** Logs in on a bus, and asks systemd to tell of its jobs.
  *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
 export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
-  // Loading it takes longer than all else at a start, and few nodes need it.
+  // Loading it takes time, and few nodes need it.
   const { createClient } = await import("dbus-native");
   const stream = asPeer(wire);
   // Its own greeting would throw past everybody when it gets no answer.
