@@ -20,7 +20,7 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
   };
   const must = async (argv: readonly string[], signal: AbortSignal, passes: readonly number[] = [0]) => {
     const { code, stdout, stderr } = await run(argv, signal);
-    if (passes.includes(code)) return stdout;
+    if (passes.includes(code)) return { code, stdout };
     const said = stderr.trim().split("\n")[0] ?? "";
     throw new CodedError(code === denied ? "permission_denied" : "unavailable", `systemctl ${argv.join(" ")}: ${said}`);
   };
@@ -29,9 +29,14 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
     if (assignments.length > 0) await must(["set-property", "--runtime", slice, ...assignments], signal);
   };
   return {
-    version: async (signal) => versionOf((await must(["--version"], signal)).replace(/^systemd /, "")),
+    version: async (signal) => versionOf((await must(["--version"], signal)).stdout.replace(/^systemd /, "")),
     async start(slice, properties, signal) {
-      await must(["start", slice], signal);
+      const first = await must(["start", slice], signal, [0, notLoaded]);
+      if (first.code === notLoaded) {
+        // systemd remembers the file of a slice that was started over the bus, and that went with it.
+        await must(["daemon-reload"], signal);
+        await must(["start", slice], signal);
+      }
       await set(slice, properties, signal);
       return true;
     },

@@ -183,6 +183,18 @@ test("without a bus commands do it", async () => {
   assert.deepEqual(commands, ["stop other.slice", "reset-failed other.slice", "revert --no-reload other.slice"]);
 });
 
+test("a slice that systemctl does not find has left a memory behind, which systemd is told to drop", async () => {
+  await using t = await start({}, false);
+  const commands: string[] = [];
+  t.host.program("systemctl", ([, ...args], { stdout }) => {
+    commands.push(args.join(" "));
+    if (args[0] === "--version") stdout.write("systemd 252\n");
+    return args[0] === "start" && !commands.includes("daemon-reload") ? 5 : 0;
+  });
+  await t.cgroups.ensure("/kubepods.slice", {}, never);
+  assert.deepEqual(commands.slice(1, 4), ["start kubepods.slice", "daemon-reload", "start kubepods.slice"]);
+});
+
 test("a machine without systemd says what it lacks", async () => {
   await using t = await start({}, false);
   await assert.rejects(t.cgroups.make(pod, limits, never), {
