@@ -1,6 +1,7 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import { exists } from "./exists.ts";
+import { listMounts } from "./mounts.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones stay unchanged. */
@@ -11,6 +12,8 @@ export interface CgroupLimits {
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
   readonly pids?: number;
+  /** CPUs as a cpuset lists them, such as `0-3,8`. */
+  readonly cpus?: string;
   /** Bytes of huge pages by their size as cgroups name it, such as `2MB`; ignored where the target does not limit huge pages. */
   readonly hugepages?: Readonly<Record<string, number>>;
 }
@@ -54,7 +57,7 @@ const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "syst
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
-  const hugetlb = await limitsHugePages(host, version, signal);
+  const hugetlb = version === 1 ? roots.includes(`${mount}/hugetlb`) : await limitsHugePages(host, signal);
   const limitsOf = (path: string, { hugepages, ...limits }: CgroupLimits): readonly FileChange[] => {
     const all = hugetlb && hugepages ? { ...limits, hugepages } : limits;
     return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
@@ -66,6 +69,8 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     await host.fs.apply(directories(path), stop);
     await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
+    // Its descendants take over what it has from now on.
+    if (limits.cpus !== undefined) inheritance.forget(path);
   };
   /** @param changes everything but the limits, when known to be sufficient. */
   const atOnce = async (
@@ -85,7 +90,10 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     }
   };
   return {
-    ensure: (path, limits, stop) => atOnce(path, inheritance.has(path) ? [] : undefined, limits, stop),
+    ensure(path, limits, stop) {
+      const isSettled = inheritance.has(path) && limits.cpus === undefined;
+      return atOnce(path, isSettled ? [] : undefined, limits, stop);
+    },
     make(path, limits, stop) {
       const inherited = inheritance.ofNew(path);
       return atOnce(path, inherited && [...directories(path), ...inherited], limits, stop);
@@ -113,9 +121,19 @@ function isLimiting(root: string): boolean {
   return root === mount || limiting.some((name) => root === `${mount}/${name}`);
 }
 
+/** Those that are mounted: systemd leaves a directory where it could not mount one. One mount may have several controllers and
+ *  be known by links of their names. */
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
-  const present = new Set((await host.fs.list(mount, signal)).map(({ name }) => name));
-  return controllers.filter((name) => present.has(name)).map((name) => `${mount}/${name}`);
+  const [entries, mounts] = await Promise.all([host.fs.list(mount, signal), listMounts(host, signal)]);
+  const present = new Set(entries.map(({ name }) => name));
+  const mounted = new Set(
+    mounts
+      .filter(({ path, fsType }) => fsType.startsWith("cgroup") && path.startsWith(`${mount}/`))
+      .flatMap(({ path }) => path.slice(mount.length + 1).split(",")),
+  );
+  return controllers
+    .filter((name) => present.has(name) && (mounted.size === 0 || mounted.has(name)))
+    .map((name) => `${mount}/${name}`);
 }
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
@@ -127,6 +145,9 @@ function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {
     ...set("cpu", "cpu.cfs_quota_us", limits.cpuQuotaUs),
     ...set("memory", "memory.limit_in_bytes", limits.memoryBytes),
     ...set("pids", "pids.max", limits.pids),
+    ...(limits.cpus === undefined
+      ? []
+      : [{ do: "write" as const, path: `${mount}/cpuset${path}/cpuset.cpus`, data: limits.cpus }]),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) =>
       set("hugetlb", `hugetlb.${size}.limit_in_bytes`, bytes),
     ),
@@ -145,6 +166,7 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
     ),
     ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
+    ...set("cpuset.cpus", limits.cpus),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),
   ];
 }
@@ -154,9 +176,8 @@ function whole(value: number): string {
   return BigInt(value).toString();
 }
 
-/** The target's cgroups have the controller `hugetlb`. */
-async function limitsHugePages(host: Host, version: 1 | 2, signal: AbortSignal): Promise<boolean> {
-  if (version === 1) return exists(host.fs, `${mount}/hugetlb`, signal);
+/** The target's cgroups of version 2 have the controller `hugetlb`. */
+async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
   const controllers = await unlessGone(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
   return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
 }

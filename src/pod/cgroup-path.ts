@@ -51,3 +51,10 @@ export function cgroupPath(names: readonly string[], driver: CgroupDriver): stri
   const escaped = names.map((name) => name.replaceAll("-", "_"));
   return escaped.map((_, depth) => `/${escaped.slice(0, depth + 1).join("-")}.slice`).join("");
 }
+
+/** Path of a cgroup right below another of the same driver. */
+export function cgroupBelow(path: string, name: string, driver: CgroupDriver): string {
+  if (driver === "cgroupfs") return `${path}/${name}`;
+  const above = path.slice(path.lastIndexOf("/") + 1, -".slice".length);
+  return `${path}/${above}-${name.replaceAll("-", "_")}.slice`;
+}

@@ -1,6 +1,5 @@
 import { isAlone, lockFile, lockTarget } from "./claim.ts";
 import type { NodeConfig } from "../config/node-config.ts";
-import { openCgroups } from "../host/cgroups.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
 import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
@@ -8,10 +7,11 @@ import { silentLog } from "../lib/log.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { openTarget } from "./open-target.ts";
-import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
+import { type CgroupLayout, cgroupBelow, tierCgroup } from "../pod/cgroup-path.ts";
 import { execute, type Outcome } from "../remove/execute.ts";
 import { lineOf, type Plan, removalPlan, thingsOf } from "../remove/plan.ts";
 import { survey } from "../remove/survey.ts";
+import { openCgroupsOf } from "../resources/cgroup-driver.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
 import { confirmed, type Terminal } from "./terminal.ts";
@@ -48,7 +48,9 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const node = { ...deps.node, rootDir: target.rootDir ?? deps.node.rootDir };
   const alone = await isAlone({ target, clock }, signal);
   await using _held = await holdTarget(deps, node.rootDir, signal);
-  const cgroups = await openCgroups(host, await cgroupVersion(host.fs, signal), signal);
+  const version = await cgroupVersion(host.fs, signal);
+  const layout = await createCgroupLayout({ ...target, kubelet: node.kubelet, clock, log: silentLog() })(signal);
+  await using cgroups = await openCgroupsOf({ ...layout, version }, { host, clock }, signal);
   const findings = await survey(
     {
       ...target,
@@ -57,7 +59,8 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       podLogsDir: node.kubelet.podLogsDir,
       staticPods: staticSources(node).length > 0,
       logLinksDir: logLinksDirectory,
-      tiers: await podTiers({ ...deps, node }, signal),
+      tiers: podTiers(layout),
+      podGroup: (tier, uid) => cgroupBelow(tier, `pod${uid}`, layout.driver),
       subgroups: cgroups.children,
     },
     signal,
@@ -98,13 +101,9 @@ async function holdTarget(
   }
 }
 
-/** Cgroups that graftlet makes for quality of service classes, the deepest first; none where the runtime's driver makes them. */
-async function podTiers(
-  { target: { runtime }, node: { kubelet }, clock }: Pick<RemovalDeps, "target" | "node" | "clock">,
-  signal: AbortSignal,
-): Promise<readonly string[]> {
-  const layout: CgroupLayout = await createCgroupLayout({ runtime, kubelet, clock, log: silentLog() })(signal);
-  if (!layout.perQos || layout.driver === "systemd") return [];
+/** Cgroups that graftlet makes for quality of service classes, the deepest first; none where pods have no cgroups by class. */
+function podTiers(layout: CgroupLayout): readonly string[] {
+  if (!layout.perQos) return [];
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
 }
 

@@ -20,6 +20,8 @@ export interface SurveyDeps {
   readonly logLinksDir: string;
   /** Cgroups of QoS classes, the deepest first; none when graftlet creates none. */
   readonly tiers: readonly string[];
+  /** The cgroup that a pod has below one of them. */
+  readonly podGroup: (tier: string, uid: string) => string;
   /** True when the node has manifests: static pods are then its own, not a kubelet's. */
   readonly staticPods: boolean;
   /** Names of the cgroups right below one. */
@@ -50,7 +52,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const onHost = await readHostState(deps, signal);
   const made = record ? await standing(host.fs, record.made, signal) : [];
   return {
-    pods: owned.pods.map((pod) => foundPod(pod, root, onHost)),
+    pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, podGroup: deps.podGroup })),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
     files: own === undefined || root === undefined ? [] : await filesOfPlugins(host.fs, root, signal),
@@ -100,7 +102,7 @@ async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<Hos
 function foundPod(
   { uid, containers, sandboxIds, ...pod }: OwnedPod,
   root: string | undefined,
-  onHost: HostState,
+  onHost: HostState & Pick<SurveyDeps, "podGroup">,
 ): FoundPod {
   const logs = onHost.logs.filter((path) => path.endsWith(`_${uid}`));
   const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
@@ -110,7 +112,10 @@ function foundPod(
     name: pod.name ?? (name === undefined ? uid : `${namespace}/${name}`),
     containers,
     sandboxIds,
-    cgroups: onHost.tiers.flatMap(({ path, below }) => (below.includes(`pod${uid}`) ? [`${path}/pod${uid}`] : [])),
+    cgroups: onHost.tiers.flatMap(({ path, below }) => {
+      const group = onHost.podGroup(path, uid);
+      return below.includes(posix.basename(group)) ? [group] : [];
+    }),
     directory,
     mounts: directory === undefined ? [] : mountsBelow(onHost.mounts, directory),
     logs,

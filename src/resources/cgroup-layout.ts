@@ -21,8 +21,7 @@ export interface LayoutDeps {
 /** A runtime may take so long to tell its driver, milliseconds. */
 const longestMs = 120_000;
 
-/** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once, and what pods lack
- *  with it is told then.
+/** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 export function createCgroupLayout({
   runtime,
@@ -38,11 +37,6 @@ export function createCgroupLayout({
       root: kubelet.cgroupRoot,
       perQos: kubelet.cgroupsPerQOS,
     };
-    if (known.perQos && known.driver === "systemd")
-      log.warn(
-        { cgroupDriver: known.driver },
-        "pods' cgroups are the runtime's slices: they get no weights by requests, no limits of the pod as a whole, and no podPidsLimit",
-      );
     return known;
   };
   return async (signal) => known ?? shared(read, signal);

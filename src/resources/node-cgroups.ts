@@ -1,4 +1,4 @@
-import { type Cgroups, openCgroups } from "../host/cgroups.ts";
+import type { Cgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
 import type { Clock } from "../lib/clock.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
@@ -6,6 +6,7 @@ import { timed } from "../lib/timed.ts";
 import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
+import { openCgroupsOf } from "./cgroup-driver.ts";
 import { type Tiers, type TiersDeps, createTiers } from "./tiers.ts";
 
 export interface NodeCgroupsDeps extends Omit<TiersDeps, "cgroups" | "layout"> {
@@ -36,8 +37,8 @@ export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   const opening = createSharedWork<NodeCgroups>(clock, longestMs);
   const open = async (signal: AbortSignal): Promise<NodeCgroups> => {
     const version = await cgroupVersion(host.fs, signal);
-    const cgroups = measured(await openCgroups(host, version, signal), deps);
     const layout = await deps.layout(signal);
+    const cgroups = measured(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
     known = { cgroups, layout, version, tiers: createTiers({ ...deps, cgroups, layout }) };
     return known;
   };

@@ -54,12 +54,11 @@ const resizable = ["cpuShares", "cpuQuotaUs", "cpuPeriodUs", "memoryBytes"] as c
 const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 
 /** A cgroup for each pod, below that of its quality of service class: what the pod's containers get together.
- *  Under systemd the runtime's own slices do it; nothing is made here. A target whose user may make none has none, and there
- *  only the limits of each container hold.
+ *  A target whose user may make none has none, and there only the limits of each container hold.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   const { cgroups, layout, tiers, log } = deps;
-  if (!layout.perQos || layout.driver === "systemd") return noCgroups;
+  if (!layout.perQos) return noCgroups;
   /** Pods' cgroups, with their limits. */
   const made = new Map<string, CgroupLimits>();
   const pathOf = ({ metadata, spec }: Pod) => podCgroup(metadata.uid, qosClass(spec), layout);

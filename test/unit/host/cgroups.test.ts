@@ -133,3 +133,25 @@ test("what a runtime left in several cgroups goes with them, in one go where the
   await cgroups.remove(["/kubepods/pod1", "/kubepods/burstable/pod1"], never);
   assert.deepEqual(await cgroups.children("/kubepods", never), ["burstable"]);
 });
+
+test("CPUs are a list, which cgroups below take over; both versions", async () => {
+  const host = await withVersion1();
+  const cgroups = await openCgroups(host, 1, never);
+  await cgroups.ensure("/kubepods", {}, never);
+  await cgroups.ensure("/kubepods", { cpus: "1" }, never);
+  await cgroups.make("/kubepods/pod1", {}, never);
+  assert.equal(host.files.text("/sys/fs/cgroup/cpuset/kubepods/pod1/cpuset.cpus"), "1");
+  const unified = fakeHost({ clock: fakeClock() });
+  await (await openCgroups(unified, 2, never)).ensure("/kubepods", { cpus: "0-1" }, never);
+  assert.equal(unified.files.text("/sys/fs/cgroup/kubepods/cpuset.cpus"), "0-1");
+});
+
+test("version 1: a directory without a hierarchy is passed over, one of several controllers is used by each name", async () => {
+  const host = await withVersion1();
+  const at = (name: string) => `/sys/fs/cgroup/${name}`;
+  for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ do: "mkdir", path: at(name), parents: true }]);
+  for (const name of ["cpu,cpuacct", "memory", "pids"]) host.files.mount(at(name), "cgroup");
+  await (await openCgroups(host, 1, never)).ensure("/kubepods", { ...limits, hugepages: { "2MB": 0 } }, never);
+  assert.equal(host.files.text(at("cpu/kubepods/cpu.shares")), "512");
+  assert.ok(!host.files.tree("/sys/fs/cgroup").includes(at("hugetlb/kubepods")));
+});

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Protocol } from "../../../src/gen/cri.ts";
-import { podCgroup } from "../../../src/pod/cgroup-path.ts";
+import { cgroupBelow, podCgroup, tierCgroup } from "../../../src/pod/cgroup-path.ts";
 import { kernelHostname, podHostname } from "../../../src/pod/hostname.ts";
 import { hostNetworkHostsFile, podHostsFile } from "../../../src/pod/hosts-file.ts";
 import { containerLogLink, containerLogPath, podLogDirectory } from "../../../src/pod/log-paths.ts";
@@ -105,6 +105,8 @@ describe("a pod's cgroup", () => {
   for (const [driver, root, qos, path] of cases) {
     it(`${driver} ${root || "/"} ${qos}`, () =>
       assert.equal(podCgroup("a-b", qos, { driver, root, perQos: true }), path));
+    it(`${driver} ${root || "/"} ${qos}, from the class's`, () =>
+      assert.equal(cgroupBelow(tierCgroup(qos, { driver, root, perQos: true }), "poda-b", driver), path));
   }
   it("is the runtime's own where QoS cgroups are off", () => {
     assert.equal(podCgroup("a-b", "Burstable", { driver: "cgroupfs", root: "", perQos: false }), "");

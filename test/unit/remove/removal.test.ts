@@ -8,6 +8,7 @@ import type { Belonging } from "../../../src/seams/runtime.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell, rivalCommand } from "../../fakes/flock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { fakeSystemd } from "../../fakes/systemd.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
 
@@ -32,7 +33,15 @@ interface Asked extends Partial<Pick<RemovalDeps, "yes" | "leaving">> {
 }
 
 /** A target on which a node ran a pod, and others were before it and beside it. */
-async function start({ record = true, sharing = "exclusive" }: { record?: boolean; sharing?: Sharing } = {}) {
+async function start({
+  record = true,
+  sharing = "exclusive",
+  driver = cri.CgroupDriver.CGROUPFS,
+}: {
+  record?: boolean;
+  sharing?: Sharing;
+  driver?: cri.CgroupDriver;
+} = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   host.program("sh", lockingShell());
@@ -83,7 +92,11 @@ async function start({ record = true, sharing = "exclusive" }: { record?: boolea
   const said: string[] = [];
   const target = {
     host,
-    runtime: { ...runtime, belongings: async () => belongings },
+    runtime: {
+      ...runtime,
+      belongings: async () => belongings,
+      runtimeConfig: async () => cri.RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: driver } }),
+    },
     sharing,
     runtimeSocket: async () => "/run/c/c.sock",
     [Symbol.asyncDispose]: async () => undefined,
@@ -143,6 +156,19 @@ test("everything of the node goes, in an order that leaves nothing behind, and n
   assert.equal(t.said.at(-1), "if the Node object is still in the cluster: kubectl delete node n1");
   assert.equal(await t.remove(), true);
   assert.equal(t.said[0], "nothing of node n1 is left");
+});
+
+test("under systemd the slices of pods and their classes are stopped, others' stay", async () => {
+  const t = await start({ driver: cri.CgroupDriver.SYSTEMD });
+  const { units } = await fakeSystemd(t.host, {});
+  const escaped = uid.replaceAll("-", "_");
+  const slices = ["kubepods", "kubepods-burstable", `kubepods-burstable-pod${escaped}`].map((name) => `${name}.slice`);
+  for (const unit of [...slices, "kubepods-besteffort.slice", "kubepods-besteffort-other.slice"]) units.add(unit);
+  for (const below of [slices.slice(1).join("/"), "kubepods-besteffort.slice/kubepods-besteffort-other.slice"])
+    await t.host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/kubepods.slice/${below}`, parents: true }]);
+  assert.equal(await t.remove(), true);
+  assert.ok(t.said.includes(`removed cgroup /${slices.join("/")}`), t.said.join("\n"));
+  assert.deepEqual([...units], ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-besteffort-other.slice"]);
 });
 
 test("of what device plugins were served with the node's own goes, a plugin's stays with its directory", async () => {

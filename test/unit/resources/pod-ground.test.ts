@@ -8,6 +8,7 @@ import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { fakeSystemd } from "../../fakes/systemd.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../../../src/roles.ts";
 
@@ -208,12 +209,27 @@ test("the Burstable tier weighs what its pods have been given, also once that ha
   assert.deepEqual([read("/burstable/cpu.weight"), read("/burstable/poduid-1/cpu.weight")], ["118", "118"]);
 });
 
-test("under systemd the runtime's slices do it", async () => {
-  const pod = aPod();
-  const { host, ground } = rig([pod], { driver: "systemd", root: "/", perQos: true });
+test("under systemd a pod's cgroup is a slice with its limits, which goes with the pod", async () => {
+  const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
+  const { host, ground, changes } = rig([pod], { driver: "systemd", root: "/", perQos: true });
+  const { units, heard } = await fakeSystemd(host, {});
   await ground.prepare(pod, true, never);
+  const slice = "kubepods-burstable-poduid_1.slice";
+  assert.deepEqual([...units], ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-burstable.slice", slice]);
+  assert.deepEqual(heard.at(-1)?.properties?.slice(-5), [
+    `MemoryMax=t:${128 * 2 ** 20}`,
+    "CPUWeight=t:10",
+    "CPUQuotaPeriodUSec=t:100000",
+    "CPUQuotaPerSecUSec=t:500000",
+    "TasksMax=t:100",
+  ]);
+  assert.equal(host.files.text(`/sys/fs/cgroup/kubepods.slice/kubepods-burstable.slice/${slice}/pids.max`), "100");
+  // The kernel removes a cgroup's files with it.
+  for (const file of host.files.tree("/sys/fs/cgroup").filter((path) => path.includes(`${slice}/`)))
+    await host.fs.apply([{ do: "remove", path: file }]);
   await ground.release("uid-1", never);
-  assert.deepEqual(host.files.tree("/sys/fs/cgroup"), ["/sys/fs/cgroup/cgroup.controllers"]);
+  assert.ok(!units.has(slice));
+  assert.deepEqual(changes, ["update", "update", "create", "destroy"]);
 });
 
 test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
@@ -241,28 +257,6 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
     log,
   });
   assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });
-});
-
-test("what pods lack under systemd is told once, before the first of them; without cgroups for pods nothing is missed", async () => {
-  const layoutOf = (driver: CgroupDriver, cgroupsPerQOS: boolean) => {
-    const lines: string[] = [];
-    const layout = createCgroupLayout({
-      runtime: { runtimeConfig: async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: driver } }) },
-      kubelet: { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS },
-      clock: fakeClock(),
-      log: createLogger(0, { write: (line: string) => void lines.push(line) }),
-    });
-    return { lines, layout };
-  };
-  const { lines, layout } = layoutOf(CgroupDriver.SYSTEMD, true);
-  await Promise.all([layout(never), layout(never)]);
-  await layout(never);
-  assert.equal(lines.length, 1);
-  assert.match(lines[0] ?? "", /"level":40.*no weights by requests.*no podPidsLimit/);
-  for (const quiet of [layoutOf(CgroupDriver.CGROUPFS, true), layoutOf(CgroupDriver.SYSTEMD, false)]) {
-    await quiet.layout(never);
-    assert.deepEqual(quiet.lines, []);
-  }
 });
 
 test("where the target's user may make no cgroup, pods start and end without", async () => {

@@ -1,0 +1,92 @@
+import type { Clock } from "../../lib/clock.ts";
+import { CodedError, hasCode, throwIfAborted, unlessCode, unlessGone } from "../../lib/errors.ts";
+import { untilAborted } from "../../lib/service-group.ts";
+import type { SystemdBus } from "./bus.ts";
+import type { SliceUnits, UnitProperty } from "./slices.ts";
+
+/** Time for systemd to start or stop a slice, milliseconds. */
+const jobWithinMs = 30_000;
+
+/** Slices by systemd's interface on a bus. */
+export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
+  const forgetFailure = (slice: string, signal: AbortSignal) =>
+    bus.call({ member: "ResetFailedUnit", signature: "s", body: [slice] }, signal).catch(() => throwIfAborted(signal));
+  const startOnce = (slice: string, properties: readonly UnitProperty[], signal: AbortSignal) =>
+    jobOf(
+      { bus, clock },
+      () =>
+        bus.call(
+          {
+            member: "StartTransientUnit",
+            signature: "ssa(sv)a(sa(sv))",
+            body: [slice, "replace", properties.map(asVariant), []],
+          },
+          signal,
+        ),
+      signal,
+    );
+  return {
+    async version(signal) {
+      const of = "org.freedesktop.DBus.Properties";
+      const body = ["org.freedesktop.systemd1.Manager", "Version"];
+      return versionOf(String(await bus.call({ of, member: "Get", signature: "ss", body }, signal)));
+    },
+    async start(slice, properties, signal) {
+      const isNew = unlessCode(startOnce(slice, properties, signal), "already_exists");
+      const result = await isNew.catch(async (error: unknown) => {
+        if (hasCode(error, "deadline_exceeded")) await forgetFailure(slice, signal);
+        throw error;
+      });
+      if (result === undefined) return false;
+      if (result === "done") return true;
+      await forgetFailure(slice, signal);
+      const again = await unlessCode(startOnce(slice, properties, signal), "already_exists");
+      if (again === undefined) return false;
+      if (again === "done") return true;
+      await forgetFailure(slice, signal);
+      throw new CodedError("failed_precondition", `systemd does not start ${slice}: its job ended as ${again}`);
+    },
+    async set(slice, properties, signal) {
+      const body = [slice, true, properties.map(asVariant)];
+      await bus.call({ member: "SetUnitProperties", signature: "sba(sv)", body }, signal);
+    },
+    async stop(slice, signal) {
+      const call = () => bus.call({ member: "StopUnit", signature: "ss", body: [slice, "replace"] }, signal);
+      await unlessGone(jobOf({ bus, clock }, call, signal));
+      await forgetFailure(slice, signal);
+    },
+  };
+}
+
+function asVariant({ name, type, value }: UnitProperty): readonly unknown[] {
+  return [name, [type, value instanceof Uint8Array ? Buffer.from(value) : value]];
+}
+
+/** Number of a version such as `252.38-1~deb12u1` or `v245.4-1.fc32`; 0 for another text. */
+export function versionOf(text: string): number {
+  return Number(/^"?v?(\d+)/.exec(text)?.[1] ?? 0);
+}
+
+/** How a job ended. It may have before the call that began it is answered.
+ *  @throws deadline_exceeded when it has not within its time; unavailable when the connection is lost. */
+async function jobOf(
+  { bus, clock }: { readonly bus: SystemdBus; readonly clock: Clock },
+  begin: () => Promise<unknown>,
+  signal: AbortSignal,
+): Promise<string> {
+  const ended = new Map<string, string>();
+  let awaited: { readonly job: string; readonly resolve: (result: string) => void } | undefined;
+  const stop = bus.onJobEnd(({ job, result }) => {
+    if (awaited?.job === job) awaited.resolve(result);
+    else ended.set(job, result);
+  });
+  try {
+    const job = String(await begin());
+    const early = ended.get(job);
+    if (early !== undefined) return early;
+    const end = new Promise<string>((resolve) => (awaited = { job, resolve }));
+    return await untilAborted(untilAborted(end, bus.lost), clock.within(jobWithinMs, signal));
+  } finally {
+    stop();
+  }
+}

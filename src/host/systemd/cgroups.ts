@@ -1,0 +1,80 @@
+import type { Clock } from "../../lib/clock.ts";
+import { hasCode, throwIfAborted } from "../../lib/errors.ts";
+import type { Host } from "../../seams/host.ts";
+import { type CgroupLimits, type Cgroups, openCgroups, weightOf } from "../cgroups.ts";
+import { reachSystemd } from "./reach.ts";
+import { type UnitProperty, limitProperties, newSlice, roundedLimits, slicesOf } from "./slices.ts";
+
+export interface SystemdCgroupsDeps {
+  readonly host: Host;
+  /** Of the target's cgroups. */
+  readonly version: 1 | 2;
+  readonly clock: Clock;
+}
+
+/** Cgroups that are systemd's slices, with paths such as `/kubepods.slice/kubepods-burstable.slice`. systemd makes, limits and
+ *  removes them where it has hierarchies, so that it does not undo what it does not know of; files hold what it has no property
+ *  for, exact values, and the hierarchies that it leaves alone. Nothing is asked of systemd before the first change.
+ *  @see https://systemd.io/CGROUP_DELEGATION/ */
+export async function openSystemdCgroups(
+  { host, version, clock }: SystemdCgroupsDeps,
+  signal: AbortSignal,
+): Promise<Cgroups & AsyncDisposable> {
+  const files = await openCgroups(host, version, signal);
+  const units = reachSystemd({ host, clock });
+  let systemd: number | undefined;
+  /** Slices that run. */
+  const started = new Set<string>();
+  const forget = (path: string) => slicesOf(path).forEach(({ slice }) => started.delete(slice));
+  const start = async (path: string, properties: readonly UnitProperty[], stop: AbortSignal) => {
+    const slices = slicesOf(path);
+    const own = slices.at(-1)?.slice;
+    let isNew = false;
+    for (const { slice, parent } of slices.filter((each) => !started.has(each.slice))) {
+      const limits = slice === own ? properties : [];
+      isNew = await units.start(slice, [...newSlice(slice, parent, version), ...limits], stop);
+      started.add(slice);
+    }
+    if (own !== undefined && !isNew && properties.length > 0) await units.set(own, properties, stop);
+  };
+  const change = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
+    systemd ??= await units.version(stop);
+    const properties = limitProperties(limits, version, systemd, weightOf);
+    try {
+      await start(path, properties, stop);
+    } catch (error) {
+      if (!hasCode(error, "not_found")) throw error;
+      // Somebody has stopped it.
+      forget(path);
+      await start(path, properties, stop);
+    }
+  };
+  const both = async (how: "ensure" | "make", path: string, limits: CgroupLimits, stop: AbortSignal) => {
+    const rounded = roundedLimits(limits);
+    const wasStarted = started.has(slicesOf(path).at(-1)?.slice ?? "");
+    await change(path, limits, stop);
+    try {
+      await files[how](path, rounded, stop);
+    } catch (error) {
+      throwIfAborted(stop);
+      if (!wasStarted) throw error;
+      // Somebody has stopped it.
+      forget(path);
+      await change(path, limits, stop);
+      await files.ensure(path, rounded, stop);
+    }
+  };
+  return {
+    ensure: (path, limits, stop) => both("ensure", path, limits, stop),
+    make: (path, limits, stop) => both("make", path, limits, stop),
+    async remove(paths, stop) {
+      for (const path of paths) started.delete(slicesOf(path).at(-1)?.slice ?? "");
+      const last = paths.flatMap((path) => slicesOf(path).slice(-1));
+      await Promise.all(last.map(({ slice }) => units.stop(slice, stop)));
+      await files.remove(paths, stop);
+    },
+    missing: files.missing,
+    children: files.children,
+    [Symbol.asyncDispose]: () => units[Symbol.asyncDispose](),
+  };
+}

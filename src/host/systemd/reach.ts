@@ -1,0 +1,125 @@
+import type { Clock } from "../../lib/clock.ts";
+import { CodedError, hasCode, throwIfAborted } from "../../lib/errors.ts";
+import { createSharedWork } from "../../lib/shared-work.ts";
+import type { Host } from "../../seams/host.ts";
+import { type SystemdBus, connectBus } from "./bus.ts";
+import { busSlices } from "./bus-slices.ts";
+import type { Wire } from "./peer-login.ts";
+import type { SliceUnits } from "./slices.ts";
+import { commandSlices } from "./systemctl.ts";
+
+export interface ReachDeps {
+  readonly host: Pick<Host, "dial" | "spawn" | "run">;
+  readonly clock: Clock;
+}
+
+/** Ways to systemd. A connection to the bus has the rights of the user who dials, over SSH the login's: where these do not do, a
+ *  program that the host runs (as root, if it can) relays to the bus; where there is no connection, commands are run. */
+type Way = "socket" | "bridge" | "commands";
+
+export const busSocket = "/run/dbus/system_bus_socket";
+const bridge = "systemd-stdio-bridge";
+/** Time to log in on a bus, milliseconds. */
+const loginWithinMs = 30_000;
+/** An unused connection is kept so long, milliseconds: links have few channels. */
+const idleMs = 5_000;
+
+/** A node's systemd: one connection for all, opened when something is asked, closed when nothing is for a while, opened anew after
+ *  a loss; what was in flight then is rejected. */
+export function reachSystemd({ host, clock }: ReachDeps): SliceUnits & AsyncDisposable {
+  /** Where to begin: at the relay, once that did what the socket may not. */
+  let first: Way = "socket";
+  const connection = createConnection({ host, clock });
+  const commands = commandSlices(host);
+  const by = async <T>(way: Way, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> =>
+    way === "commands" ? ask(commands) : connection.use(way, ask, signal);
+  const asked = async <T>(ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> => {
+    let refused: unknown;
+    let way = first;
+    for (;;) {
+      try {
+        const answer = await by(way, ask, signal);
+        if (way === "bridge") first = way;
+        return answer;
+      } catch (error) {
+        throwIfAborted(signal);
+        if (hasCode(error, "permission_denied")) refused ??= error;
+        const next = nextWay(way, error);
+        if (next === undefined) {
+          if (way === "commands") first = "socket";
+          throw way === "commands" && refused !== undefined ? refused : error;
+        }
+        way = next;
+      }
+    }
+  };
+  return {
+    version: (signal) => asked((units) => units.version(signal), signal),
+    start: (slice, properties, signal) => asked((units) => units.start(slice, properties, signal), signal),
+    set: (slice, properties, signal) => asked((units) => units.set(slice, properties, signal), signal),
+    stop: (slice, signal) => asked((units) => units.stop(slice, signal), signal),
+    [Symbol.asyncDispose]: async () => connection.close(),
+  };
+}
+
+/** A bus that could not be opened, other than one that was lost. */
+class NoBus extends CodedError {}
+
+function nextWay(via: Way, error: unknown): Way | undefined {
+  const isDenied = hasCode(error, "permission_denied");
+  if (via === "socket" && isDenied) return "bridge";
+  return via !== "commands" && (isDenied || error instanceof NoBus) ? "commands" : undefined;
+}
+
+function createConnection({ host, clock }: ReachDeps) {
+  let open: { readonly bus: SystemdBus; readonly units: SliceUnits; readonly way: Way } | undefined;
+  let users = 0;
+  let idle: { cancel(): void } | undefined;
+  const shared = createSharedWork<NonNullable<typeof open>>(clock, loginWithinMs);
+  const openBy = async (way: Way, signal: AbortSignal) => {
+    open?.bus.close();
+    const wire = await dialed({ host, clock }, way, signal);
+    const bus = await connectBus(wire, clock, signal);
+    open = { bus, units: busSlices(bus, clock), way };
+    return open;
+  };
+  const opened = async (way: Way, signal: AbortSignal) =>
+    open?.way === way && !open.bus.lost.aborted ? open : shared((stop) => openBy(way, stop), signal);
+  const close = () => {
+    idle?.cancel();
+    open?.bus.close();
+    open = undefined;
+  };
+  return {
+    close,
+    async use<T>(way: Way, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> {
+      idle?.cancel();
+      users++;
+      try {
+        const { units } = await opened(way, signal).catch((error: unknown) => {
+          throw hasCode(error, "unavailable", "not_found") ? noBus(error) : error;
+        });
+        return await ask(units);
+      } finally {
+        users--;
+        if (users === 0) idle = clock.after(idleMs, close);
+      }
+    },
+  };
+}
+
+function noBus(cause: unknown): NoBus {
+  return new NoBus("unavailable", `the target's system bus at ${busSocket} is out of reach`, { cause });
+}
+
+async function dialed({ host }: ReachDeps, way: Way, signal: AbortSignal): Promise<Wire> {
+  if (way === "socket") {
+    const socket = await host.dial({ unix: busSocket }, signal);
+    return { from: socket, to: socket };
+  }
+  const relay = await host.spawn([bridge]);
+  relay.stderr.resume();
+  relay.exited.catch(() => undefined);
+  relay.stdout.once("close", () => relay.kill());
+  return { from: relay.stdout, to: relay.stdin };
+}

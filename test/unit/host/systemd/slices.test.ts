@@ -1,0 +1,156 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { type CgroupLimits, weightOf } from "../../../../src/host/cgroups.ts";
+import { cpuBits, limitProperties, newSlice, roundedLimits, slicesOf } from "../../../../src/host/systemd/slices.ts";
+import { assignment } from "../../../../src/host/systemd/systemctl.ts";
+import { versionOf } from "../../../../src/host/systemd/bus-slices.ts";
+
+const infinity = 18_446_744_073_709_551_615n;
+
+const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
+  limitProperties(limits, cgroups, systemd, weightOf).map(({ name, type, value }) => [
+    name,
+    type,
+    value instanceof Uint8Array ? [...value] : value,
+  ]);
+
+// What libcontainer v0.0.6 of opencontainers/cgroups gives for the kubelet's resources.
+describe("limits as properties of a slice", () => {
+  const all = {
+    memoryBytes: 1 << 26,
+    cpuShares: 512,
+    cpuPeriodUs: 100_000,
+    cpuQuotaUs: 50_000,
+    pids: 42,
+    cpus: "0,3-4",
+  };
+  const cases: readonly (readonly [
+    of: string,
+    limits: CgroupLimits,
+    cgroups: 1 | 2,
+    systemd: number,
+    told: unknown,
+  ])[] = [
+    [
+      "version 1",
+      all,
+      1,
+      252,
+      [
+        ["MemoryLimit", "t", 67_108_864n],
+        ["CPUShares", "t", 512n],
+        ["CPUQuotaPeriodUSec", "t", 100_000n],
+        ["CPUQuotaPerSecUSec", "t", 500_000n],
+        ["TasksMax", "t", 42n],
+        ["AllowedCPUs", "ay", [0b11001]],
+      ],
+    ],
+    [
+      "version 2",
+      all,
+      2,
+      255,
+      [
+        ["MemoryMax", "t", 67_108_864n],
+        ["CPUWeight", "t", 20n],
+        ["CPUQuotaPeriodUSec", "t", 100_000n],
+        ["CPUQuotaPerSecUSec", "t", 500_000n],
+        ["TasksMax", "t", 42n],
+        ["AllowedCPUs", "ay", [0b11001]],
+      ],
+    ],
+    [
+      "systemd 243 knows a quota's period, but no CPUs",
+      { cpuPeriodUs: 100_000, cpuQuotaUs: 50_000, cpus: "0" },
+      1,
+      243,
+      [
+        ["CPUQuotaPeriodUSec", "t", 100_000n],
+        ["CPUQuotaPerSecUSec", "t", 500_000n],
+      ],
+    ],
+    [
+      "systemd 241 knows neither",
+      { cpuPeriodUs: 50_000, cpuQuotaUs: 50_000, cpus: "0" },
+      2,
+      241,
+      [["CPUQuotaPerSecUSec", "t", 1_000_000n]],
+    ],
+    ["a quota without a period", { cpuQuotaUs: 25_000 }, 2, 252, [["CPUQuotaPerSecUSec", "t", 250_000n]]],
+    ["part of a percent is rounded up", { cpuQuotaUs: 12_500 }, 2, 252, [["CPUQuotaPerSecUSec", "t", 130_000n]]],
+    ["no quota", { cpuQuotaUs: -1 }, 1, 252, [["CPUQuotaPerSecUSec", "t", infinity]]],
+    [
+      "a period alone lifts the quota",
+      { cpuPeriodUs: 100_000 },
+      1,
+      252,
+      [
+        ["CPUQuotaPeriodUSec", "t", 100_000n],
+        ["CPUQuotaPerSecUSec", "t", infinity],
+      ],
+    ],
+    ["no task at all is one", { pids: 0 }, 2, 252, [["TasksMax", "t", 1n]]],
+    ["no limit of tasks", { pids: -1 }, 2, 252, [["TasksMax", "t", infinity]]],
+    ["no limit of memory", { memoryBytes: -1 }, 2, 252, [["MemoryMax", "t", infinity]]],
+    ["huge pages are files'", { hugepages: { "2MB": 0 } }, 2, 252, []],
+    ["nothing", {}, 1, 252, []],
+  ];
+  for (const [of, limits, cgroups, systemd, expected] of cases)
+    it(of, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
+
+  it("files get the quota that systemd makes of it", () => {
+    const quota = (cpuQuotaUs: number, cpuPeriodUs?: number) =>
+      roundedLimits({ cpuQuotaUs, ...(cpuPeriodUs !== undefined && { cpuPeriodUs }) }).cpuQuotaUs;
+    assert.deepEqual(
+      [
+        quota(50_000, 100_000),
+        quota(12_500, 100_000),
+        quota(1_000, 100_000),
+        quota(33_333, 50_000),
+        quota(-1, 100_000),
+      ],
+      [50_000, 13_000, 1_000, 33_500, -1],
+    );
+    assert.equal(quota(12_345), 13_000);
+  });
+});
+
+it("CPUs are bits, the lowest byte first", () => {
+  assert.deepEqual([...cpuBits("0-3")], [0x0f]);
+  assert.deepEqual([...cpuBits("1, 8,17-18")], [0x02, 0x01, 0x06]);
+});
+
+it("a new slice wants its parent, counts all, and has no default dependencies", () => {
+  const [first, second] = slicesOf("/kubepods.slice/kubepods-burstable.slice");
+  assert.deepEqual(first, { slice: "kubepods.slice", parent: "-.slice" });
+  const properties = newSlice(second?.slice ?? "", second?.parent ?? "", 2);
+  assert.deepEqual(
+    properties.slice(1).map(({ name, type, value }) => [name, type, value]),
+    [
+      ["Wants", "as", ["kubepods.slice"]],
+      ["MemoryAccounting", "b", true],
+      ["CPUAccounting", "b", true],
+      ["IOAccounting", "b", true],
+      ["TasksAccounting", "b", true],
+      ["DefaultDependencies", "b", false],
+    ],
+  );
+  assert.ok(newSlice("a.slice", "-.slice", 1).some(({ name }) => name === "BlockIOAccounting"));
+});
+
+it("versions as distributions write them", () => {
+  assert.deepEqual(["v245.4-1.fc32", "252.38-1~deb12u1", "245", "none"].map(versionOf), [245, 252, 245, 0]);
+});
+
+it("systemctl gets the same in its own words", () => {
+  const limits = { memoryBytes: -1, cpuShares: 2, cpuPeriodUs: 50_000, cpuQuotaUs: 12_500, pids: 42, cpus: "0-1,9" };
+  assert.deepEqual(limitProperties(limits, 2, 252, weightOf).map(assignment), [
+    "MemoryMax=infinity",
+    "CPUWeight=1",
+    "CPUQuotaPeriodSec=50000us",
+    "CPUQuota=25%",
+    "TasksMax=42",
+    "AllowedCPUs=0,1,9",
+  ]);
+  assert.equal(assignment({ name: "CPUQuotaPerSecUSec", type: "t", value: infinity }), "CPUQuota=");
+});
