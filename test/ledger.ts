@@ -21,6 +21,7 @@ export const ranBefore: Readonly<Record<Provider, readonly string[]>> = {
   ssh: words(`
     containers kubectl pods remove ssh-claim ssh-faults ssh-link ssh-settings ssh-users volumes-objects volumes-subpath`),
   "ssh-docker": words("kubectl pods"),
+  "ssh-systemd": [],
 };
 
 /** Files that a provider no longer runs in `make test`, and what proves there what they proved. */

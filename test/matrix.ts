@@ -1,6 +1,6 @@
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
- *  or the Docker Engine. */
-export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"] as const;
+ *  or the Docker Engine; with `ssh-systemd` it is a machine with a systemd, which makes the cgroups of pods. */
+export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker", "ssh-systemd"] as const;
 export type Provider = (typeof providers)[number];
 
 /** True in the full matrix: what takes long is then done at its whole length, which a part of it proves in `make test`. */
@@ -12,13 +12,17 @@ export interface Runs {
   readonly on: readonly Provider[];
   /** Why those. */
   readonly why: string;
-  /** Providers that it can be run with at all: by PROVIDER, by ONLY and by `make test-all`; every one unless given. */
+  /** Providers that it can be run with at all: by PROVIDER, by ONLY and by `make test-all`; `usual` unless given. */
   readonly fits?: readonly Provider[];
   /** The lab that it shares with other files: they run in one process, one after the other, and start it by this name. */
   readonly lab?: string;
   /** How long it takes, beside others on two processors: the longest begin first. */
   readonly seconds: number;
 }
+
+/** Providers that a file fits which says nothing of it. One that `ssh-systemd` makes a difference to says that it fits that too:
+ *  on such a target there are no programs but Debian's. */
+export const usual: readonly Provider[] = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"];
 
 const all = providers;
 const cri = ["cri"] as const;
@@ -28,6 +32,8 @@ const here = ["cri", "docker"] as const;
 const bothContainerds = ["cri", "cri-2.4", "docker"] as const;
 const onEngines = ["docker", "ssh-docker"] as const;
 const overSsh = ["ssh", "ssh-docker"] as const;
+const alsoSystemd = [...overSsh, "ssh-systemd"] as const;
+const onSystemd = ["ssh-systemd"] as const;
 
 const cluster = "is about the cluster and its API server: hardly anything of it comes to the runtime";
 const stage = "is the kubelet's own work, which a runtime gets as mounts, commands and verbs that its contract holds";
@@ -92,6 +98,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   kubectl: {
     on: ["cri", "cri-2.4", "docker", "ssh"],
     why: "streams and logs take another way with each; over SSH to Docker they take both",
+    fits: all,
     seconds: 220,
   },
   "kubelet-auth": { on: cri, why: cluster, seconds: 45 },
@@ -100,9 +107,11 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: here,
     why: "hooks and ephemeral containers need processes and namespaces of the runtime's making",
     lab: "containers",
+    fits: all,
     seconds: 50,
   },
   "metrics-server": { on: cri, why: cluster, fits: bothContainerds, seconds: 75 },
+  machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
   "node-allocatable": {
     on: here,
@@ -115,9 +124,10 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: here,
     why: "the runtime ends containers: by CRI, or by the Docker Engine's API",
     lab: "containers",
+    fits: all,
     seconds: 40,
   },
-  pods: { on: all, why: "a pod's whole life, once with each provider", seconds: 70 },
+  pods: { on: all, why: "a pod's whole life, once with each provider", fits: all, seconds: 70 },
   probes: { on: cri, why: stage, lab: "containers", seconds: 25 },
   remove: {
     on: ["cri", "docker", "ssh"],
@@ -136,16 +146,16 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "several-nodes": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
   "several-targets": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
-  "ssh-claim": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 70 },
+  "ssh-claim": { on: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 70 },
   "ssh-cut": { on: [], why: "takes minutes of a cut link: make link-cut", fits: overSsh, seconds: 400 },
   "ssh-faults": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 205 },
-  "ssh-link": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 180 },
+  "ssh-link": { on: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 180 },
   "ssh-round-trips": { on: [], why: "measures: its numbers stand in docs/performance.md", fits: overSsh, seconds: 60 },
   "ssh-settings": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 120 },
   "ssh-users": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 35 },
   startup: { on: cri, why: cluster, seconds: 70 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
-  stats: { on: here, why: "a container's cgroup and layer are found in other places", seconds: 80 },
+  stats: { on: here, why: "a container's cgroup and layer are found in other places", fits: all, seconds: 80 },
   takeover: { on: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
   "volumes-images": {
     on: ["cri-2.4", "docker"],
@@ -159,6 +169,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: ["cri", "ssh"],
     why: "volumes are files of a Host: this machine's or over SSH",
     lab: "volumes",
+    fits: all,
     seconds: 25,
   },
   "volumes-propagation": {
@@ -172,6 +183,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: here,
     why: "mounts are CRI's or Docker's; all other volumes are files below them",
     lab: "volumes",
+    fits: all,
     seconds: 70,
   },
   // The last of those that share its lab: it ends the agent.
@@ -179,6 +191,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: ["cri", "ssh"],
     why: "volumes are files of a Host: this machine's or over SSH",
     lab: "volumes",
+    fits: all,
     seconds: 65,
   },
 };

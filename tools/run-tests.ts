@@ -34,12 +34,17 @@ function jobsOfPart(part: string): Job[] {
 /** The store that clusters begin with costs as much as it spares so many of them. */
 const worthAStore = 6;
 
+/** What not every run has a use for, of all that can be prepared. */
+function usefulTo(jobs: readonly Job[]): string[] {
+  const store = parts.includes("integration") && jobs.length >= worthAStore;
+  const machines = jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === "ssh-systemd");
+  return [...(store ? ["store"] : []), ...(machines ? ["machines"] : [])];
+}
+
 /** Makes the shared parts of a run once. @returns the environment that leads files to them. */
-function prepare(folder: string, withStore: boolean): Readonly<Record<string, string>> {
+function prepare(folder: string, useful: readonly string[]): Readonly<Record<string, string>> {
   const program = join(import.meta.dirname, "..", "test", "harness", "prepare.ts");
-  const { status } = spawnSync(process.execPath, [program, folder, ...(withStore ? ["store"] : [])], {
-    stdio: "inherit",
-  });
+  const { status } = spawnSync(process.execPath, [program, folder, ...useful], { stdio: "inherit" });
   if (status !== 0) throw new Error("the tests could not be prepared: the reason is above");
   return { GRAFTLET_TEST_PREPARED: join(folder, "prepared.json"), NODE_COMPILE_CACHE: join(folder, "compiled") };
 }
@@ -81,7 +86,7 @@ try {
   const asked = sharing(parts.flatMap(jobsOfPart));
   if (asked.length === 0) console.log(`==> no ${parts.join(" and ")} tests of that file with that provider`);
   const real = asked.length > 0 && parts.some((part) => ["contract", "integration", "conformance-part"].includes(part));
-  const common = real ? prepare(folder, parts.includes("integration") && asked.length >= worthAStore) : {};
+  const common = real ? prepare(folder, usefulTo(asked)) : {};
   const jobs = asked.map((job) => ({ ...job, env: { ...common, ...job.env } }));
   process.exitCode = (await runTwice(jobs)) ? 0 : 1;
   const took = Math.round((performance.now() - began) / 1000);

@@ -1,6 +1,6 @@
 import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
-import { integration, type Provider, providers, slowContracts } from "../test/matrix.ts";
+import { integration, type Provider, providers, slowContracts, usual } from "../test/matrix.ts";
 import type { Job } from "./run-jobs.ts";
 
 /** Which integration tests are run. */
@@ -16,13 +16,18 @@ export interface Asked {
 const root = join(import.meta.dirname, "..");
 
 /** How long a file takes of which nothing is known, seconds. */
-const usual = 30;
+const unknownSeconds = 30;
 
 /** The jobs of test/contract. */
 export function contractJobs(): Job[] {
   return globSync("test/contract/**/*.test.ts", { cwd: root }).map((path) => {
     const name = basename(path, ".test.ts");
-    return { name: `contract ${name}`, files: [join(root, path)], env: {}, seconds: slowContracts[name] ?? usual };
+    return {
+      name: `contract ${name}`,
+      files: [join(root, path)],
+      env: {},
+      seconds: slowContracts[name] ?? unknownSeconds,
+    };
   });
 }
 
@@ -33,7 +38,7 @@ export function integrationJobs({ only, provider, all }: Asked): Job[] {
   const files = Object.entries(integration).filter(([name]) => name.startsWith(only));
   if (files.length === 0)
     throw new Error(`no test/integration/${only}*.test.ts; ONLY is one of: ${Object.keys(integration).join(" ")}`);
-  return files.flatMap(([name, { on, fits = providers, lab, seconds }]) => {
+  return files.flatMap(([name, { on, fits = usual, lab, seconds }]) => {
     const wide = all || only !== "" || provider !== "";
     const chosen = (wide ? fits : on).filter((each) => provider === "" || each === provider);
     return chosen.map((each) => ({ ...jobOf(name, each), seconds, ...(lab !== undefined && { lab }) }));
@@ -69,5 +74,10 @@ export function conformanceJob(): Job {
 
 /** Jobs of files that are named one by one. */
 export function jobsOf(files: readonly string[]): Job[] {
-  return files.map((file) => ({ name: relative(process.cwd(), file), files: [file], env: {}, seconds: usual }));
+  return files.map((file) => ({
+    name: relative(process.cwd(), file),
+    files: [file],
+    env: {},
+    seconds: unknownSeconds,
+  }));
 }

@@ -5,7 +5,7 @@ set -euo pipefail
 packages=(
   containerd runc docker.io containernetworking-plugins etcd-server docker-registry
   busybox-static bash iproute2 iptables conntrack openssl perl-base util-linux
-  curl bind9-dnsutils netcat-openbsd iperf socat
+  curl bind9-dnsutils netcat-openbsd iperf socat mmdebstrap
   openssh-server openssh-client nftables sudo inotify-tools procps tcsh fish
 )
 missing=()

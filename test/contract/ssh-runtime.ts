@@ -9,7 +9,10 @@ import type { RuntimeRig } from "../harness/runtime-rig.ts";
 import { openWayIn } from "./way-in.ts";
 
 /** A rig as the ssh provider's target, reached through the rig's sshd only. Disposing of it leaves the rig. */
-export async function sshTargetOn({ layout }: RuntimeRig, provider: "ssh" | "ssh-docker"): Promise<Target> {
+export async function sshTargetOn(
+  { layout }: Pick<RuntimeRig, "layout">,
+  provider: "ssh" | "ssh-docker" | "ssh-systemd",
+): Promise<Target> {
   const { target, sshPort } = agentAddresses;
   await using undo = new AsyncDisposableStack();
   const way = await openWayIn(["nsenter", `--net=${layout.netns}`, "socat", "-", `TCP:${target}:${sshPort},nodelay`]);

@@ -6,7 +6,7 @@ import { tailOf } from "./daemons.ts";
 import { addresses } from "./namespaces.ts";
 import { identify, isAlive, type ProcessId, signalProcess } from "./processes.ts";
 import { prepared } from "./prepared.ts";
-import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { sshSettings } from "./sshd.ts";
 import { Hopeless, waitFor } from "./wait.ts";
 
@@ -146,8 +146,7 @@ export function kubeletConfiguration(
       x509: { clientCAFile: join(layout.pki, "ca.crt") },
     },
     authorization: { mode: "Webhook" },
-    cgroupDriver: "cgroupfs",
-    cgroupRoot: layout.cgroup,
+    ...(hasSystemd(provider) ? { cgroupDriver: "systemd" } : { cgroupDriver: "cgroupfs", cgroupRoot: layout.cgroup }),
     clusterDNS: [addresses.dns],
     clusterDomain: "cluster.local",
     ...(runtimeDaemons[provider].role === "containerd" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),

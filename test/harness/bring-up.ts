@@ -1,6 +1,7 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { apiServerUrl, controllerManagerArgv, etcdArgv, proxyArgv, schedulerArgv } from "./control-plane.ts";
+import { startMachine } from "../machines/machine.ts";
 import { createAgentMachine } from "./agent-machine.ts";
 import { apiRelayArgv, openApi } from "./api.ts";
 import { createDaemons } from "./daemons.ts";
@@ -9,7 +10,7 @@ import { writeKubeconfig } from "./kubeconfig.ts";
 import { addresses, createNetwork, startHolder } from "./namespaces.ts";
 import { createCgroup } from "./cgroups.ts";
 import { type ProcessId } from "./processes.ts";
-import { isRemote, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { createSshKeys } from "./sshd.ts";
 import { type Layout, readState, writeState } from "./state.ts";
@@ -31,7 +32,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   say(`making the namespaces of cluster ${layout.name}`);
   for (const dir of [layout.logs, layout.kubeletRoot, layout.podLogs, layout.staticPods]) mkdirSync(dir);
   writeFileSync(layout.resolvConf, `nameserver ${addresses.dns}\n`);
-  createCgroup(layout);
+  if (!hasSystemd(state.provider)) createCgroup(layout);
   const certificates = firstCertificates(layout);
   const registries = writeRegistryConfigs(layout, images, state.privatePassword);
   const remote = isRemote(state.provider);
@@ -40,10 +41,13 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   const holder = await startHolder(layout, state.nodeName);
   writeState(layout, { ...state, holder });
   const runtime = runtimeDaemons[state.provider];
+  runtime.writeConfig(layout);
+  const machine = hasSystemd(state.provider) ? startMachine(layout, say) : undefined;
+  // Whoever waits for it, later, hears of its failure.
+  machine?.catch(() => undefined);
   const daemons = createDaemons({ layout, tools, holder, runtime });
 
   say("starting etcd and the registries");
-  runtime.writeConfig(layout);
   await registries;
   const { issued, stored } = await certificates;
   await daemons.start("etcd", etcdArgv(tools, layout));
@@ -66,6 +70,7 @@ export async function bringUp({ layout, tools, images, say }: BringUp): Promise<
   );
   await daemons.start("kube-scheduler", schedulerArgv(tools, kubeconfig("scheduler")));
   await daemons.start("kube-proxy", proxyArgv(tools, kubeconfig("proxy"), state.nodeName));
+  await machine;
   await daemons.startRuntime();
   if (remote) await daemons.startSshd();
   if (!stored) await makeFirstObjects(layout);

@@ -5,11 +5,17 @@ import { waitFor } from "./wait.ts";
 
 /** Makes the cgroup below which an agent puts its pods; a kubelet wants it there before it starts. */
 export function createCgroup(layout: Layout): void {
+  createMachineCgroup(layout);
+  for (const hierarchy of cgroupHierarchies()) passControllersOn(join(hierarchy, layout.cgroup));
+}
+
+/** Makes the cgroup that is to be the root of a machine with an init of its own: that one passes controllers on by itself, once it
+ *  has moved out of it. */
+export function createMachineCgroup(layout: Layout): void {
   for (const hierarchy of cgroupHierarchies()) {
     const cgroup = join(hierarchy, layout.cgroup);
     mkdirSync(cgroup, { recursive: true });
     inheritCpuset(hierarchy, cgroup);
-    passControllersOn(cgroup);
   }
 }
 

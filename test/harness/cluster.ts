@@ -13,7 +13,8 @@ import { startKeeper } from "./keeping.ts";
 import { apiServerUrl, auditGroup } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
-import { addresses, insideArgv, privateRegistryHost } from "./namespaces.ts";
+import { machineOf, targetArgv } from "../machines/enter.ts";
+import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
 import { prepared } from "./prepared.ts";
@@ -204,7 +205,7 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
   const daemons: Daemons = createDaemons({ layout, tools, holder, runtime });
   const remote = isRemote(state.provider);
   const atAgent = (argv: readonly string[], cwd?: string) =>
-    remote ? agentMachineArgv(layout, argv, cwd) : insideArgv(layout, holder, argv, cwd);
+    remote ? agentMachineArgv(layout, argv, cwd) : targetArgv(layout, holder, argv, cwd);
   let released = false;
   const server = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
   return {
@@ -215,7 +216,9 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     layout,
     tools,
     ns: layout.netns,
-    root: `/proc/${holder.pid}/root`,
+    get root() {
+      return `/proc/${(machineOf(layout) ?? holder).pid}/root`;
+    },
     adminKubeconfig: join(layout.dir, "admin.kubeconfig"),
     provider: state.provider,
     containerd: state.containerd,
@@ -224,8 +227,8 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     privateCredentials: { server, username: privateUser, password: state.privatePassword },
     ...kubectlOf(layout, tools),
     kubeconfigFor: (nodeName) => writeNodeKubeconfig(layout, apiServerUrl, nodeName),
-    spawnInside: (argv, options = {}) => start(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
-    runInside: (argv, options = {}) => run(insideArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
+    spawnInside: (argv, options = {}) => start(targetArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
+    runInside: (argv, options = {}) => run(targetArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
     spawnAtAgent: (argv, options = {}) => start(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
     runAtAgent: (argv, options = {}) => run(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
     waitFor,

@@ -1,5 +1,6 @@
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import type { ContainerdVersion } from "./containerd-version.ts";
 import type { Layout } from "./state.ts";
 
@@ -18,11 +19,12 @@ export function runcRoot(layout: Layout): string {
 }
 
 /** The content of containerd's config.toml, for each version that there is. */
-export const containerdConfigs: Readonly<Record<ContainerdVersion, (layout: Layout) => string>> = {
-  /** @see https://github.com/containerd/containerd/blob/v1.6.20/docs/cri/config.md */
-  "1.6": (layout) => {
-    const cri = 'plugins."io.containerd.grpc.v1.cri"';
-    return `version = 2
+export const containerdConfigs: Readonly<Record<ContainerdVersion, (layout: Layout, driver: CgroupDriver) => string>> =
+  {
+    /** @see https://github.com/containerd/containerd/blob/v1.6.20/docs/cri/config.md */
+    "1.6": (layout, driver) => {
+      const cri = 'plugins."io.containerd.grpc.v1.cri"';
+      return `version = 2
 ${daemon(layout)}
 [${cri}]
   sandbox_image = "${sandboxImage}"
@@ -31,19 +33,19 @@ ${daemon(layout)}
   ${restrictions()}
 [${cri}.containerd]
   snapshotter = "overlayfs"
-${runtimes(`${cri}.containerd`, layout)}
+${runtimes(`${cri}.containerd`, layout, driver)}
 [${cri}.cni]
   bin_dir = "${cniPlugins}"
   conf_dir = "${join(layout.containerd, "cni")}"
 [${cri}.registry]
   config_path = "${join(layout.containerd, "certs.d")}"
 `;
-  },
-  /** @see https://github.com/containerd/containerd/blob/v2.4.2/docs/cri/config.md */
-  "2.4": (layout) => {
-    const images = 'plugins."io.containerd.cri.v1.images"';
-    const runtime = 'plugins."io.containerd.cri.v1.runtime"';
-    return `version = 3
+    },
+    /** @see https://github.com/containerd/containerd/blob/v2.4.2/docs/cri/config.md */
+    "2.4": (layout, driver) => {
+      const images = 'plugins."io.containerd.cri.v1.images"';
+      const runtime = 'plugins."io.containerd.cri.v1.runtime"';
+      return `version = 3
 ${daemon(layout)}
 [plugins."io.containerd.grpc.v1.cri"]
   ${streaming}
@@ -56,13 +58,13 @@ ${daemon(layout)}
 [${runtime}]
   ${restrictions()}
 [${runtime}.containerd]
-${runtimes(`${runtime}.containerd`, layout)}
+${runtimes(`${runtime}.containerd`, layout, driver)}
 [${runtime}.cni]
   bin_dirs = ["${cniPlugins}"]
   conf_dir = "${join(layout.containerd, "cni")}"
 `;
-  },
-};
+    },
+  };
 
 const cniPlugins = "/usr/lib/cni";
 
@@ -90,13 +92,14 @@ function restrictions(): string {
 }
 
 /** Two handlers of the same runc. */
-function runtimes(section: string, layout: Layout): string {
+function runtimes(section: string, layout: Layout, driver: CgroupDriver): string {
   const handlers = ["runc", secondRuntimeHandler].map(
     (name) => `[${section}.runtimes.${name}]
   runtime_type = "io.containerd.runc.v2"
 [${section}.runtimes.${name}.options]
   BinaryName = "runc"
-  Root = "${runcRoot(layout)}"`,
+  Root = "${runcRoot(layout)}"
+  SystemdCgroup = ${driver === "systemd"}`,
   );
   return ['  default_runtime_name = "runc"', ...handlers].join("\n");
 }

@@ -1,17 +1,18 @@
 import { mkdirSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
+import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { containerdConfigs } from "./containerd-config.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { type Layout, readState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
-/** Writes the configuration of containerd and CNI below the cluster's folder. */
-export function writeContainerdConfig(layout: Layout): void {
+/** Writes the configuration of containerd and CNI below the cluster's folder. @param driver who makes containers' cgroups. */
+export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): void {
   const state = readState(layout);
   if (!state) throw new Error(`the state of cluster ${layout.name} is gone`);
   for (const part of ["", "certs.d", "cni", "root", "state"])
     mkdirSync(join(layout.containerd, part), { recursive: true });
-  writeFileSync(configFile(layout), containerdConfigs[state.containerd](layout));
+  writeFileSync(configFile(layout), containerdConfigs[state.containerd](layout, driver));
   writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
   const ownRegistry = `http://127.0.0.1:${addresses.registryPort}`;
   writeMirror(layout, "registry.k8s.io", ownRegistry);

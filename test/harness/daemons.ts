@@ -7,6 +7,8 @@ import { insideArgv } from "./namespaces.ts";
 import { isAlive, listProcesses, type ProcessId, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
 import type { RuntimeDaemon } from "./runtime-daemon.ts";
 import { sshdArgv, sshdListens, sshdProcesses, writeSshdConfig } from "./sshd.ts";
+import { machineOf } from "../machines/enter.ts";
+import { startUnit } from "../machines/units.ts";
 import { type Layout, readState, writeState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 import { Hopeless, waitFor } from "./wait.ts";
@@ -54,14 +56,19 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
     const reaped = () => all.every(({ pid, startTicks }) => startTicksOf(pid) !== startTicks);
     await waitFor(`the end of ${role}`, reaped, { timeoutMs: 30_000, everyMs: 20 });
   };
+  const record = (role: string, id: ProcessId): ProcessId => {
+    const state = readState(layout);
+    if (state) writeState(layout, { ...state, daemons: { ...state.daemons, [role]: id } });
+    return id;
+  };
+  const start = async (role: string, argv: readonly string[]): Promise<ProcessId> =>
+    record(role, await startDaemon(insideArgv(layout, holder, argv), logFile(role), { cwd: "/" }));
+  // A machine with an init has units for the target's own daemons.
+  const begin = async (role: string, argv: readonly string[]): Promise<ProcessId> =>
+    machineOf(layout) ? record(role, await startUnit(layout, role)) : start(role, argv);
   const daemons: Daemons = {
     logTail,
-    async start(role, argv) {
-      const id = await startDaemon(insideArgv(layout, holder, argv), logFile(role), { cwd: "/" });
-      const state = readState(layout);
-      if (state) writeState(layout, { ...state, daemons: { ...state.daemons, [role]: id } });
-      return id;
-    },
+    start,
     kill: (role) => end(role, "SIGKILL"),
     stop: (role) => end(role, "SIGTERM"),
     signal(role, signal) {
@@ -84,12 +91,12 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
       await daemons.ready("kube-apiserver", () => answersOk(layout));
     },
     async startRuntime() {
-      await daemons.start(runtime.role, runtime.argv(tools, layout));
+      await begin(runtime.role, runtime.argv(tools, layout));
       await daemons.ready(runtime.role, () => runtime.answers(layout));
     },
     async startSshd(lines) {
       writeSshdConfig(layout, lines);
-      await daemons.start("sshd", sshdArgv(layout));
+      await begin("sshd", sshdArgv(layout));
       await daemons.ready("sshd", () => sshdListens(layout));
     },
     async killSshd() {

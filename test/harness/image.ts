@@ -14,10 +14,10 @@ import {
 import { homedir, tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { buildEnvironment, type GraftletBases, packGraftletBases } from "../cluster/images/graftlet-bases.ts";
-import { converse } from "./conversation.ts";
-import { must, start } from "./processes.ts";
+import { must } from "./processes.ts";
 import { startRuntimeRig } from "./runtime-rig.ts";
 import type { Tools } from "./tools.ts";
+import { turn } from "./turn.ts";
 
 const project = join(import.meta.dirname, "..", "..");
 
@@ -79,18 +79,6 @@ export async function graftletArchive(
   }
   forgetOld(folder);
   return archive;
-}
-
-/** Waits until no other process builds. The lock ends with its holder, and that with this process. */
-async function turn(file: string): Promise<AsyncDisposable> {
-  const holder = converse(start(["flock", file, "sh", "-c", "echo ours; exec cat"]));
-  await holder.says("ours", 1_200_000);
-  return {
-    async [Symbol.asyncDispose]() {
-      holder.endInput();
-      await holder.ended();
-    },
-  };
 }
 
 async function buildInto(archive: string, scratch: string, tools: Tools, architecture: Architecture): Promise<void> {

@@ -38,7 +38,7 @@ const copiedOnWrite = ["/etc", "/run", "/var/lib", "/var/log"];
 export const noNameServer = "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n";
 
 /** Kernel settings that a kubelet writes (kubelet: setupKernelTunables); inside they have these values already. */
-const settledSettings: Readonly<Record<string, string>> = {
+export const settledSettings: Readonly<Record<string, string>> = {
   "/proc/sys/vm/overcommit_memory": "1",
   "/proc/sys/vm/panic_on_oom": "0",
   "/proc/sys/kernel/panic": "10",

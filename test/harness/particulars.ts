@@ -170,16 +170,19 @@ const overSsh = {
   ownConditions: ["TargetPrivileges True RightsComplete"],
 };
 
+const overSshOnContainerd: Particulars = {
+  ...onContainerd,
+  holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
+  held: heldOverSsh,
+  ownConditions: overSsh.ownConditions,
+  transfer: { ...onContainerd.transfer, amount: amounts.other },
+};
+
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
   docker: onDocker,
-  ssh: {
-    ...onContainerd,
-    holdings: (cluster, agent) => new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSsh)]),
-    held: heldOverSsh,
-    ownConditions: overSsh.ownConditions,
-    transfer: { ...onContainerd.transfer, amount: amounts.other },
-  },
+  ssh: overSshOnContainerd,
+  "ssh-systemd": overSshOnContainerd,
   "ssh-docker": {
     ...onDocker,
     holdings: (cluster, agent) =>

@@ -7,9 +7,13 @@ import { listProcesses } from "./processes.ts";
 
 /** All processes that run in a pod's cgroup, the sandbox's included. */
 export function processesOf(uid: string): number[] {
+  const slice = `-pod${uid.replaceAll("-", "_")}.slice`;
   return listProcesses()
     .map(({ pid }) => pid)
-    .filter((pid) => textOf(`/proc/${pid}/cgroup`).includes(`/pod${uid}`));
+    .filter((pid) => {
+      const cgroups = textOf(`/proc/${pid}/cgroup`);
+      return cgroups.includes(`/pod${uid}`) || cgroups.includes(slice);
+    });
 }
 
 /** The process that holds a pod's sandbox. */

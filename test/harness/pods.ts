@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
 import { type Api, openApi, Refused } from "./api.ts";
+import { outerPid } from "../machines/enter.ts";
 import type { Cluster } from "./cluster.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { waitFor } from "./wait.ts";
@@ -226,7 +227,10 @@ export function containerId(pod: Pod, name = "main"): string {
 
 /** The machine's number of a running container's first process. */
 export function firstProcess(cluster: Cluster, pod: Pod, name = "main"): number {
-  return Number(readFileSync(firstProcessFile(cluster, containerId(pod, name)), "utf8"));
+  const id = containerId(pod, name);
+  const pid = outerPid(cluster.layout, Number(readFileSync(firstProcessFile(cluster, id), "utf8")));
+  if (pid === undefined) throw new Error(`container ${id} has no process`);
+  return pid;
 }
 
 /** Where containerd's shim, Docker's too, writes down the number of a container's first process; gone with the process. */

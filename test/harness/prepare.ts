@@ -1,7 +1,8 @@
-// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER [store]
+// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER [store] [machines]
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
+import { debianRoot } from "../machines/root.ts";
 import { testKit } from "../cluster/tools/kits.ts";
 import { startCluster } from "./cluster.ts";
 import { keepFirstStore } from "./first-store.ts";
@@ -9,8 +10,8 @@ import type { Prepared } from "./prepared.ts";
 import { must } from "./processes.ts";
 import { findToolFolders, toolsIn } from "./tools.ts";
 
-const [folder, withStore] = process.argv.slice(2);
-if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER [store]");
+const [folder, ...wanted] = process.argv.slice(2);
+if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER [store] [machines]");
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const project = join(import.meta.dirname, "..", "..");
 // Agents of other users read it.
@@ -22,7 +23,8 @@ const tools = {
   "2.4": await findToolFolders(say, "2.4", testKit),
 };
 const images = await buildImages(toolsIn(tools["1.6"]), say);
-const store = withStore === "store" ? join(folder, "store") : undefined;
+if (wanted.includes("machines")) await debianRoot(say);
+const store = wanted.includes("store") ? join(folder, "store") : undefined;
 if (store !== undefined) await makeStore(store);
 const prepared: Prepared = {
   tools,

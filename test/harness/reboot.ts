@@ -1,11 +1,13 @@
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { boot } from "../machines/boot.ts";
+import { powerOff } from "../machines/machine.ts";
 import { createCgroup, removeCgroups } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerExecRoot } from "./docker.ts";
 import { listProcesses, type ProcessEntry, signalProcess } from "./processes.ts";
-import { runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, runtimeDaemons } from "./runtime-daemon.ts";
 import { waitFor } from "./wait.ts";
 
 /** Switches the cluster's machine off, as far as pods and their runtime can tell: no process of theirs is left, no connection of
@@ -13,6 +15,7 @@ import { waitFor } from "./wait.ts";
  *  elsewhere. */
 export async function switchOff(cluster: Cluster): Promise<void> {
   const { layout } = cluster;
+  if (hasSystemd(cluster.provider)) return powerOff(layout);
   await cluster.killSshd();
   await cluster.killRuntime();
   await waitFor("the end of all pods' processes", () => {
@@ -30,15 +33,21 @@ export async function switchOff(cluster: Cluster): Promise<void> {
 /** Switches it on again: another boot id, a runtime that knows no more than what lies on its disk, and sshd. */
 export async function switchOn(cluster: Cluster): Promise<{ readonly bootId: string }> {
   const { layout } = cluster;
+  const bootId = hasSystemd(cluster.provider) ? await boot(layout) : await newBootId(cluster);
+  await cluster.startRuntime();
+  await cluster.startSshd();
+  return { bootId };
+}
+
+async function newBootId(cluster: Cluster): Promise<string> {
+  const { layout } = cluster;
   const bootId = randomUUID();
   const file = join(layout.dir, "boot-id");
   writeFileSync(file, `${bootId}\n`);
   const { code, stderr } = await cluster.runInside(["mount", "--bind", file, "/proc/sys/kernel/random/boot_id"]);
   if (code !== 0) throw new Error(`the boot id could not be changed: ${stderr}`);
   createCgroup(layout);
-  await cluster.startRuntime();
-  await cluster.startSshd();
-  return { bootId };
+  return bootId;
 }
 
 /** The shims of containers, and the containers' first processes, with which all others of them end. */

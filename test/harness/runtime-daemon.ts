@@ -9,10 +9,11 @@ import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
 /** A provider that the harness can give a machine for. With ssh the agent is on another machine, and the runtime that it finds
- *  over SSH is containerd or the Docker Engine. */
+ *  over SSH is containerd or the Docker Engine. With ssh-systemd
+ *  that machine has a systemd, which runs sshd and containerd and makes the cgroups of pods. */
 export type ProviderName = (typeof providerNames)[number];
 
-const providerNames = ["cri", "docker", "ssh", "ssh-docker"] as const;
+const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd"] as const;
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -35,7 +36,7 @@ export interface RuntimeDaemon {
 const containerd: RuntimeDaemon = {
   role: "containerd",
   socket: (layout) => layout.containerdSocket,
-  writeConfig: writeContainerdConfig,
+  writeConfig: (layout) => writeContainerdConfig(layout, "cgroupfs"),
   argv: containerdArgv,
   answers: (layout) => accepts(layout.containerdSocket),
   podNetworks: (layout) => join(layout.containerd, "state", "io.containerd.grpc.v1.cri", "netns"),
@@ -62,11 +63,17 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   docker: dockerEngine,
   ssh: containerd,
   "ssh-docker": dockerEngine,
+  "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
 };
 
 /** Whether the agent reaches its target over SSH, from a machine of its own. */
 export function isRemote(provider: ProviderName): boolean {
-  return provider === "ssh" || provider === "ssh-docker";
+  return provider.startsWith("ssh");
+}
+
+/** Whether the target is a machine with a systemd of its own. */
+export function hasSystemd(provider: ProviderName): boolean {
+  return provider === "ssh-systemd";
 }
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */

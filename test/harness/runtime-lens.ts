@@ -42,6 +42,7 @@ export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => 
   docker: dockerLens,
   ssh: criLens,
   "ssh-docker": dockerLens,
+  "ssh-systemd": criLens,
 };
 
 function criLens({ runtimeSocket }: Cluster): RuntimeLens {

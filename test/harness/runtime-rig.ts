@@ -5,6 +5,8 @@ import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import type { Address, Host } from "../../src/seams/host.ts";
 import { waitFor } from "./wait.ts";
+import { targetArgv } from "../machines/enter.ts";
+import { startMachine } from "../machines/machine.ts";
 import { buildImages } from "../cluster/images/build.ts";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
@@ -12,10 +14,10 @@ import { clusterName } from "./cluster.ts";
 import { type ContainerdVersion, containerdUnderTest } from "./containerd-version.ts";
 import { type Daemons, createDaemons } from "./daemons.ts";
 import { startKeeper } from "./keeping.ts";
-import { addresses, createNetwork, insideArgv, networkArgv, startHolder } from "./namespaces.ts";
+import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces.ts";
 import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
-import { isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
 import { type Layout, disown, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
 import { tearDown } from "./teardown.ts";
@@ -84,10 +86,12 @@ export async function startRuntimeRig(
     const runtime = runtimeDaemons[provider];
     const daemons = createDaemons({ layout, tools, holder, runtime });
     runtime.writeConfig(layout);
+    if (isRemote(provider)) await prepareSshd(layout);
+    if (hasSystemd(provider)) await startMachine(layout, say);
     for (const which of runtime.registries)
       await daemons.start(`registry-${which}`, registryArgv(tools, layout, which));
     await daemons.startRuntime();
-    if (isRemote(provider)) await startSshd(layout, daemons);
+    if (isRemote(provider)) await daemons.startSshd();
     const host = hostInside(layout, holder);
     return { layout, tools, daemons, privatePassword, host, release, [Symbol.asyncDispose]: end };
   } catch (error) {
@@ -97,16 +101,15 @@ export async function startRuntimeRig(
 }
 
 /** sshd's own address is one of the rig's network, though no cable leads to it. */
-async function startSshd(layout: Layout, daemons: Daemons): Promise<void> {
+async function prepareSshd(layout: Layout): Promise<void> {
   mkdirSync(layout.kubeletRoot);
   await createSshKeys(layout);
   await must(networkArgv(layout, ["ip", "addr", "add", `${agentAddresses.target}/32`, "dev", "lo"]));
-  await daemons.startSshd();
 }
 
 function hostInside(layout: Layout, holder: ProcessId): Host {
   const machine = localHost({ clock: systemClock() });
-  const inside = (argv: readonly string[]) => insideArgv(layout, holder, argv);
+  const inside = (argv: readonly string[]) => targetArgv(layout, holder, argv);
   return {
     ...machine,
     run: (argv, options) => machine.run(inside(argv), options),

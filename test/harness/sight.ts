@@ -81,14 +81,14 @@ function tracesOf({ layout, root }: Cluster): Map<string, string[]> {
     if (path.startsWith(`${layout.kubeletRoot}/`)) note(path, `mount ${path}`);
   }
   for (const cgroup of cgroupHierarchies().flatMap((hierarchy) => podCgroups(join(hierarchy, layout.cgroup))))
-    note(basename(cgroup), `cgroup ${cgroup}`);
+    note(basename(cgroup).replaceAll("_", "-"), `cgroup ${cgroup}`);
   return traces;
 }
 
-/** The cgroups of pods below one of QoS classes, at whatever depth. */
+/** The cgroups of pods below one of QoS classes, at whatever depth: folders of the agent's making, or slices. */
 function podCgroups(folder: string): string[] {
   return foldersIn(folder).flatMap((name) =>
-    name.startsWith("pod") ? [join(folder, name)] : podCgroups(join(folder, name)),
+    /^pod|-pod[0-9a-f_]{36}\.slice$/.test(name) ? [join(folder, name)] : podCgroups(join(folder, name)),
   );
 }
 

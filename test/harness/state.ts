@@ -16,6 +16,8 @@ export interface ClusterState {
   readonly owner?: ProcessId;
   /** The process that keeps the mount namespace. */
   readonly holder?: ProcessId;
+  /** The systemd of the target, where that is a machine with one: a process 1, by its number here. */
+  readonly machine?: ProcessId;
   /** The cluster's daemons by role: `etcd`, `kube-apiserver`, `containerd` … */
   readonly daemons: Readonly<Record<string, ProcessId>>;
   readonly privatePassword: string;

@@ -23,10 +23,15 @@ export async function targetTraces(cluster: Cluster): Promise<Set<string>> {
     ...mountsOf(cluster).flatMap((path) => (path.startsWith("/run/netns/graftlet-") ? [] : `mount ${path}`)),
     ...cgroupHierarchies()
       .flatMap((hierarchy) => foldersBelow(join(hierarchy, layout.cgroup)))
-      .filter((line) => !line.endsWith("/docker")),
+      .filter((line) => !line.endsWith("/docker") && !isOwnUnit(line)),
     ...folders.flatMap(below),
     ...shims(cluster),
   ]);
+}
+
+/** Whether a cgroup is one that a systemd has for itself and its services. */
+function isOwnUnit(line: string): boolean {
+  return /\/(init\.scope|system\.slice|user\.slice|[^/]+\.mount)(\/|$)/.test(line);
 }
 
 async function runtimeTraces(cluster: Cluster): Promise<string[]> {

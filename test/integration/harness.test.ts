@@ -1,37 +1,12 @@
 import assert from "node:assert/strict";
-import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { cgroupHierarchies } from "../harness/cgroups.ts";
 import { type Cluster, clusterName, openCluster, startCluster } from "../harness/cluster.ts";
 import { particulars } from "../harness/particulars.ts";
-import { listProcesses, must, start } from "../harness/processes.ts";
-import { type Layout, layoutOf } from "../harness/state.ts";
+import { must, start } from "../harness/processes.ts";
+import { layoutOf } from "../harness/state.ts";
+import { traces } from "../harness/traces.ts";
 import { waitFor } from "../harness/wait.ts";
-
-/** Everything on this machine that names the cluster. */
-function traces(layout: Layout): string[] {
-  const found = [layout.dir, layout.netns, ...cgroupHierarchies().map((path) => join(path, layout.cgroup))].filter(
-    existsSync,
-  );
-  for (const line of readFileSync("/proc/self/mountinfo", "utf8").split("\n"))
-    if (line.includes(layout.dir) || line.includes(layout.netnsName)) found.push(`mount ${line}`);
-  for (const { pid } of listProcesses().filter((entry) => entry.pid !== process.pid)) {
-    const command = textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ");
-    if (command.includes(layout.dir) || command.includes(layout.netnsName)) found.push(`process ${pid} ${command}`);
-    if (textOf(`/proc/${pid}/cgroup`).includes(`${layout.cgroup}/`))
-      found.push(`process ${pid} in cgroup ${layout.cgroup}`);
-  }
-  return found;
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
-}
 
 /** Starts a second cluster in a process of its own, kills that process, and sees the cluster go. */
 async function killAnOwner(name: string): Promise<void> {

@@ -12,7 +12,7 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { dockerEngine } from "../harness/docker-engine.ts";
 import { gained } from "../harness/holdings.ts";
 import { images, openPods, shell } from "../harness/pods.ts";
-import { isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { hasSystemd, isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { targetTraces } from "../harness/target-traces.ts";
 
 /** Where what precious stands in for lies on the target, with a mount of its own. */
@@ -225,7 +225,7 @@ async function startStranger(cluster: Cluster): Promise<void> {
   const config = PodSandboxConfig.fromPartial({
     metadata: { name: "stranger", namespace: "elsewhere", uid, attempt: 0 },
     logDirectory: join(layout.podLogs, "stranger_logs_0"),
-    linux: { cgroupParent: join(layout.cgroup, "stranger") },
+    linux: { cgroupParent: hasSystemd(cluster.provider) ? "/stranger.slice" : join(layout.cgroup, "stranger") },
     labels,
   });
   await runtime.runPodSandbox({ config, runtimeHandler: "" }, AbortSignal.timeout(60_000));
