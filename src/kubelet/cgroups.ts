@@ -1,13 +1,50 @@
+import type { HostFacts } from "../host/facts.ts";
+import { hasCode } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { CgroupLayout } from "../pod/cgroup-path.ts";
+import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createNodeAllocatable } from "../resources/node-allocatable.ts";
-import { createNodeCgroups } from "../resources/node-cgroups.ts";
+import { type OpenNodeCgroups, createNodeCgroups } from "../resources/node-cgroups.ts";
 import { pageSizes } from "../resources/node-share.ts";
 import { createPodGround } from "../resources/pod-ground.ts";
+import { type ReservedCgroups, createReservedCgroups } from "../resources/reserved-cgroups.ts";
+import { createTiers } from "../resources/tiers.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
-import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { enforcement } from "./settings.ts";
+
+/** The target's cgroups as the node finds them. */
+export interface TargetCgroups {
+  /** Where pods' cgroups lie. */
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly open: OpenNodeCgroups;
+  readonly reserved: ReservedCgroups;
+}
+
+/** Opens the target's cgroups, and limits those of its other processes where the configuration says so; once the runtime answers, where
+ *  it does not yet. @throws TargetError when that cannot be. */
+export async function openTargetCgroups(
+  { config, target, metrics, clock, log, signal }: NodeContext,
+  { events }: Pick<Cluster, "events">,
+  capacity: HostFacts,
+): Promise<TargetCgroups> {
+  const { host, runtime } = target;
+  const { kubelet, nodeName } = config;
+  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
+  const open = createNodeCgroups({ host, layout, measures: metrics.measures.cgroups, clock });
+  const reserved = createReservedCgroups({
+    cgroups: open,
+    capacity,
+    enforcement: enforcement(config),
+    nodeName,
+    events,
+  });
+  await reserved.limit(signal).catch((error: unknown) => {
+    if (!hasCode(error, "unavailable", "deadline_exceeded")) throw error;
+  });
+  return { layout, open, reserved };
+}
 
 /** The node's cgroups. */
 export interface ComposedCgroups {
@@ -18,44 +55,36 @@ export interface ComposedCgroups {
 }
 
 interface CgroupParts extends Pick<Allocating, "allocations"> {
-  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly settings: PodSettings;
 }
 
 /** Builds the cgroups of pods, of their quality of service classes, and of all of them. */
 export function composeCgroups(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,
-  { agent, presence }: Observed,
-  { allocations, layout, settings }: CgroupParts,
+  { agent, cgroups: { open, reserved }, presence }: Observed,
+  { allocations, settings }: CgroupParts,
 ): ComposedCgroups {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { asked, worker } = hand("cgroups");
   const sizes = pageSizes(agent.facts);
-  const cgroups = createNodeCgroups({
-    host,
-    layout,
-    pods: asked,
-    worker,
-    allocated: allocations.of,
-    pageSizes: sizes,
-    measures: metrics.measures.cgroups,
-    clock,
-  });
-  const { podPidsLimit } = kubelet;
+  const tiers = createTiers({ cgroups: open, pods: asked, worker, allocated: allocations.of, pageSizes: sizes });
   const ground = createPodGround({
     host,
     rootDir,
-    cgroups,
+    cgroups: open,
+    tiers,
     settings,
-    podPidsLimit,
+    podPidsLimit: kubelet.podPidsLimit,
     pageSizes: sizes,
     runtime,
     log,
   });
   const nodeAllocatable = createNodeAllocatable({
-    cgroups,
+    cgroups: open,
+    tiers,
+    reserved,
     capacity: agent.facts,
     enforcement: enforcement(config),
     nodeName,

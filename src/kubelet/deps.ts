@@ -19,6 +19,7 @@ import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, Tok
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { Strangers } from "../server/strangers.ts";
+import type { TargetCgroups } from "./cgroups.ts";
 import type { HandOut } from "./wiring.ts";
 
 /** The lock that makes the target this node's. */
@@ -88,5 +89,6 @@ export interface Observed {
   readonly health: RuntimeHealth;
   readonly devices: Devices;
   readonly agent: NodeAgent;
+  readonly cgroups: TargetCgroups;
   readonly running: readonly Service[];
 }

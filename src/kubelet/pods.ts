@@ -53,7 +53,8 @@ interface Stages extends Allocating, RuntimeStages {
 export function workOnPods(context: NodeContext, cluster: Cluster, observed: Observed): PodWork {
   const { target, clock } = context;
   const stages = createStages(context, cluster, observed);
-  const { statuses, probes, volumes, allocations, layout } = stages;
+  const { statuses, probes, volumes, allocations } = stages;
+  const { layout } = observed.cgroups;
   const stop = new AbortController();
   const workers = createWorkers(context, cluster, observed, { stages, stop: stop.signal });
   const manager = createPodManager(context.hand("podManager"));
@@ -242,7 +243,7 @@ function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
 /** Node and pod usage statistics. */
 function createStats(
   { config, target, clock, log, hand }: NodeContext,
-  { agent, targetClock }: Observed,
+  { agent, cgroups, targetClock }: Observed,
   { stages, disk }: { readonly stages: Stages; readonly disk: DiskMeter },
 ) {
   const { kubelet, nodeName, rootDir } = config;
@@ -250,7 +251,7 @@ function createStats(
   const { asked, seen, status } = hand("stats");
   return createNodeStats({
     ...target,
-    layout: stages.layout,
+    layout: cgroups.layout,
     volumes: stages.volumes,
     pods: asked,
     cache: seen,

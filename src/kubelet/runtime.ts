@@ -1,9 +1,7 @@
 import type { NodeConfig } from "../config/node-config.ts";
 import type { PodRuntime } from "../pipeline.ts";
-import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
-import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
@@ -19,8 +17,6 @@ import { podSettings } from "./settings.ts";
 export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
   readonly volumes: Volumes;
   readonly podRuntime: PodRuntime;
-  /** Where pods' cgroups lie. */
-  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
 }
 
 interface RuntimeParts extends Allocating {
@@ -46,7 +42,6 @@ export function composeRuntime(
   const world = { host, runtime, fs: host.fs, images: runtime, ...(presence && { presence }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
   const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
-  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const { network } = target;
   const settings = {
     ...podSettings(config, observed.ownerLabels),
@@ -63,11 +58,11 @@ export function composeRuntime(
       return observed.health.handlers().find(({ name }) => name === handler)?.features;
     },
     facts: createTargetFacts(host.fs),
-    cgroups: layout,
+    cgroups: observed.cgroups.layout,
     allocatable,
   });
   const puller = createImagePuller({ ...common, measures: measures.pulls, ...pullSettings(kubelet) });
-  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { allocations, layout, settings });
+  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { allocations, settings });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
@@ -92,7 +87,7 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return { volumes, ground, nodeAllocatable, podRuntime, layout };
+  return { volumes, ground, nodeAllocatable, podRuntime };
 }
 
 function pullSettings({

@@ -7,7 +7,7 @@ import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import type { ContainerLogLimits } from "../seams/provider.ts";
 import { cpusOf } from "../pod/cpu-set.ts";
-import type { Enforcement } from "../resources/node-allocatable.ts";
+import type { Enforcement } from "../resources/reserved-cgroups.ts";
 import type { Reservations } from "../resources/node-share.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";

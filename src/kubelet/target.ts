@@ -17,6 +17,7 @@ import { nodeLabel } from "../pod/labels.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { TargetError } from "../seams/provider.ts";
+import { openTargetCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { deviceSettings, nodeSettings } from "./settings.ts";
 
@@ -40,6 +41,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health });
+  const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
@@ -52,7 +54,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const own = [...link, targetClock, health, podCidr, devices.service];
   const running: readonly Service[] = [...own, ...(alone ? [] : agent.services), shown];
   const presence = reboot && { presence: reboot.present };
-  return { ...presence, ownerLabels, targetClock, rights, logs, pleg, health, devices, agent, running };
+  return { ...presence, ownerLabels, targetClock, rights, logs, pleg, health, devices, agent, cgroups, running };
 }
 
 function createLogs({ config, target, clock, log }: NodeContext): LogReader {

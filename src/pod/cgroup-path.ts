@@ -40,6 +40,11 @@ export function cgroupNames(path: string, driver: CgroupDriver): readonly string
   return slice.split("-").flatMap((name) => (name === "" ? [] : [name.replaceAll("_", "-")]));
 }
 
+/** Names as the kubelet's messages have them: `["kubepods" "burstable"]`. */
+export function quotedNames(names: readonly string[]): string {
+  return `[${names.map((name) => JSON.stringify(name)).join(" ")}]`;
+}
+
 function split(path: string): readonly string[] {
   return path.split("/").filter((name) => name !== "");
 }

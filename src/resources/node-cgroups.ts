@@ -7,21 +7,19 @@ import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
-import { type Tiers, type TiersDeps, createTiers } from "./tiers.ts";
 
-export interface NodeCgroupsDeps extends Omit<TiersDeps, "cgroups" | "layout"> {
+export interface NodeCgroupsDeps {
   readonly host: Host;
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly measures: CgroupMeasures;
   readonly clock: Clock;
 }
 
-/** The target's cgroups, and those that all pods share. */
+/** The target's cgroups, and where pods have theirs. */
 export interface NodeCgroups {
   readonly cgroups: Cgroups;
   readonly layout: CgroupLayout;
   readonly version: 1 | 2;
-  readonly tiers: Tiers;
 }
 
 /** Opens the target's cgroups. @throws while the target or its runtime cannot be asked; the next call asks again. */
@@ -39,7 +37,7 @@ export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
     const version = await cgroupVersion(host.fs, signal);
     const layout = await deps.layout(signal);
     const cgroups = measured(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
-    known = { cgroups, layout, version, tiers: createTiers({ ...deps, cgroups, layout }) };
+    known = { cgroups, layout, version };
     return known;
   };
   return async (signal) => known ?? opening(open, signal);

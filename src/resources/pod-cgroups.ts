@@ -15,8 +15,10 @@ import {
   podRequests,
 } from "../pod/resources.ts";
 import type { NodeCgroups } from "./node-cgroups.ts";
+import type { Tiers } from "./tiers.ts";
 
-export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" | "tiers"> {
+export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout"> {
+  readonly tiers: Pick<Tiers, "ensure">;
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;

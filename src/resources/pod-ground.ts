@@ -11,11 +11,13 @@ import type { Stats } from "../seams/runtime.ts";
 import { readPodGroup } from "./group-reading.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
 import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
+import type { Tiers } from "./tiers.ts";
 
 export interface PodGroundDeps {
   readonly host: Host;
   readonly rootDir: string;
   readonly cgroups: OpenNodeCgroups;
+  readonly tiers: Pick<Tiers, "ensure">;
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   readonly pageSizes: readonly string[];

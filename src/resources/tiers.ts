@@ -1,18 +1,21 @@
-import type { Cgroups } from "../host/cgroups.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { PodStore } from "../pipeline.ts";
-import { type CgroupLayout, tierCgroup } from "../pod/cgroup-path.ts";
-import { qosClass } from "../pod/qos.ts";
+import { tierCgroup } from "../pod/cgroup-path.ts";
+import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 import { milliCpuToShares, minShares, podRequests } from "../pod/resources.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import { isActive } from "../state/active.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
+import type { NodeCgroups } from "./node-cgroups.ts";
+
+interface Opened extends Pick<NodeCgroups, "layout"> {
+  readonly cgroups: Pick<NodeCgroups["cgroups"], "ensure">;
+}
 
 export interface TiersDeps {
-  readonly cgroups: Pick<Cgroups, "ensure">;
-  readonly layout: CgroupLayout;
+  readonly cgroups: (signal: AbortSignal) => Promise<Opened>;
   readonly pods: Pick<PodStore, "list">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   /** The pod with what it has been given in place of what it asks for. */
@@ -34,15 +37,15 @@ const unbounded = 2 ** 62;
 
 /** Gives BestEffort pods together the least share of the CPU, and Burstable pods together the sum of their requests.
  *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
-export function createTiers({ cgroups, layout, pageSizes, ...deps }: TiersDeps): Tiers {
+export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
-  const paths = { Burstable: tierCgroup("Burstable", layout), BestEffort: tierCgroup("BestEffort", layout) };
-  const set = new Map<keyof typeof paths, number>();
+  const set = new Map<QosClass, number>();
   // Of pods that come side by side each sums up what it knows of: an older sum must not be set after a newer one.
   const inTurn = createTurns(1);
-  const setTo = async (tier: keyof typeof paths, cpuShares: number, signal: AbortSignal) => {
+  const setTo = async (tier: QosClass, cpuShares: number, signal: AbortSignal) => {
     if (set.get(tier) === cpuShares) return;
-    await cgroups.ensure(paths[tier], { cpuShares, hugepages }, signal);
+    const { cgroups, layout } = await deps.cgroups(signal);
+    await cgroups.ensure(tierCgroup(tier, layout), { cpuShares, hugepages }, signal);
     set.set(tier, cpuShares);
   };
   const ensure = async (signal: AbortSignal) => {

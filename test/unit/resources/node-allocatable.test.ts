@@ -3,7 +3,9 @@ import { test } from "node:test";
 import { openCgroups } from "../../../src/host/cgroups.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { type Enforcement, createNodeAllocatable } from "../../../src/resources/node-allocatable.ts";
+import { createNodeAllocatable } from "../../../src/resources/node-allocatable.ts";
+import { type Enforcement, createReservedCgroups } from "../../../src/resources/reserved-cgroups.ts";
+import type { ObjectReference } from "../../../src/objects.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
 import { givenPod } from "../../../src/roles.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
@@ -27,16 +29,16 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
   });
   const told: string[] = [];
   const lines: string[] = [];
+  const open = async () => ({ cgroups, layout, version: 2 as const });
   const tiers = createTiers({
-    cgroups,
-    layout,
+    cgroups: open,
     pods: { list: () => [] },
     worker: { get: () => undefined },
     allocated: givenPod,
     pageSizes: ["2MB"],
   });
-  const service = createNodeAllocatable({
-    cgroups: async () => ({ cgroups, layout, version: 2, tiers }),
+  const common = {
+    cgroups: open,
     capacity: { cpus: 2, memoryBytes: 2 ** 30, maxPid: 1000, hugepages: { "hugepages-2Mi": 2 ** 21 } },
     enforcement: {
       enforceNodeAllocatable: ["pods"],
@@ -48,8 +50,14 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
     },
     nodeName: "n",
     events: {
-      event: ({ kind, name }, type, reason, text) => void told.push(`${kind} ${name} ${type} ${reason} ${text}`),
+      event: ({ kind, name }: ObjectReference, ...said: readonly string[]) =>
+        void told.push([kind, name, ...said].join(" ")),
     },
+  };
+  const service = createNodeAllocatable({
+    ...common,
+    tiers,
+    reserved: createReservedCgroups(common),
     clock,
     log: createLogger(0, { write: (line: string) => void lines.push(line) }),
   });
@@ -143,6 +151,23 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
     return true;
   });
   assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
+});
+
+test("a target that does not answer when a reserved cgroup is to be limited is asked again", async () => {
+  const { clock, host, told, stop, run, refusals } = await rig({
+    enforceNodeAllocatable: ["kube-reserved"],
+    kubeReservedCgroup: "/kubepods",
+  });
+  await host.fs.apply([{ do: "mkdir", path: pods }]);
+  refusals.push(new CodedError("unavailable", "the target is away"));
+  const running = run();
+  await clock.advance(0);
+  assert.deepEqual(told, []);
+  refusals.length = 0;
+  await clock.advance(minute);
+  assert.equal(told[0], "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kubepods");
+  stop.abort();
+  await running;
 });
 
 test("where pods are not sorted by quality of service nothing is limited", async () => {

@@ -6,6 +6,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
 import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
+import { createTiers } from "../../../src/resources/tiers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
@@ -30,10 +31,6 @@ function rig(
   const cgroups = createNodeCgroups({
     host,
     layout: async () => layout,
-    pods: store,
-    worker: { get: () => undefined },
-    allocated,
-    pageSizes: [],
     measures: { changed: (operation) => void changes.push(operation) },
     clock,
   });
@@ -41,6 +38,7 @@ function rig(
     host,
     rootDir: "/root",
     cgroups,
+    tiers: createTiers({ cgroups, pods: store, worker: { get: () => undefined }, allocated, pageSizes: [] }),
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
     pageSizes: [],

@@ -16,17 +16,17 @@ function rig(pageSizes: readonly string[] = []) {
   const set: (readonly [path: string, limits: CgroupLimits])[] = [];
   const failing: { with?: Error | undefined } = {};
   let held: PromiseWithResolvers<void> | undefined;
-  const tiers = createTiers({
-    cgroups: {
-      async ensure(path, limits) {
-        if (failing.with) throw failing.with;
-        const turn = held;
-        held = undefined;
-        await turn?.promise;
-        set.push([path, limits]);
-      },
+  const cgroups = {
+    async ensure(path: string, limits: CgroupLimits) {
+      if (failing.with) throw failing.with;
+      const turn = held;
+      held = undefined;
+      await turn?.promise;
+      set.push([path, limits]);
     },
-    layout: { driver: "cgroupfs", root: "/", perQos: true },
+  };
+  const tiers = createTiers({
+    cgroups: async () => ({ cgroups, layout: { driver: "cgroupfs", root: "/", perQos: true } }),
     pods: { list: () => pods },
     worker: {
       get(uid) {
