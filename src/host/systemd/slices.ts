@@ -1,3 +1,4 @@
+import { cpusOf } from "../../pod/cpu-set.ts";
 import type { CgroupLimits } from "../cgroups.ts";
 
 /** A property of a unit, with its type in D-Bus's words: `b` boolean, `t` unsigned of 64 bits, `s` text, `as` texts, `ay` bytes.
@@ -101,10 +102,7 @@ function bounded(value: number): bigint {
 
 /** A list of CPUs such as `0-3,8` as systemd takes it: a bit for each, the lowest byte first. */
 export function cpuBits(list: string): Uint8Array {
-  const ranges = list.split(",").map((range) => range.trim().split("-").map(Number));
-  const cpus = ranges.flatMap(([first = 0, last = first]) =>
-    Array.from({ length: last - first + 1 }, (_, at) => first + at),
-  );
+  const cpus = [...cpusOf(list)];
   const bits = new Uint8Array(Math.floor(Math.max(...cpus) / 8) + 1);
   for (const cpu of cpus) bits[cpu >> 3] = (bits[cpu >> 3] ?? 0) | (1 << (cpu & 7));
   return bits;
