@@ -67,9 +67,9 @@ export function composeCgroups(
 ): ComposedCgroups {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
-  const { asked, worker } = hand("cgroups");
+  const { asked, ...columns } = hand("cgroups");
   const sizes = pageSizes(agent.facts);
-  const tiers = createTiers({ cgroups: open, pods: asked, worker, allocated: allocations.of, pageSizes: sizes });
+  const tiers = createTiers({ ...columns, cgroups: open, pods: asked, allocated: allocations.of, pageSizes: sizes });
   const ground = createPodGround({
     host,
     rootDir,

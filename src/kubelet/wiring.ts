@@ -31,7 +31,7 @@ export const wiring = {
   allocations: { reads: ["seen"], writes: ["allocation"] },
   resizes: { reads: ["asked", "spoken"], writes: ["resize", "pending", "wishes"], sends: ["weigh"] },
   preemption: { reads: ["worker"], sends: ["end"] },
-  cgroups: { reads: ["asked", "worker"] },
+  cgroups: { reads: ["asked", "seen", "worker"] },
   podRuntime: { reads: ["status"], writes: ["starts"] },
   podWorkers: {
     reads: ["seen"],

@@ -1,5 +1,5 @@
 import { createTurns } from "../lib/turns.ts";
-import type { PodStore } from "../pipeline.ts";
+import type { PodCache, PodStore } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli } from "../pod/quantity.ts";
@@ -18,6 +18,7 @@ export interface TiersDeps {
   readonly cgroups: (signal: AbortSignal) => Promise<Opened>;
   readonly pods: Pick<PodStore, "list">;
   readonly worker: Pick<Column<WorkerView>, "get">;
+  readonly seen: Pick<PodCache, "get">;
   /** The pod with what it has been given in place of what it asks for. */
   readonly allocated: (pod: AskedPod) => GivenPod;
   /** Sizes of huge pages that the target has, as cgroups name them. */
@@ -62,10 +63,11 @@ export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   };
 }
 
-function burstableShares({ pods, worker, allocated }: Pick<TiersDeps, "pods" | "worker" | "allocated">): number {
+function burstableShares({ pods, worker, seen, allocated }: Omit<TiersDeps, "cgroups" | "pageSizes">): number {
+  const holds = (pod: AskedPod) => isActive(pod, worker.get(pod.metadata.uid), seen.get(pod.metadata.uid));
   const milli = pods
     .list()
-    .filter((pod) => qosClass(pod.spec) === "Burstable" && isActive(pod, worker.get(pod.metadata.uid)))
+    .filter((pod) => qosClass(pod.spec) === "Burstable" && holds(pod))
     .map((pod) => quantityMilli(podRequests(allocated(pod), { overhead: true })["cpu"] ?? "0"));
   return milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
 }

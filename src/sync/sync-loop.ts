@@ -217,10 +217,10 @@ function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace,
 }
 
 /** Pods that were admitted and hold resources. */
-function admitted({ worker, pods }: SyncLoopDeps): readonly AskedPod[] {
+function admitted({ worker, pods, cache }: SyncLoopDeps): readonly AskedPod[] {
   return worker.entries().flatMap(([uid, view]) => {
     const pod = pods.get(uid);
-    return pod && isActive(pod, view) ? [pod] : [];
+    return pod && isActive(pod, view, cache.get(uid)) ? [pod] : [];
   });
 }
 

@@ -34,6 +34,7 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
     cgroups: open,
     pods: { list: () => [] },
     worker: { get: () => undefined },
+    seen: { get: () => undefined },
     allocated: givenPod,
     pageSizes: ["2MB"],
   });

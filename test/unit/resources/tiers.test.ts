@@ -2,9 +2,11 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { CgroupLimits } from "../../../src/host/cgroups.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
+import { ContainerState } from "../../../src/gen/cri.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
 import { givenPod } from "../../../src/roles.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
-import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
 const burstable = "/kubepods/burstable";
@@ -13,6 +15,7 @@ const bestEffort = "/kubepods/besteffort";
 function rig(pageSizes: readonly string[] = []) {
   const pods: TestPod[] = [];
   const phases = new Map<string, WorkerPhase>();
+  const seen = new Map<string, RuntimePod>();
   const set: (readonly [path: string, limits: CgroupLimits])[] = [];
   const failing: { with?: Error | undefined } = {};
   let held: PromiseWithResolvers<void> | undefined;
@@ -34,13 +37,14 @@ function rig(pageSizes: readonly string[] = []) {
         return phase && { phase, pod: undefined };
       },
     },
+    seen: { get: (uid) => seen.get(uid) },
     allocated: givenPod,
     pageSizes,
   });
   const shares = () => set.splice(0).map(([path, { cpuShares }]) => [path, cpuShares]);
   /** Has the next change wait. */
   const holdUp = () => (held = Promise.withResolvers<void>());
-  return { pods, phases, set, shares, tiers, failing, holdUp };
+  return { pods, phases, seen, set, shares, tiers, failing, holdUp };
 }
 
 const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
@@ -64,12 +68,15 @@ test("Burstable pods weigh what they request together, BestEffort pods the least
 });
 
 test("pods whose containers are gone, and pods that had ended before the agent came, weigh nothing", async () => {
-  const { pods, phases, shares, tiers } = rig();
-  pods.push(asking("ended", "1", { phase: "Succeeded" }), asking("stopping", "1"), asking("stopped", "1"));
-  phases.set("stopping", "terminating").set("stopped", "terminated");
+  const { pods, phases, seen, shares, tiers } = rig();
+  pods.push(asking("stopping", "1"), asking("stopped", "1"));
+  pods.push(asking("ended", "1", { phase: "Succeeded" }), asking("refused", "1", { phase: "Failed" }));
+  phases.set("stopping", "terminating").set("stopped", "terminated").set("ended", "terminating");
+  const runIn = (state: ContainerState) => observe([], [aStatus(aContainer("c"), state)]);
+  seen.set("ended", runIn(ContainerState.CONTAINER_EXITED)).set("refused", runIn(ContainerState.CONTAINER_RUNNING));
   await tiers.ensure(never);
-  assert.deepEqual(shares()[1], [burstable, 1024]);
-  phases.set("stopping", "finished");
+  assert.deepEqual(shares()[1], [burstable, 2048], "what is being stopped, and what runs though it was refused");
+  phases.set("stopping", "finished").set("refused", "terminated");
   await tiers.ensure(never);
   assert.deepEqual(shares(), [[burstable, 2]]);
 });
