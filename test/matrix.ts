@@ -60,6 +60,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   containers: {
     on: bothContainerds,
     why: "containerd 2 has user namespaces; the docker provider translates each field",
+    fits: all,
     lab: "containers",
     seconds: 55,
   },
@@ -133,11 +134,13 @@ export const integration: Readonly<Record<string, Runs>> = {
   remove: {
     on: ["cri", "docker", "ssh"],
     why: "what a node leaves is another with each runtime, and is removed elsewhere over SSH",
+    fits: all,
     seconds: 35,
   },
   resize: {
     on: here,
     why: "CRI and the Docker Engine change resources of running containers in other ways",
+    fits: all,
     seconds: 65,
   },
   "runtime-class": {

@@ -2,9 +2,12 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { after, before, describe, test } from "node:test";
 import type { Node } from "../../src/objects.ts";
+import { podCgroup } from "../../src/pod/cgroup-path.ts";
+import type { QosClass } from "../../src/pod/qos.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { particulars } from "../harness/particulars.ts";
+import { hasSystemd } from "../harness/runtime-daemon.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
 import { type ContainerDraft, firstProcess, images, shell, statusOf } from "../harness/pods.ts";
 
@@ -369,16 +372,17 @@ describe("a container's resources", { concurrency: 4 }, () => {
     );
     assert.deepEqual([cpuLimit(main, 1), memoryLimit(main, 1)], ["52000", String(80 * 2 ** 20)]);
     assert.ok(cpuShare(main) > cpuShare(small) && cpuShare(main, 1) >= cpuShare(main));
-    const below = (pod: typeof burstable, path: string) => {
-      const parent = `${cluster.layout.cgroup}/kubepods${path}/pod${pod.metadata.uid}/`;
+    const driver = hasSystemd(cluster.provider) ? "systemd" : "cgroupfs";
+    const below = (pod: typeof burstable, qos: QosClass) => {
+      const parent = `${cluster.layout.cgroup}${podCgroup(pod.metadata.uid, qos, { driver, root: "", perQos: true })}/`;
       assert.ok(
         cgroupsOf(firstProcess(cluster, pod)).some((cgroup) => cgroup.startsWith(parent)),
         `${cgroupsOf(firstProcess(cluster, pod)).join(" ")} is below ${parent}`,
       );
     };
-    below(burstable, "/burstable");
-    below(guaranteed, "");
-    below(besteffort, "/besteffort");
+    below(burstable, "Burstable");
+    below(guaranteed, "Guaranteed");
+    below(besteffort, "BestEffort");
   });
 
   test("more memory than its limit gets it killed, with the reason", async () => {

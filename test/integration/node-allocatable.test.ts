@@ -9,7 +9,7 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { cgroupHierarchies, createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type Pods, type SpecDraft, openPods, shell } from "../harness/pods.ts";
-import { isRemote } from "../harness/runtime-daemon.ts";
+import { hasSystemd, isRemote } from "../harness/runtime-daemon.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
@@ -33,12 +33,11 @@ describe("shares of pods together and of the machine's own processes", { timeout
   };
   /** Path of a cgroup as its driver has it. */
   const pathOf = (path: string) => {
-    const bySystemd = cluster.provider === "ssh-systemd";
-    return cgroupPath(path.split("/"), bySystemd ? "systemd" : "cgroupfs");
+    return cgroupPath(path.split("/"), hasSystemd(cluster.provider) ? "systemd" : "cgroupfs");
   };
   /** The same as the agent is told it: the machine with a systemd has the cluster's cgroup for its root. */
   const given = (name: string) =>
-    cluster.provider === "ssh-systemd" ? pathOf(name) : join(cluster.layout.cgroup, pathOf(name));
+    hasSystemd(cluster.provider) ? pathOf(name) : join(cluster.layout.cgroup, pathOf(name));
   /** Directories of a cgroup, from the cluster's own. */
   const directories = (path: string) =>
     cgroupHierarchies().map((hierarchy) => join(hierarchy, cluster.layout.cgroup, pathOf(path)));
@@ -78,8 +77,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
     pods = await openPods(cluster);
     for (const name of ["kube", "system"])
       createCgroup({ ...cluster.layout, cgroup: join(cluster.layout.cgroup, pathOf(name)) });
-    if (cluster.provider === "ssh-systemd")
-      await cluster.runInside(["systemctl", "start", "kube.slice", "system.slice"]);
+    if (hasSystemd(cluster.provider)) await cluster.runInside(["systemctl", "start", "kube.slice", "system.slice"]);
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();

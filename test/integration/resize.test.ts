@@ -6,6 +6,7 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
 import { type ContainerDraft, condition, containerId, firstProcess, shell, statusOf } from "../harness/pods.ts";
+import { hasSystemd } from "../harness/runtime-daemon.ts";
 import { waitFor } from "../harness/wait.ts";
 
 let lab: Lab;
@@ -95,7 +96,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       ["8500", 32 * Mi],
       ["14500", 44 * Mi],
       // systemd takes whole percents.
-      [lab.cluster.provider === "ssh-systemd" ? "36000" : "35500", 116 * Mi],
+      [hasSystemd(lab.cluster.provider) ? "36000" : "35500", 116 * Mi],
     ]);
     for (const [name, amounts] of Object.entries(wish))
       assert.deepEqual(shown(more, name), {
