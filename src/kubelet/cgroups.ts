@@ -1,26 +1,17 @@
 import type { HostFacts } from "../host/facts.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
 import { createNodeAllocatable } from "../resources/node-allocatable.ts";
-import { type OpenNodeCgroups, createNodeCgroups } from "../resources/node-cgroups.ts";
+import { createNodeCgroups } from "../resources/node-cgroups.ts";
 import { pageSizes } from "../resources/node-share.ts";
 import { createPodGround } from "../resources/pod-ground.ts";
-import { type ReservedCgroups, createReservedCgroups } from "../resources/reserved-cgroups.ts";
+import { createReservedCgroups } from "../resources/reserved-cgroups.ts";
 import { createTiers } from "../resources/tiers.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { Allocating } from "./allocation.ts";
-import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
 import { enforcement } from "./settings.ts";
-
-/** The target's cgroups as the node finds them. */
-export interface TargetCgroups {
-  /** Where pods' cgroups lie. */
-  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
-  readonly open: OpenNodeCgroups;
-  readonly reserved: ReservedCgroups;
-}
 
 /** Opens the target's cgroups, and limits those of its other processes where the configuration says so; once the runtime answers, where
  *  it does not yet. @throws TargetError when that cannot be. */

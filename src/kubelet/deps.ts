@@ -16,10 +16,12 @@ import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
 import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
+import type { CgroupLayout } from "../pod/cgroup-path.ts";
+import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
+import type { ReservedCgroups } from "../resources/reserved-cgroups.ts";
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { Strangers } from "../server/strangers.ts";
-import type { TargetCgroups } from "./cgroups.ts";
 import type { HandOut } from "./wiring.ts";
 
 /** The lock that makes the target this node's. */
@@ -74,6 +76,14 @@ export interface Cluster {
   readonly tokens: TokenSource & Service;
   readonly signers: TokenSigners;
   readonly running: readonly Service[];
+}
+
+/** The target's cgroups as the node finds them. */
+export interface TargetCgroups {
+  /** Where pods' cgroups lie. */
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly open: OpenNodeCgroups;
+  readonly reserved: ReservedCgroups;
 }
 
 /** The target as a node sees it: its pods, logs, devices and health. */

@@ -6,7 +6,7 @@ import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import type { ContainerLogLimits } from "../seams/provider.ts";
-import { cpusOf } from "../pod/cpu-set.ts";
+import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../resources/reserved-cgroups.ts";
 import type { Reservations } from "../resources/node-share.ts";
 import type { ServerConfig } from "../server/ports.ts";

@@ -1,4 +1,4 @@
-import { cpusOf } from "../../pod/cpu-set.ts";
+import { cpusOf } from "../../lib/cpu-set.ts";
 import type { CgroupLimits } from "../cgroups.ts";
 
 /** A property of a unit, with its type in D-Bus's words: `b` boolean, `t` unsigned of 64 bits, `s` text, `as` texts, `ay` bytes.
