@@ -9,6 +9,8 @@ import { createPodGround } from "../resources/pod-ground.ts";
 import { createReservedCgroups } from "../resources/reserved-cgroups.ts";
 import { createTiers } from "../resources/tiers.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
+import type { PodGroups } from "../runtime/resize.ts";
+import type { PodGround } from "../sync/passes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
 import { enforcement } from "./settings.ts";
@@ -40,7 +42,7 @@ export async function openTargetCgroups(
 /** The node's cgroups. */
 export interface ComposedCgroups {
   /** Directories and cgroups of pods. */
-  readonly ground: ReturnType<typeof createPodGround>;
+  readonly ground: PodGround & { readonly groups: PodGroups };
   /** Shares of all pods together, and of the machine's other processes. */
   readonly nodeAllocatable: Service;
 }
