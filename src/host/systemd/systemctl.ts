@@ -3,7 +3,7 @@ import type { Host } from "../../seams/host.ts";
 import { versionOf } from "./bus-slices.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
 
-/** Exit codes of systemctl. @see https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
+/** Exit codes of systemctl; where polkit decides, one who may not is told by the text alone. @see https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
 const [denied, notLoaded] = [4, 5];
 /** What a slice gets by itself, or by a start only. */
 const notAssigned = new Set(["Description", "Wants", "DefaultDependencies"]);
@@ -22,7 +22,8 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
     const { code, stdout, stderr } = await run(argv, signal);
     if (passes.includes(code)) return { code, stdout };
     const said = stderr.trim().split("\n")[0] ?? "";
-    throw new CodedError(code === denied ? "permission_denied" : "unavailable", `systemctl ${argv.join(" ")}: ${said}`);
+    const mayNot = code === denied || /access denied|authentication required|permission denied/i.test(stderr);
+    throw new CodedError(mayNot ? "permission_denied" : "unavailable", `systemctl ${argv.join(" ")}: ${said}`);
   };
   const set: SliceUnits["set"] = async (slice, properties, signal) => {
     const assignments = properties.filter(({ name }) => !notAssigned.has(name)).map(assignment);

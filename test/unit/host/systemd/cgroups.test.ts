@@ -195,6 +195,19 @@ test("a slice that systemctl does not find has left a memory behind, which syste
   assert.deepEqual(commands.slice(1, 4), ["start kubepods.slice", "daemon-reload", "start kubepods.slice"]);
 });
 
+test("a login that polkit asks for a password may not", async () => {
+  await using t = await start({}, false);
+  t.host.program("systemctl", ([, verb], { stdout, stderr }) => {
+    if (verb === "--version") stdout.write("systemd 252\n");
+    else stderr.write("Failed to start kubepods.slice: Interactive authentication required.\n");
+    return verb === "--version" ? 0 : 1;
+  });
+  await assert.rejects(t.cgroups.make(pod, limits, never), {
+    code: "permission_denied",
+    message: /Interactive authentication required/,
+  });
+});
+
 test("a machine without systemd says what it lacks", async () => {
   await using t = await start({}, false);
   await assert.rejects(t.cgroups.make(pod, limits, never), {
