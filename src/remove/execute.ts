@@ -50,11 +50,14 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
  *  directory for ever, since nothing else points to it. Its failures show again when each is removed by itself. */
 async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
   const root = posix.dirname(own);
+  const holds = (path: string) => own.startsWith(`${path}/`);
   const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
-  const emptied = paths.map((path) => ({ do: "remove" as const, path }));
+  // What lies beside it goes first: the record of all of them lies in it.
+  const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
+  const emptied = (path: string) => ({ do: "remove" as const, path });
   await fs
-    .apply([{ do: "remove", path: own, recursive: true }, ...emptied], signal)
+    .apply([...beside.map(emptied), { do: "remove", path: own, recursive: true }, ...above.map(emptied)], signal)
     .catch(() => throwIfAborted(signal));
 }
 

@@ -193,7 +193,7 @@ test("the root directory goes in one step with what tells that it is the node's,
   assert.equal(await t.remove(), true);
   assert.deepEqual(
     steps.find((paths) => paths.includes(`${root}/graftlet`)),
-    [`${root}/graftlet`, `${root}/pods`, root],
+    [`${root}/pods`, `${root}/graftlet`, root],
   );
 });
 
