@@ -11,7 +11,7 @@ export interface PeerCertificates {
   /** Records a new connection, whose certificate TLS has just verified against the current CA. */
   accept(socket: TLSSocket): void;
   identify(socket: Socket): Peer;
-  /** True if the connection was accepted under an older CA: it should no longer be used. */
+  /** True if the connection was accepted under an older CA, or may have been: it should no longer be used. */
   isStale(socket: Socket): boolean;
   /** Called when the CA has changed. */
   renew(): void;
@@ -30,11 +30,13 @@ const rememberedHolders = 64;
 
 /** Common name and organizations of verified client certificates as user and groups. TLS verifies them against the client CA only; this
  *  caches the result while the certificate is valid. @param hasCA true if there is a client CA: without one, no certificate is accepted.
+ *  @param handshakeMs limit of a handshake: one that began before the CA changed is verified against the old one.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/authentication/#x509-client-certificates */
-export function createPeerCertificates(hasCA: () => boolean, clock: Clock): PeerCertificates {
+export function createPeerCertificates(hasCA: () => boolean, clock: Clock, handshakeMs: number): PeerCertificates {
   const accepted = new WeakMap<Socket, { readonly peer: Peer; readonly until: number; readonly generation: number }>();
   const holders = createBoundedMap<Holder>(rememberedHolders);
   let generation = 0;
+  let renewedAt = Number.NEGATIVE_INFINITY;
   const holderOf = (socket: TLSSocket): Holder | undefined => {
     const certificate = socket.getPeerX509Certificate();
     if (!certificate) return undefined;
@@ -53,7 +55,12 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock): Peer
     accept(socket) {
       const holder = holderOf(socket);
       const peer = hasCA() ? peerOf(socket, holder) : { is: "none" as const };
-      accepted.set(socket, { peer, until: holder?.until ?? Infinity, generation });
+      const isOlder = clock.monotonic() - renewedAt < handshakeMs;
+      accepted.set(socket, {
+        peer,
+        until: holder?.until ?? Infinity,
+        generation: isOlder ? generation - 1 : generation,
+      });
     },
     identify(socket) {
       const known = accepted.get(socket);
@@ -61,7 +68,10 @@ export function createPeerCertificates(hasCA: () => boolean, clock: Clock): Peer
       return clock.now() < known.until ? known.peer : { is: "refused" };
     },
     isStale: (socket) => accepted.get(socket)?.generation !== generation,
-    renew: () => void generation++,
+    renew() {
+      generation += 1;
+      renewedAt = clock.monotonic();
+    },
   };
 }
 

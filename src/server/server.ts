@@ -46,7 +46,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
     ready: () => listening.promise,
     address: () => address,
     async run(signal) {
-      const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock);
+      const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock, tlsHandshakeMs);
       const server = createServer({
         ...secrets(deps),
         ...tls,

@@ -6,6 +6,8 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const untilNextYear = new Date("2027-01-01T00:00:00Z");
 
+const handshakeMs = 10_000;
+
 /** Connections of a client that shows a certificate, and how often it was taken apart. */
 function client(fingerprint256: string, subject: object) {
   const count = { taken: 0 };
@@ -23,7 +25,7 @@ function client(fingerprint256: string, subject: object) {
 
 test("a certificate is taken apart once; what TLS says of it counts anew on each connection", async () => {
   const clock = fakeClock();
-  const peers = createPeerCertificates(() => true, clock);
+  const peers = createPeerCertificates(() => true, clock, handshakeMs);
   const { count, connection } = client("AA", { CN: "kube-apiserver", O: ["system:masters", "others"] });
   const [first, second, unverified] = [connection(true), connection(true), connection(false)];
   for (const socket of [first, second, unverified]) peers.accept(socket);
@@ -35,7 +37,7 @@ test("a certificate is taken apart once; what TLS says of it counts anew on each
 });
 
 test("another certificate is another user; one that names nobody is none", () => {
-  const peers = createPeerCertificates(() => true, fakeClock());
+  const peers = createPeerCertificates(() => true, fakeClock(), handshakeMs);
   const sockets = [client("AA", { CN: "a" }), client("BB", { CN: "b" }), client("CC", { O: "c" })].map((one) =>
     one.connection(true),
   );
@@ -45,4 +47,19 @@ test("another certificate is another user; one that names nobody is none", () =>
     { is: "known", user: { name: "b", groups: [] } },
     { is: "none" },
   ]);
+});
+
+test("a connection is no longer used once the CA has changed, nor one whose handshake began before it did", async () => {
+  const clock = fakeClock();
+  const peers = createPeerCertificates(() => true, clock, handshakeMs);
+  const { connection } = client("AA", { CN: "a" });
+  const [before, during, after] = [connection(true), connection(false), connection(true)];
+  peers.accept(before);
+  assert.equal(peers.isStale(before), false);
+  peers.renew();
+  await clock.advance(handshakeMs - 1);
+  peers.accept(during);
+  await clock.advance(1);
+  peers.accept(after);
+  assert.deepEqual([before, during, after].map(peers.isStale), [true, true, false]);
 });
