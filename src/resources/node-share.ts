@@ -3,7 +3,7 @@ import type { HostFacts } from "../host/facts.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { type ResourceList, hugepagesOf, milliCpuToShares } from "../pod/resources.ts";
 
-/** What processes other than pods' are to have. */
+/** Resources that are kept for processes other than pods'. */
 export interface Reservations {
   readonly kubeReserved: ResourceList;
   readonly systemReserved: ResourceList;

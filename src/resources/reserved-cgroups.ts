@@ -6,7 +6,7 @@ import { TargetError } from "../seams/provider.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
 import { type Reservations, type TargetCapacity, reservedShare } from "./node-share.ts";
 
-/** What the target's other processes are to have, and what enforces it. */
+/** Resources that are kept for the target's other processes, and the cgroups that hold these to them. */
 export interface Enforcement extends Reservations {
   /** KubeletConfiguration.enforceNodeAllocatable. */
   readonly enforceNodeAllocatable: readonly string[];

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { must, run } from "../harness/processes.ts";
 import { turn } from "../harness/turn.ts";
 
-/** What its machines are made of. A change of this or of `quieted` makes another folder. */
+/** Ingredients of its machines. A change of this or of `quieted` makes another folder. */
 const recipe = {
   suite: "bookworm",
   packages: [

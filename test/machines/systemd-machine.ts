@@ -27,11 +27,11 @@ export interface SystemdMachine extends AsyncDisposable {
   restart(): Promise<string>;
 }
 
-/** What a machine is asked to be. */
+/** Choices for a machine. */
 export interface MachineOptions {
   /** Tells it from the clusters and other machines of this one: at most 12 lower-case letters, digits and dashes. */
   readonly name: string;
-  /** What it runs containers with, as slices and scopes of its systemd. */
+  /** Runtime of its containers, which are slices and scopes of its systemd. */
   readonly runtime: "containerd";
 }
 

@@ -5,7 +5,7 @@ import type { SliceUnits, UnitProperty } from "./slices.ts";
 
 /** Exit codes of systemctl; where polkit decides, one who may not is told by the text alone. @see https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
 const [denied, notLoaded] = [4, 5];
-/** What a slice gets by itself, or by a start only. */
+/** Properties that a slice gets by itself, or by a start only. */
 const notAssigned = new Set(["Description", "Wants", "DefaultDependencies"]);
 
 /** Slices by commands, for a target whose bus is out of reach. A slice is started by its name, and gets its properties after. */
