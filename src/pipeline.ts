@@ -338,6 +338,16 @@ export interface Admission {
   admit(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
 }
 
+/** Frees space on the target by removing what no pod needs. */
+export interface Reclaim {
+  /** Removes dead containers beyond the limits, and all containers and sandboxes of pods that have ended, deleted or not.
+   *  @throws when the runtime cannot be asked. */
+  deleteUnusedContainers(signal: AbortSignal): Promise<void>;
+  /** Removes every image that nothing uses and that may be removed, however full the file system is. @returns bytes freed.
+   *  @throws when the runtime cannot be asked, or could not remove some of them. */
+  deleteUnusedImages(signal: AbortSignal): Promise<number>;
+}
+
 /** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */
 export interface Served {
   /** Paths like `spec.containers[0].lifecycle.preStop`, each with a clause that says why; empty when all is served. */
