@@ -1,21 +1,24 @@
 import type { ContainerInfo } from "dockerode";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { ifFound } from "../client/errors.ts";
-import { inspectImage, named } from "./inspect.ts";
+import { inspectImage, lookupName, named } from "./inspect.ts";
 import type { DockerParts } from "../parts.ts";
+import { isImageId } from "./reference.ts";
 
 type Parts = Pick<DockerParts, "docker">;
 
-/** Removes an image with all of its names, as in CRI; a missing image counts as removed. Never forces: an image used by
- *  any container keeps all its names.
+/** Removes an image: by its ID with all of its names, as in CRI; by a name with that name alone, with the last of which the image
+ *  goes. A missing image counts as removed. Never forces: an image used by any container keeps all its names.
  *  @throws CodedError conflict, naming that container. */
 export async function removeImage(parts: Parts, image: string, signal: AbortSignal): Promise<void> {
   const found = await inspectImage(parts, image, signal);
   if (!found) return;
   await refuseInUse(parts, found.Id, signal);
   // Removing a repository's last tag removes its digests, and the last name the image.
-  for (const name of [...named(found.RepoTags), ...named(found.RepoDigests), found.Id])
-    await ifFound(parts.docker.ask({ method: "DELETE", path: `/images/${name}` }, signal));
+  const names = isImageId(image)
+    ? [...named(found.RepoTags), ...named(found.RepoDigests), found.Id]
+    : [lookupName(image)];
+  for (const name of names) await ifFound(parts.docker.ask({ method: "DELETE", path: `/images/${name}` }, signal));
 }
 
 async function refuseInUse({ docker }: Parts, id: string, signal: AbortSignal): Promise<void> {
