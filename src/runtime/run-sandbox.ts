@@ -4,7 +4,7 @@ import type { EventSink, RuntimeClasses } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
-import { runtimeErrorText } from "./error-text.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
 import type { ReadySandbox } from "./start-container.ts";
 
 export interface SandboxDeps {

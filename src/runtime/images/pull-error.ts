@@ -1,5 +1,5 @@
 import { RuntimeError, type RuntimeReason } from "../../seams/runtime.ts";
-import { runtimeErrorText } from "../error-text.ts";
+import { runtimeErrorText } from "../../pod/error-text.ts";
 
 /** Texts of the pull errors that CRI names. */
 const named: Readonly<Partial<Record<RuntimeReason, string>>> = {

@@ -11,7 +11,7 @@ import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/ima
 import { imageVolumes } from "../../pod/image-volumes.ts";
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
-import { runtimeErrorText } from "../error-text.ts";
+import { runtimeErrorText } from "../../pod/error-text.ts";
 import { StartError } from "../start-error.ts";
 import { type Credentials, credentialsFor } from "./keyring.ts";
 import { watchLongPull } from "./long-pull.ts";
