@@ -101,6 +101,13 @@ export interface EvictionMeasures {
   evicted(signal: StorageSignal): void;
 }
 
+/** Why an image was removed: it had not been used for too long, or its space was needed. */
+export type ImageRemoval = "age" | "space";
+
+export interface ImageRemovalMeasures {
+  removed(why: ImageRemoval): void;
+}
+
 /** A certificate that the cluster issues. */
 export interface CertificateMeasures {
   /** It was not issued: it will be asked for again. */
@@ -133,6 +140,7 @@ export interface Measures {
   readonly cgroups: CgroupMeasures;
   readonly resizes: ResizeMeasures;
   readonly evictions: EvictionMeasures;
+  readonly imageRemovals: ImageRemovalMeasures;
   /** The node's certificates: for the API server, and the kubelet API's own. */
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
   readonly probes: ProbeMeasures;

@@ -23,6 +23,7 @@ import { kubeletFields, type KubeletConfiguration } from "./kubelet-fields.ts";
 import {
   absoluteDirectory,
   checkLabels,
+  deadContainersOf,
   kubeconfigFrom,
   type NodeConfig,
   nodeIPsFrom,
@@ -82,6 +83,9 @@ const sharedFlags = new Set([
   "v",
   "logging-format",
   "log-flush-frequency",
+  "minimum-container-ttl-duration",
+  "maximum-dead-containers-per-container",
+  "maximum-dead-containers",
 ]);
 
 /** Parses a kubelet command line: flags override drop-in files, which override the file of --config, which overrides the defaults. Reads
@@ -242,6 +246,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     certDir: absoluteDirectory("--cert-dir", options.certDir),
     nodeIPs: nodeIPsFrom(options.nodeIP),
     nodeLabels: options.nodeLabels,
+    deadContainers: deadContainersOf(options),
   };
 }
 

@@ -9,7 +9,14 @@ import {
   decodeConfiguration,
   defaultConfiguration,
 } from "./kubelet-configuration.ts";
-import { absoluteDirectory, checkLabels, kubeconfigFrom, type NodeConfig, nodeNameFrom } from "./node-config.ts";
+import {
+  absoluteDirectory,
+  checkLabels,
+  deadContainersOf,
+  kubeconfigFrom,
+  type NodeConfig,
+  nodeNameFrom,
+} from "./node-config.ts";
 import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -183,6 +190,7 @@ function draftOf(
       certDir: below("--cert-dir", at.options.certDir),
       nodeIPs: [],
       nodeLabels: entry.labels,
+      deadContainers: deadContainersOf(at.options),
     },
   };
 }

@@ -26,7 +26,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const noImageGc = "images are not garbage-collected";
 const noEviction = "no pod is evicted when resources run short";
 const noLogRotation =
   "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
@@ -86,22 +85,15 @@ export const kubeletFields = {
   nodeStatusUpdateFrequency: field(duration, 10_000, { flag: "node-status-update-frequency" }),
   nodeStatusReportFrequency: field(duration, 5 * 60_000),
   nodeLeaseDurationSeconds: field(int32, 40, { check: checkRange(1, 2 ** 31 - 1) }),
-  imageMinimumGCAge: field(duration, 120_000, {
-    flag: "minimum-image-ttl-duration",
-    check: notNegative,
-    instead: noImageGc,
-  }),
-  imageMaximumGCAge: field(duration, 0, { check: notNegative, instead: noImageGc }),
+  imageMinimumGCAge: field(duration, 120_000, { flag: "minimum-image-ttl-duration", check: notNegative }),
+  imageMaximumGCAge: field(duration, 0, { check: notNegative }),
   imageGCHighThresholdPercent: pointer(int32, 85, {
     flag: "image-gc-high-threshold",
     check: checkRange(0, 100),
-    instead: (percent) => (percent === 100 ? undefined : noImageGc),
-    actsByDefault: true,
   }),
   imageGCLowThresholdPercent: pointer(int32, 80, {
     flag: "image-gc-low-threshold",
     check: checkRange(0, 100),
-    instead: noImageGc,
   }),
   volumeStatsAggPeriod: field(duration, 60_000, { flag: "volume-stats-agg-period" }),
   kubeletCgroups: field(text, "", { flag: "kubelet-cgroups", instead: ownCgroups }),

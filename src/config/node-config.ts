@@ -43,6 +43,30 @@ export interface NodeConfig {
   readonly nodeIPs: readonly string[];
   /** Labels at registration. */
   readonly nodeLabels: TextMap;
+  readonly deadContainers: DeadContainers;
+}
+
+/** Dead containers that stay, by --minimum-container-ttl-duration, --maximum-dead-containers-per-container and
+ *  --maximum-dead-containers. */
+export interface DeadContainers {
+  /** Milliseconds. */
+  readonly minAgeMs: number;
+  /** Negative for any number. */
+  readonly perContainer: number;
+  readonly all: number;
+}
+
+/** The limits that a command line sets for each of its nodes. */
+export function deadContainersOf(options: {
+  readonly minimumContainerTTL: number;
+  readonly maximumDeadContainersPerContainer: number;
+  readonly maximumDeadContainers: number;
+}): DeadContainers {
+  return {
+    minAgeMs: options.minimumContainerTTL,
+    perContainer: options.maximumDeadContainersPerContainer,
+    all: options.maximumDeadContainers,
+  };
 }
 
 /** A node's name from --hostname-override or the host name, trimmed and lower-cased as by the kubelet. @throws CodedError

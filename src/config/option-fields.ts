@@ -1,8 +1,8 @@
+import { checkRange } from "./field-checks.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
 
 const cadvisor = "graftlet has no cAdvisor";
-const kept = "dead containers are kept according to the kubelet's defaults";
 const noCredentialPlugins = "images are pulled only with imagePullSecrets";
 const noMounter = "volumes are mounted with the target's own tools";
 const locked = "graftlet locks its root directory instead";
@@ -44,9 +44,12 @@ export const optionFields = {
   }),
   lockFile: field(text, "", { flag: "lock-file", instead: locked }),
   exitOnLockContention: ignoredSwitch("exit-on-lock-contention", locked),
-  minimumContainerTTL: field(duration, 0, { flag: "minimum-container-ttl-duration", instead: kept }),
-  maximumDeadContainersPerContainer: field(int32, 1, { flag: "maximum-dead-containers-per-container", instead: kept }),
-  maximumDeadContainers: field(int32, -1, { flag: "maximum-dead-containers", instead: kept }),
+  minimumContainerTTL: field(duration, 0, {
+    flag: "minimum-container-ttl-duration",
+    check: checkRange(0, Number.MAX_SAFE_INTEGER),
+  }),
+  maximumDeadContainersPerContainer: field(int32, 1, { flag: "maximum-dead-containers-per-container" }),
+  maximumDeadContainers: field(int32, -1, { flag: "maximum-dead-containers" }),
   mounterPath: field(text, "", { flag: "experimental-mounter-path", instead: noMounter }),
   allocatableIgnoresEviction: ignoredSwitch(
     "experimental-allocatable-ignore-eviction",

@@ -1,49 +1,87 @@
-import { ContainerFilter, ContainerState, type ContainerStatus, PodSandboxState } from "../gen/cri.ts";
+import {
+  type Container,
+  ContainerFilter,
+  ContainerState,
+  type ContainerStatus,
+  PodSandboxFilter,
+  type PodSandbox,
+} from "../gen/cri.ts";
+import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, unlessGone } from "../lib/errors.ts";
+import { throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodCache, PodInspector, Presence, RuntimePod } from "../pipeline.ts";
-import { podUidLabel } from "../pod/labels.ts";
-import { containerNameOf, newestRun } from "../pod/runs.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { EventSink, PodCache, PodInspector, PodStore, Presence, Reclaim } from "../pipeline.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
+import { podTerminationGraceAnnotation } from "../pod/labels.ts";
+import { nodeReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
+import type { WorkerView } from "../state/pod-table.ts";
+import type { Column } from "../state/rows.ts";
+import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
+import { podLogsToRemove, removeDanglingLinks, removeLogs } from "./dead-logs.ts";
 
 export interface GarbageDeps {
-  readonly runtime: Pick<Containers, "removeContainer" | "listContainers"> &
-    Pick<Sandboxes, "stopPodSandbox" | "removePodSandbox">;
+  readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &
+    Pick<Sandboxes, "listPodSandbox" | "stopPodSandbox" | "removePodSandbox">;
   readonly fs: HostFs;
+  readonly pods: Pick<PodStore, "get">;
   readonly cache: PodCache;
-  readonly inspector: Pick<PodInspector, "inspect">;
+  readonly worker: Pick<Column<WorkerView>, "get">;
+  readonly inspector: Pick<PodInspector, "inspect" | "isUnseen">;
+  /** True once every source has spoken: before that no pod is unknown. */
+  readonly sourcesSeen: () => boolean;
+  /** Labels of what is this node's, where others use the runtime too; else none. */
+  readonly ownerLabels: Readonly<Record<string, string>>;
   readonly presence?: Presence;
   /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
   /** Directory of the links for log collectors, one for each container. */
   readonly containerLogsDir: string;
+  readonly limits: ContainerLimits;
+  readonly nodeName: string;
+  readonly events: EventSink;
+  readonly targetClock: Pick<TargetClock, "now">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-export interface Garbage extends Service {
+export interface Garbage extends Service, Pick<Reclaim, "deleteUnusedContainers"> {
   /** Removes the leftovers of a deleted pod: containers, sandboxes, logs. */
   podGone(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-/** The kubelet's container garbage collection runs every minute and keeps one dead container of each name. */
+/** The kubelet's period of container garbage collection. */
 const periodMs = 60_000;
+/** Containers and sandboxes that are removed side by side. */
+const parallel = 8;
+/** Seconds that a container gets between SIGTERM and SIGKILL, at least. (kubelet) */
+const leastGraceSeconds = 2;
 
-/** Removes the leftovers of ended containers and sandboxes.
+/** Removes ended containers and sandboxes, with their logs.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
-  const { fs, cache, log } = deps;
+  const { runtime, fs, cache, worker, podLogsDir, log } = deps;
+  const inTurn = createTurns(1);
+  const isEnded = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
+  /** What a pod leaves that the node ended for good, such as an evicted one, is of no more use. */
+  const isOver = (uid: string) => isEnded(uid) && worker.get(uid)?.evicted === true;
 
-  const removeContainer = async (status: Pick<ContainerStatus, "id" | "logPath">, signal: AbortSignal) => {
-    await unlessGone(deps.runtime.removeContainer(status.id, signal));
-    if (status.logPath) await removeLogs(fs, status.logPath, signal);
+  const collect = async (isOverNow: (uid: string) => boolean, signal: AbortSignal) => {
+    const { containers, sandboxes } = await listOwn(deps, signal);
+    const { limits, targetClock } = deps;
+    const dead = deadContainers({ containers, limits, now: targetClock.now(), isOver: isOverNow });
+    const gone = await removeContainers(deps, dead, signal);
+    const used = new Set(containers.flatMap(({ id, podSandboxId }) => (gone.has(id) ? [] : [podSandboxId])));
+    await removeSandboxes(deps, deadSandboxes(sandboxes, used, isOverNow), signal);
+    await removePodLogs(deps, (uid) => isOver(uid) || isUnknown(deps, uid), signal);
+    // Other programs may have removed a container with its log.
+    await sweepLinks(signal);
   };
 
-  /** Removes dangling links. A running container's log is missing for a moment during rotation: its link stays. */
   const sweepLinks = (signal: AbortSignal) => {
     const living = cache
       .list()
@@ -51,87 +89,134 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     return removeDanglingLinks(fs, deps.containerLogsDir, new Set(living.map(({ id }) => id)), signal);
   };
 
-  const collect = async (pod: RuntimePod, signal: AbortSignal) => {
-    const dead = deadContainers(pod);
-    for (const status of dead) await removeContainer(status, signal);
-    const old = pod.sandboxes.slice(1).filter(({ state }) => state !== PodSandboxState.SANDBOX_READY);
-    if (old.length === 0) return;
-    const filter = ContainerFilter.fromPartial({ labelSelector: { [podUidLabel]: pod.uid } });
-    const inUse = new Set((await deps.runtime.listContainers(filter, signal)).map(({ podSandboxId }) => podSandboxId));
-    for (const { id } of old) if (!inUse.has(id)) await unlessGone(deps.runtime.removePodSandbox(id, signal));
-  };
-
-  const collectAll = async (signal: AbortSignal) => {
-    for (const pod of cache.list()) {
+  const round = async (signal: AbortSignal) => {
+    try {
+      await inTurn(() => collect(isOver, signal));
+    } catch (error) {
       if (signal.aborted) return;
-      await collect(pod, signal).catch((error: unknown) => {
-        if (!signal.aborted)
-          log.warn(
-            { err: error, uid: pod.uid },
-            "ContainerGCFailed: dead containers could not be removed, will try again",
-          );
-      });
+      log.warn({ err: error }, "Container garbage collection failed");
+      deps.events.event(nodeReference(deps.nodeName), "Warning", "ContainerGCFailed", runtimeErrorText(error));
     }
-    // Other programs may have removed a container with its log.
-    await sweepLinks(signal).catch((error: unknown) => {
-      if (!signal.aborted) log.debug({ err: error }, "links to logs that are gone could not be removed");
-    });
   };
 
   const podGone = async (uid: string, signal: AbortSignal) => {
     const pod = await deps.inspector.inspect(uid, signal);
-    for (const status of pod.containers) await removeContainer(status, signal);
-    for (const { id } of pod.sandboxes) {
-      await unlessGone(deps.runtime.stopPodSandbox(id, signal));
-      await unlessGone(deps.runtime.removePodSandbox(id, signal));
-    }
+    await removeLogs(
+      fs,
+      pod.containers.flatMap(({ logPath }) => (logPath ? [logPath] : [])),
+      signal,
+    );
+    for (const { id } of pod.containers) await unlessGone(runtime.removeContainer(id, signal));
+    for (const { id } of pod.sandboxes) await removeSandbox(deps, id, signal);
     await deps.inspector.inspect(uid, signal);
-    for (const { name } of await fs.list(deps.podLogsDir, signal).catch(() => [])) {
-      if (name.endsWith(`_${uid}`))
-        await fs.apply([{ do: "remove", path: `${deps.podLogsDir}/${name}`, recursive: true }], signal);
-    }
+    const logs = await podLogsToRemove(fs, podLogsDir, (other) => other === uid, signal);
+    if (logs.length > 0) await fs.apply(logs, signal);
     await sweepLinks(signal);
   };
 
-  const service = patrol({ ...deps, name: "garbage-collection", everyMs: periodMs, firstMs: periodMs }, collectAll);
-  return { ...service, podGone };
+  const service = patrol({ ...deps, name: "garbage-collection", everyMs: periodMs, firstMs: periodMs }, round);
+  const deleteUnusedContainers = (signal: AbortSignal) => inTurn(() => collect(isEnded, signal));
+  return { ...service, podGone, deleteUnusedContainers };
 }
 
-/** Ended containers beyond the newest of each name; newest first in the pod's list. */
-function deadContainers(pod: RuntimePod): readonly ContainerStatus[] {
-  return pod.containers.filter((run) => isDead(run) && run !== newestRun(pod, containerNameOf(run), isDead));
+/** Containers and sandboxes of this node as the runtime lists them now. */
+async function listOwn({ runtime, ownerLabels }: GarbageDeps, signal: AbortSignal) {
+  const ours = Object.keys(ownerLabels).length > 0 ? { labelSelector: { ...ownerLabels } } : undefined;
+  const [containers, sandboxes] = await Promise.all([
+    runtime.listContainers(ours && ContainerFilter.fromPartial(ours), signal),
+    runtime.listPodSandbox(ours && PodSandboxFilter.fromPartial(ours), signal),
+  ]);
+  return { containers, sandboxes };
 }
 
-function isDead({ state }: ContainerStatus): boolean {
-  return state !== ContainerState.CONTAINER_RUNNING && state !== ContainerState.CONTAINER_CREATED;
-}
-
-/** A container's log and its rotated files: `0.log`, `0.log.20240501-123456`, `….gz`. */
-async function removeLogs(fs: HostFs, logPath: string, signal: AbortSignal): Promise<void> {
-  const directory = logPath.slice(0, logPath.lastIndexOf("/"));
-  const file = logPath.slice(directory.length + 1);
-  const entries = await fs.list(directory, signal).catch(() => []);
-  const own = entries.filter(({ name }) => name === file || name.startsWith(`${file}.`));
-  await fs.apply(
-    own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` })),
-    signal,
-  );
-}
-
-/** Removes links for log collectors whose log is gone, and whose container (the end of the name) is not in `living`. */
-async function removeDanglingLinks(
-  fs: HostFs,
-  directory: string,
-  living: ReadonlySet<string>,
+async function removePodLogs(
+  { fs, podLogsDir, log }: GarbageDeps,
+  isOver: (uid: string) => boolean,
   signal: AbortSignal,
 ): Promise<void> {
-  for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
-    const path = `${directory}/${name}`;
-    if (kind !== "symlink" || living.has(/-([^-]+)\.log$/.exec(name)?.[1] ?? "")) continue;
-    const dangling = await fs.stat(path, signal).then(
-      () => false,
-      (error: unknown) => hasCode(error, "not_found"),
-    );
-    if (dangling) await fs.apply([{ do: "remove", path }], signal);
-  }
+  const changes = await podLogsToRemove(fs, podLogsDir, isOver, signal);
+  if (changes.length === 0) return;
+  await fs.apply(changes, signal).catch((error: unknown) => {
+    throwIfAborted(signal);
+    log.warn({ err: error }, "Failed to remove pod logs directories");
+  });
+}
+
+/** True for a pod that nobody wants and the runtime does not have: logs are all that is left of it. Where others use the runtime, such a
+ *  directory may be theirs. */
+function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: GarbageDeps, uid: string): boolean {
+  const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.isUnseen(uid);
+  return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
+}
+
+/** Removes containers, each after its logs: one that cannot be removed is found again. @returns IDs of those that are gone. */
+async function removeContainers(
+  deps: GarbageDeps,
+  dead: readonly Container[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const logs = await logPaths(deps, dead, signal);
+  // All at once; if one cannot be removed, each by itself.
+  const logsGone = await removeLogs(deps.fs, [...logs.values()], signal).then(
+    () => true,
+    () => false,
+  );
+  const gone = new Set<string>();
+  const remove = async (container: Container) => {
+    const { id, state, annotations } = container;
+    try {
+      const path = logs.get(id);
+      if (path !== undefined && !logsGone) await removeLogs(deps.fs, [path], signal);
+      if (state === ContainerState.CONTAINER_UNKNOWN)
+        await unlessGone(deps.runtime.stopContainer(id, graceOf(annotations), signal));
+      await unlessGone(deps.runtime.removeContainer(id, signal));
+      gone.add(id);
+    } catch (error) {
+      throwIfAborted(signal);
+      deps.log.warn({ err: error, containerID: id }, "Failed to remove container");
+    }
+  };
+  const turn = createTurns(parallel);
+  await Promise.all(dead.map((container) => turn(() => remove(container))));
+  return gone;
+}
+
+/** Paths of the containers' logs, by ID. */
+async function logPaths(
+  { runtime, cache }: GarbageDeps,
+  dead: readonly Container[],
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, string>> {
+  if (dead.length === 0) return new Map();
+  const seen = new Map(cache.list().flatMap(({ containers }) => containers.map((status) => [status.id, status])));
+  const pathOf = async ({ id }: Container): Promise<readonly [string, string][]> => {
+    const status: Pick<ContainerStatus, "logPath"> | undefined =
+      seen.get(id) ?? (await unlessGone(runtime.containerStatus(id, signal)))?.status;
+    return status?.logPath ? [[id, status.logPath]] : [];
+  };
+  return new Map((await Promise.all(dead.map(pathOf))).flat());
+}
+
+/** A container in an unknown state may run: it is stopped first. */
+function graceOf(annotations: Readonly<Record<string, string>>): number {
+  const seconds = Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10);
+  return Math.max(leastGraceSeconds, Number.isNaN(seconds) ? 0 : seconds);
+}
+
+async function removeSandboxes(deps: GarbageDeps, dead: readonly PodSandbox[], signal: AbortSignal): Promise<void> {
+  const turn = createTurns(parallel);
+  const remove = async ({ id }: PodSandbox) => {
+    try {
+      await removeSandbox(deps, id, signal);
+    } catch (error) {
+      throwIfAborted(signal);
+      deps.log.warn({ err: error, sandboxID: id }, "Failed to remove sandbox");
+    }
+  };
+  await Promise.all(dead.map((sandbox) => turn(() => remove(sandbox))));
+}
+
+async function removeSandbox({ runtime }: GarbageDeps, id: string, signal: AbortSignal): Promise<void> {
+  await unlessGone(runtime.stopPodSandbox(id, signal));
+  await unlessGone(runtime.removePodSandbox(id, signal));
 }

@@ -1,5 +1,4 @@
 import { createEviction } from "../eviction/eviction.ts";
-import { createGarbage } from "../gc/garbage.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createHousekeeping } from "../sync/housekeeping.ts";
@@ -9,7 +8,7 @@ import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { countOrphans } from "./counts.ts";
-import { logLinksDirectory } from "./settings.ts";
+import { collectGarbage } from "./garbage.ts";
 
 interface CleaningParts extends Pick<Allocating, "allocations"> {
   readonly volumes: Volumes;
@@ -25,19 +24,11 @@ export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observ
   const { config, target, metrics, clock, log, hand } = context;
   const { kubelet, rootDir } = config;
   const { host, runtime } = target;
-  const { presence, pleg } = observed;
+  const { presence } = observed;
   const { volumes, allocations, syncLoop, sourcesSeen, disk } = parts;
   const common = { clock, log, ...(presence && { presence }) };
   const { podLogsDir } = kubelet;
-  const garbage = createGarbage({
-    ...common,
-    runtime,
-    fs: host.fs,
-    cache: hand("garbage").seen,
-    inspector: pleg,
-    podLogsDir,
-    containerLogsDir: logLinksDirectory,
-  });
+  const { garbage, collecting } = collectGarbage(context, cluster, observed, parts);
   const { asked, seen, worker, spoken } = hand("housekeeping");
   const housekeeping = createHousekeeping({
     ...common,
@@ -62,5 +53,5 @@ export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observ
   const where = { host, runtime, rootDir, podLogsDir };
   const eviction = createEviction({ ...common, ...where, ...ending, pods, disk, volumes, events, measures });
   const evicting: readonly Service[] = kubelet.localStorageCapacityIsolation ? [eviction] : [];
-  return [housekeeping, garbage, ...evicting];
+  return [housekeeping, ...collecting, ...evicting];
 }

@@ -1,5 +1,6 @@
 import type { NodeConfig } from "../config/node-config.ts";
 import type { PodRuntime } from "../pipeline.ts";
+import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
@@ -15,6 +16,8 @@ import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { podSettings } from "./settings.ts";
 
 export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
+  /** Images that this node pulled, where others use the runtime too. */
+  readonly pulled?: PulledImages;
   readonly volumes: Volumes;
   readonly podRuntime: PodRuntime;
 }
@@ -39,7 +42,10 @@ export function composeRuntime(
   const { kubelet, nodeName, rootDir } = config;
   const { allocatable } = agent;
   const { status, starts } = hand("podRuntime");
-  const world = { host, runtime, fs: host.fs, images: runtime, ...(presence && { presence }), clock, targetClock, log };
+  const pulled =
+    target.sharing === "shared" ? createPulledImages({ runtime, fs: host.fs, rootDir, clock, log }) : undefined;
+  const images = pulled?.images ?? runtime;
+  const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
   const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
   const { network } = target;
@@ -87,7 +93,7 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return { volumes, ground, nodeAllocatable, podRuntime };
+  return { volumes, ground, nodeAllocatable, podRuntime, ...(pulled && { pulled }) };
 }
 
 function pullSettings({

@@ -1,6 +1,7 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import type { DevicesDeps } from "../devices/devices.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import type { ImageLimits } from "../gc/image-collection.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
@@ -85,6 +86,16 @@ export function podSettings(
 /** Size limits of container logs, for runtimes that rotate logs themselves. */
 export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): ContainerLogLimits {
   return { maxSizeBytes: quantityValue(kubelet.containerLogMaxSize), maxFiles: kubelet.containerLogMaxFiles };
+}
+
+/** Limits of images on the target. */
+export function imageLimits(kubelet: NodeConfig["kubelet"]): ImageLimits {
+  return {
+    highPercent: kubelet.imageGCHighThresholdPercent,
+    lowPercent: kubelet.imageGCLowThresholdPercent,
+    minAgeMs: kubelet.imageMinimumGCAge,
+    maxAgeMs: kubelet.imageMaximumGCAge,
+  };
 }
 
 /** Pod sources other than the API server. */

@@ -2,10 +2,13 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** Evicted pods, and cgroup operations. */
-export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "cgroups"> {
+/** Evicted pods, removed images, and cgroup operations. */
+export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
+  ]);
+  const images = metrics.counter("kubelet_image_garbage_collected_total", "Images removed by this node, by reason.", [
+    "reason",
   ]);
   const cgroups = metrics.histogram(
     "kubelet_cgroup_manager_duration_seconds",
@@ -17,6 +20,7 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "c
   );
   return {
     evictions: { evicted: (signal) => evictions.add({ eviction_signal: signal }) },
+    imageRemovals: { removed: (reason) => images.add({ reason }) },
     cgroups: { changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms) },
   };
 }

@@ -14,6 +14,8 @@ export interface WorkerView {
   readonly phase: WorkerPhase;
   /** Newest version that the worker was told of; undefined for a pod that only the runtime knows. */
   readonly pod: AskedPod | undefined;
+  /** The node ended the pod to make room: nothing of it is of use once it has ended. */
+  readonly evicted?: true;
 }
 
 /** Terms on which a pod ends. */

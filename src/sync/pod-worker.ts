@@ -66,7 +66,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let grace: number | undefined;
   let eviction: Eviction | undefined;
   let pass = new AbortController();
-  const publish = () => deps.publish({ phase, pod });
+  const publish = () => deps.publish({ phase, pod, ...(isForRoom(eviction) && { evicted: true }) });
   const enter = (next: WorkerPhase) => {
     phase = next;
     publish();
@@ -132,6 +132,11 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     terminate,
     idle: () => box.idle(),
   };
+}
+
+/** True where the node ends the pod because of what it uses: as with a kubelet, nothing of it is kept. */
+function isForRoom(eviction: Eviction | undefined): boolean {
+  return eviction !== undefined && ["Evicted", "Preempting"].includes(eviction.reason);
 }
 
 /** Tells of work that did not fail, and of nothing else. */

@@ -168,7 +168,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "rotated-logs",
-    file: "src/gc/garbage.ts",
+    file: "src/gc/dead-logs.ts",
     text: "name === file || name.startsWith(`${file}.`)",
     becomes: "name === file",
     breaks: "Rotated logs of containers that are gone fill the disk.",

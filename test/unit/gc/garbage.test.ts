@@ -1,44 +1,64 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { createGarbage } from "../../../src/gc/garbage.ts";
-import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
+import { type GarbageDeps, createGarbage } from "../../../src/gc/garbage.ts";
+import { Container, ContainerState, PodSandbox, PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
+import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { aContainer, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
 const never = new AbortController().signal;
 
-/** @param inUse the sandbox of each container that the runtime still has. */
-function rig(pod: RuntimePod, inUse: readonly string[] = []) {
+/** @param view the pod's worker, of a pod that a source wants. */
+function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const target = fakePresence();
   const calls: string[] = [];
+  const events = eventLines();
   const said = (what: string) => async (id: string) => void calls.push(`${what} ${id}`);
-  const runtime = {
+  const runtime: GarbageDeps["runtime"] = {
+    stopContainer: said("stop"),
     removeContainer: said("remove"),
     stopPodSandbox: said("stop sandbox"),
     removePodSandbox: said("remove sandbox"),
-    listContainers: async () => inUse.map((podSandboxId) => ({ podSandboxId })) as never,
+    listContainers: async () =>
+      pod.containers.map((status) =>
+        Container.fromPartial({ ...status, podSandboxId: status.logPath.split("/")[3] ?? "" }),
+      ),
+    listPodSandbox: async () => pod.sandboxes.map((status) => PodSandbox.fromPartial(status)),
+    containerStatus: async () => Promise.reject(new CodedError("not_found", "unknown")),
   };
+  const known = aPod();
   const deps = {
     runtime,
     fs: host.fs,
     clock,
-    cache: { get: () => pod, list: () => [pod] },
-    inspector: { inspect: async () => pod },
+    pods: { get: (uid: string) => (uid === pod.uid ? known : undefined) },
+    cache: { get: (uid: string) => (uid === pod.uid ? pod : undefined), list: () => [pod] },
+    worker: {
+      get: (uid: string) => (uid === pod.uid ? { phase: "syncing" as const, pod: known, ...view } : undefined),
+    },
+    inspector: { inspect: async () => pod, isUnseen: () => false },
+    sourcesSeen: () => true,
+    ownerLabels: {},
+    limits: { minAgeMs: 0, perContainer: 1, all: -1 },
+    nodeName: "node",
+    events,
+    targetClock: { now: () => clock.now() },
     presence: target.present,
     podLogsDir: "/pods",
     containerLogsDir: "/links",
     log: createLogger(0, { write: () => undefined }),
   };
-  return { clock, host, calls, runtime, target, garbage: createGarbage(deps) };
+  return { clock, host, calls, runtime, target, events, deps, garbage: createGarbage(deps) };
 }
 
 const c = aContainer("c");
@@ -106,16 +126,18 @@ test("each minute links to logs that somebody removed go, but not those of conta
   assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
 });
 
-test("running and created containers stay, however old", async () => {
+test("running containers stay, however old, and so does one that is about to start; one that never started goes", async () => {
+  const left = aStatus(c, created);
   const { clock, calls, garbage } = rig(
-    observe([aSandbox()], [aStatus(c, running), aStatus(c, created), aStatus(c, exited)]),
+    observe([aSandbox()], [left, aStatus(c, running), aStatus(c, exited), aStatus(c, exited), aStatus(c, created)]),
   );
   const stop = new AbortController();
   const work = garbage.run(stop.signal);
   await clock.advance(60_000);
   stop.abort();
   await work;
-  assert.deepEqual(calls, []);
+  assert.deepEqual(new Set(calls).has(`remove ${left.id}`), true);
+  assert.equal(calls.length, 2);
 });
 
 test("old sandboxes go when they are not ready and no container is theirs; the newest stays", async () => {
@@ -125,13 +147,14 @@ test("old sandboxes go when they are not ready and no container is theirs; the n
     aSandbox(),
     aSandbox({ state: notReady }),
   ];
-  const { clock, calls, garbage } = rig(observe([used, spare, ready, newest], []), [used.id]);
+  const its = aStatus(c, exited, { logPath: `/pods/ns_p_uid-1/${used.id}/0.log` });
+  const { clock, calls, garbage } = rig(observe([used, spare, ready, newest], [its]));
   const stop = new AbortController();
   const work = garbage.run(stop.signal);
   await clock.advance(60_000);
   stop.abort();
   await work;
-  assert.deepEqual(calls, [`remove sandbox ${spare.id}`]);
+  assert.deepEqual(calls, [`stop sandbox ${spare.id}`, `remove sandbox ${spare.id}`]);
 });
 
 test("a pod that is gone leaves nothing: containers, sandboxes, logs of its UID alone, dangling links", async () => {
@@ -154,16 +177,92 @@ test("a pod that is gone leaves nothing: containers, sandboxes, logs of its UID 
   );
 });
 
-test("one pod whose leftovers cannot be removed holds up no other round", async () => {
-  const { clock, calls, runtime, garbage } = rig(observe([aSandbox()], [aStatus(c, exited), aStatus(c, exited)]));
+test("a container that cannot be removed holds up no other, and is tried again", async () => {
+  const [old, newer, newest] = [aStatus(c, exited), aStatus(c, exited), aStatus(c, exited)];
+  const { clock, calls, runtime, events, garbage } = rig(observe([aSandbox()], [old, newer, newest]));
   const remove = runtime.removeContainer;
-  runtime.removeContainer = async () => Promise.reject(new CodedError("unavailable", "down"));
+  runtime.removeContainer = async (id, signal) =>
+    id === old.id ? Promise.reject(new CodedError("unknown", "device busy")) : remove(id, signal);
   const stop = new AbortController();
   const work = garbage.run(stop.signal);
   await clock.advance(60_000);
+  assert.deepEqual(calls, [`remove ${newer.id}`]);
   runtime.removeContainer = remove;
   await clock.advance(60_000);
   stop.abort();
   await work;
-  assert.equal(calls.length, 1);
+  assert.ok(calls.includes(`remove ${old.id}`));
+  assert.deepEqual(events.lines, []);
+});
+
+test("a runtime that does not answer is told as an event of the node, each time", async () => {
+  const { clock, runtime, events, garbage } = rig(observe([aSandbox()], []));
+  runtime.listContainers = async () => Promise.reject(new CodedError("unavailable", "connection error"));
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(120_000);
+  stop.abort();
+  await work;
+  const line = "Warning ContainerGCFailed rpc error: code = Unavailable desc = connection error";
+  assert.deepEqual(events.lines, [line, line]);
+});
+
+test("of a pod that the node ended to make room all goes once it has ended: containers, sandboxes, logs", async () => {
+  const sandbox = aSandbox({ state: notReady });
+  const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
+  for (const phase of ["terminating", "finished"] as const) {
+    const { clock, host, calls, garbage } = rig(observe([sandbox], [status]), { phase, evicted: true });
+    host.files.put("/pods/ns_p_uid-1/c/0.log");
+    const stop = new AbortController();
+    const work = garbage.run(stop.signal);
+    await clock.advance(60_000);
+    stop.abort();
+    await work;
+    const all = [`remove ${status.id}`, `stop sandbox ${sandbox.id}`, `remove sandbox ${sandbox.id}`];
+    assert.deepEqual(calls, phase === "finished" ? all : []);
+    assert.equal(host.files.tree("/pods").length, phase === "finished" ? 0 : 3);
+  }
+});
+
+test("a pod that ended by itself keeps its newest containers, until the node needs the space", async () => {
+  const status = aStatus(c, exited);
+  const { clock, calls, garbage } = rig(observe([aSandbox({ state: notReady })], [status]), { phase: "finished" });
+  const stop = new AbortController();
+  const work = garbage.run(stop.signal);
+  await clock.advance(60_000);
+  stop.abort();
+  await work;
+  assert.deepEqual(calls, []);
+  await garbage.deleteUnusedContainers(never);
+  assert.equal(calls[0], `remove ${status.id}`);
+  assert.equal(calls.length, 3);
+});
+
+test("a container in an unknown state is stopped before it is removed, with its pod's grace period", async () => {
+  const unknown = aStatus(c, ContainerState.CONTAINER_UNKNOWN, {
+    annotations: { "io.kubernetes.pod.terminationGracePeriod": "7" },
+  });
+  const { runtime, calls, garbage } = rig(observe([aSandbox()], [unknown]), { phase: "finished" });
+  runtime.stopContainer = async (id, seconds) => void calls.push(`stop ${id} ${seconds}`);
+  await garbage.deleteUnusedContainers(never);
+  assert.deepEqual(calls, [`stop ${unknown.id} 7`, `remove ${unknown.id}`]);
+});
+
+test("logs of pods that nobody knows go, but not before all sources have spoken, and not where others use the runtime", async () => {
+  const rounds: readonly (readonly [Partial<GarbageDeps>, boolean])[] = [
+    [{}, false],
+    [{ sourcesSeen: () => false }, true],
+    [{ ownerLabels: { "graftlet.dev/node": "node" } }, true],
+  ];
+  for (const [more, stays] of rounds) {
+    const { host, deps } = rig(observe([aSandbox()], []));
+    for (const path of ["ns_p_uid-1/c/0.log", "ns_gone_uid-2/c/0.log", "notes/0.log"]) host.files.put(`/pods/${path}`);
+    await createGarbage({ ...deps, ...more }).deleteUnusedContainers(never);
+    const kept = host.files.tree("/pods").filter((path) => path.endsWith(".log"));
+    assert.deepEqual(kept, [
+      "/pods/notes/0.log",
+      ...(stays ? ["/pods/ns_gone_uid-2/c/0.log"] : []),
+      "/pods/ns_p_uid-1/c/0.log",
+    ]);
+  }
 });

@@ -1,0 +1,53 @@
+import { hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import type { FileChange, HostFs } from "../seams/host.ts";
+
+/** Removes containers' logs with their rotated files: `0.log`, `0.log.20240501-123456`, `….gz`.
+ *  @param paths absolute paths of logs on the target. */
+export async function removeLogs(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<void> {
+  const directories = Map.groupBy(paths, (path) => path.slice(0, path.lastIndexOf("/")));
+  const changes = await Promise.all(
+    [...directories].map(async ([directory, logs]): Promise<readonly FileChange[]> => {
+      const files = logs.map((path) => path.slice(directory.length + 1));
+      const entries = await fs.list(directory, signal).catch(() => []);
+      const own = entries.filter(({ name }) => files.some((file) => name === file || name.startsWith(`${file}.`)));
+      return own.map(({ name }) => ({ do: "remove", path: `${directory}/${name}` }));
+    }),
+  );
+  if (changes.flat().length > 0) await fs.apply(changes.flat(), signal);
+}
+
+/** Log directories of pods for which `isOver` holds, as changes that remove them.
+ *  @param directory KubeletConfiguration.podLogsDir, which may be missing. @throws in the kubelet's words when it cannot be read. */
+export async function podLogsToRemove(
+  fs: Pick<HostFs, "list">,
+  directory: string,
+  isOver: (uid: string) => boolean,
+  signal: AbortSignal,
+): Promise<readonly FileChange[]> {
+  const entries = await unlessGone(fs.list(directory, signal)).catch((error: unknown) => {
+    throw new Error(`failed to read podLogsDirectory ${JSON.stringify(directory)}: ${messageOf(error)}`, {
+      cause: error,
+    });
+  });
+  const over = (entries ?? []).filter(({ name }) => isOver(/^[^_]+_[^_]+_([^_]+)$/.exec(name)?.[1] ?? ""));
+  return over.map(({ name }) => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
+}
+
+/** Removes links for log collectors whose log is gone, and whose container (the end of the name) is not in `living`: a running
+ *  container's log is missing for a moment during rotation. */
+export async function removeDanglingLinks(
+  fs: HostFs,
+  directory: string,
+  living: ReadonlySet<string>,
+  signal: AbortSignal,
+): Promise<void> {
+  for (const { name, kind } of await fs.list(directory, signal).catch(() => [])) {
+    const path = `${directory}/${name}`;
+    if (kind !== "symlink" || living.has(/-([^-]+)\.log$/.exec(name)?.[1] ?? "")) continue;
+    const dangling = await fs.stat(path, signal).then(
+      () => false,
+      (error: unknown) => hasCode(error, "not_found"),
+    );
+    if (dangling) await fs.apply([{ do: "remove", path }], signal);
+  }
+}

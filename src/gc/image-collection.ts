@@ -1,0 +1,239 @@
+import { type Image, ImageSpec } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
+import type { Service } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { ImageRemoval, ImageRemovalMeasures } from "../measures.ts";
+import type { EventSink, PodCache, Presence, Reclaim } from "../pipeline.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
+import { nodeReference } from "../pod/reference.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Containers, Images } from "../seams/runtime.ts";
+import { type ImageAges, type UnusedImage, createImageAges, imagesInUse } from "./image-ages.ts";
+import { amountToFree, freeSpaceFailed } from "./image-space.ts";
+import type { PulledImages } from "./pulled-images.ts";
+
+/** When images are removed. Ages are milliseconds. */
+export interface ImageLimits {
+  /** Percentages of the image file system: KubeletConfiguration.imageGCHighThresholdPercent and imageGCLowThresholdPercent. */
+  readonly highPercent: number;
+  readonly lowPercent: number;
+  readonly minAgeMs: number;
+  /** Zero for no limit. */
+  readonly maxAgeMs: number;
+}
+
+export interface ImageCollectionDeps {
+  readonly runtime: Pick<Images, "listImages" | "removeImage" | "imageFsInfo"> &
+    Pick<Containers, "listContainers" | "containerStatus">;
+  readonly fs: Pick<HostFs, "freeSpace">;
+  readonly cache: Pick<PodCache, "list">;
+  /** Images that this node pulled, where others use the runtime too: others' images are theirs. */
+  readonly pulled?: Pick<PulledImages, "namesOf" | "settle">;
+  readonly presence?: Presence;
+  readonly limits: ImageLimits;
+  readonly nodeName: string;
+  readonly events: EventSink;
+  readonly measures: ImageRemovalMeasures;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+export type ImageCollection = Service & Pick<Reclaim, "deleteUnusedImages">;
+
+/** The kubelet's period of looking for images, and of removing them. */
+const periodMs = 300_000;
+
+/** State of one node's collection. */
+interface Collector extends ImageCollectionDeps {
+  readonly ages: ImageAges;
+  /** Clock.monotonic() when the agent began. */
+  readonly beganAt: number;
+}
+
+/** Removes images that nothing uses: when the image file system fills up, and when they have not been used for too long.
+ *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
+export function createImageCollection(deps: ImageCollectionDeps): ImageCollection {
+  const { limits, clock, log } = deps;
+  const collector: Collector = { ...deps, ages: createImageAges(), beganAt: clock.monotonic() };
+  const inTurn = createTurns(1);
+  const isOn = limits.highPercent < 100 || limits.maxAgeMs > 0;
+  let failed = false;
+  const round = async (signal: AbortSignal) => {
+    try {
+      await inTurn(async () => void (isOn ? await collect(collector, signal) : await detect(collector, signal)));
+      failed = false;
+    } catch (error) {
+      if (signal.aborted) return;
+      log.warn({ err: error, again: failed }, "Image garbage collection failed");
+      // The first failure may only mean that the runtime is not ready yet.
+      if (failed && isOn) tell(deps, "ImageGCFailed", runtimeErrorText(error));
+      failed = true;
+    }
+  };
+  return {
+    ...patrol({ ...deps, name: "image-collection", everyMs: periodMs }, round),
+    deleteUnusedImages: (signal) =>
+      inTurn(async () => {
+        const now = clock.monotonic();
+        return free(collector, await detect(collector, signal), { bytes: Number.POSITIVE_INFINITY, now }, signal);
+      }),
+  };
+}
+
+function tell({ events, nodeName }: ImageCollectionDeps, reason: string, message: string): void {
+  events.event(nodeReference(nodeName), "Warning", reason, message);
+}
+
+/** @returns images that may go, in their order. @throws when the runtime cannot be asked. */
+async function detect(collector: Collector, signal: AbortSignal): Promise<readonly UnusedImage[]> {
+  const { runtime, cache, pulled, ages, clock } = collector;
+  const began = clock.monotonic();
+  const [images, containers] = await Promise.all([
+    runtime.listImages(signal),
+    runtime.listContainers(undefined, signal),
+  ]);
+  const seen = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
+  const statusOf = async (id: string) =>
+    seen.get(id) ?? (await unlessGone(runtime.containerStatus(id, signal)))?.status ?? [];
+  const statuses = (await Promise.all(containers.map(({ id }) => statusOf(id)))).flat();
+  await pulled?.settle(images, began, signal);
+  const used = imagesInUse(images, containers, statuses);
+  const unused = ages.see(images, used, { began, now: clock.monotonic() });
+  return unused.filter(({ image }) => hasId(collector, image) && (!pulled || pulled.namesOf(image) !== undefined));
+}
+
+function hasId(deps: ImageCollectionDeps, { id }: Image): boolean {
+  if (id !== "") return true;
+  tell(deps, "InvalidImageID", `ImageID is not valid, skipping, image: ${id}`);
+  return false;
+}
+
+async function collect(collector: Collector, signal: AbortSignal): Promise<void> {
+  const { limits, clock, log } = collector;
+  const now = clock.monotonic();
+  const images = await freeOld(collector, await detect(collector, signal), now, signal);
+  const space = await imageSpace(collector, signal);
+  if (space.capacityBytes === 0) {
+    const message = "invalid capacity 0 on image filesystem";
+    tell(collector, "InvalidDiskCapacity", message);
+    throw new Error(message);
+  }
+  const { usedPercent, bytes } = amountToFree(space, limits);
+  if (bytes === undefined) return;
+  log.info(
+    { usedPercent, bytes, ...limits },
+    "Disk usage on image filesystem is over the high threshold, trying to free bytes down to the low threshold",
+  );
+  const freed = await free(collector, images, { bytes, now }, signal);
+  if (freed >= bytes) return;
+  const message = freeSpaceFailed(usedPercent, space.capacityBytes, freed);
+  tell(collector, "FreeDiskSpaceFailed", message);
+  throw new Error(message);
+}
+
+/** Removes images that have not been used for too long; not before the agent has looked on for as long. @returns the others. */
+async function freeOld(
+  collector: Collector,
+  images: readonly UnusedImage[],
+  now: number,
+  signal: AbortSignal,
+): Promise<readonly UnusedImage[]> {
+  const { maxAgeMs } = collector.limits;
+  if (maxAgeMs === 0 || now - collector.beganAt <= maxAgeMs) return images;
+  const errors: unknown[] = [];
+  const left: UnusedImage[] = [];
+  for (const one of images) {
+    if (now - one.lastUsed <= maxAgeMs) left.push(one);
+    else
+      try {
+        await remove(collector, one, "age", signal);
+      } catch (error) {
+        throwIfAborted(signal);
+        errors.push(error);
+      }
+  }
+  if (errors.length === 0) return left;
+  const limit = goDuration(maxAgeMs);
+  throw failure(`wanted to free images older than ${limit}, encountered errors in image deletion`, errors);
+}
+
+interface Wanted {
+  /** Infinity for as many as there are. */
+  readonly bytes: number;
+  readonly now: number;
+}
+
+/** Removes images until so much is free. @returns bytes freed; layers that images share are counted for each, as by a kubelet. */
+async function free(
+  collector: Collector,
+  images: readonly UnusedImage[],
+  { bytes, now }: Wanted,
+  signal: AbortSignal,
+): Promise<number> {
+  const errors: unknown[] = [];
+  let freed = 0;
+  for (const one of images) {
+    if (one.lastUsed >= now || now - one.firstDetected < collector.limits.minAgeMs) continue;
+    try {
+      if (await remove(collector, one, "space", signal)) freed += one.size;
+    } catch (error) {
+      throwIfAborted(signal);
+      errors.push(error);
+      continue;
+    }
+    if (freed >= bytes) break;
+  }
+  if (errors.length === 0) return freed;
+  const amount = Number.isFinite(bytes) ? bytes : 2n ** 63n - 1n;
+  throw failure(`wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`, errors);
+}
+
+/** Removes one image; where others use the runtime, by its names, which are this node's.
+ *  @returns false for one that somebody else's container uses. */
+async function remove(
+  { runtime, pulled, ages, clock, measures, log }: Collector,
+  { image, size }: UnusedImage,
+  why: ImageRemoval,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const { id } = image;
+  const names = pulled ? pulled.namesOf(image) : [id];
+  log.info({ imageID: id, names, size, why }, "Removing image to free bytes");
+  try {
+    for (const name of names ?? []) await runtime.removeImage(ImageSpec.fromPartial({ image: name }), signal);
+  } catch (error) {
+    if (!pulled || !hasCode(error, "conflict")) throw error;
+    ages.usedNow(id, clock.monotonic());
+    return false;
+  }
+  ages.forget(id);
+  measures.removed(why);
+  return true;
+}
+
+/** Space of the first image file system, as the kubelet has it; a capacity of 0 where the target does not know it. */
+async function imageSpace(
+  { runtime, fs }: Collector,
+  signal: AbortSignal,
+): Promise<{ readonly capacityBytes: number; readonly availableBytes: number }> {
+  const [first] = (await runtime.imageFsInfo(signal)).imageFilesystems;
+  if (!first) throw new Error("imageFs information is unavailable");
+  const unknown = { capacityBytes: 0, availableBytes: 0 };
+  if (!first.fsId) return unknown;
+  try {
+    return (await unlessGone(fs.freeSpace(first.fsId.mountpoint, signal))) ?? unknown;
+  } catch (error) {
+    throwIfAborted(signal);
+    throw new Error(`get filesystem info: ${messageOf(error)}`, { cause: error });
+  }
+}
+
+/** Several errors as the kubelet joins them: each text once. */
+function failure(what: string, errors: readonly unknown[]): Error {
+  const texts = [...new Set(errors.map(runtimeErrorText))];
+  return new Error(`${what}: ${texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`}`, { cause: errors[0] });
+}

@@ -1,0 +1,172 @@
+import type { Image, PullImageRequest } from "../gen/cri.ts";
+import type { Clock } from "../lib/clock.ts";
+import { coalesce } from "../lib/coalesce.ts";
+import { throwIfAborted } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { parseImageName } from "../pod/image-name.ts";
+import type { HostFs } from "../seams/host.ts";
+import type { Images } from "../seams/runtime.ts";
+import { readPulledRecord, writePulledRecord } from "./pulled-record.ts";
+
+export interface PulledImagesDeps {
+  readonly runtime: Pick<Images, "listImages" | "imageStatus" | "pullImage">;
+  readonly fs: Pick<HostFs, "readFile" | "apply">;
+  readonly rootDir: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Images of a runtime that others use too: which of their names this node pulled. It is on record in the node's root directory, so
+ *  that it outlives the agent. */
+export interface PulledImages {
+  /** The runtime's images; what a pull brings is put on record. */
+  readonly images: Pick<Images, "imageStatus" | "pullImage">;
+  /** All names of an image, tags first, where each is one that this node pulled for it; else undefined. */
+  namesOf(image: Image): readonly string[] | undefined;
+  /** Compares the record with a list of all images: what others have removed, or put in its place, is this node's no more; a pull that
+   *  an agent did not live to see the end of is its node's. @param listedAt Clock.monotonic() before the list was asked for.
+   *  @throws when the target cannot be reached. */
+  settle(images: readonly Image[], listedAt: number, signal: AbortSignal): Promise<void>;
+}
+
+interface Owned {
+  readonly id: string;
+  /** Clock.monotonic() when it was put on record. */
+  readonly at: number;
+}
+
+const writeMs = 30_000;
+
+/** @see docs/providers.md "Whose images are removed" */
+export function createPulledImages(deps: PulledImagesDeps): PulledImages {
+  const { runtime, log } = deps;
+  const names = createNames(deps);
+  const underWay = new Map<string, number>();
+
+  /** @returns names of the same repository that are others'; undefined where the wanted one is among them. */
+  const begin = async (wanted: string, signal: AbortSignal): Promise<readonly string[] | undefined> => {
+    await names.load(signal);
+    const earlier = names.begun.get(wanted);
+    if (earlier) return earlier;
+    const images = await runtime.listImages(signal);
+    const others = images.flatMap((image) =>
+      namesIn(image).filter((name) => repositoryOf(name) === repositoryOf(wanted) && !names.isOwn(image, name)),
+    );
+    if (others.includes(wanted) && !names.begun.has(wanted)) return undefined;
+    names.begun.set(wanted, names.begun.get(wanted) ?? others);
+    await names.save();
+    return others;
+  };
+
+  const pull = async (request: PullImageRequest, signal: AbortSignal, ...more: PullMore): Promise<string> => {
+    const wanted = fullName(request.image?.image ?? "");
+    const others = await begin(wanted, signal).catch((error: unknown) => {
+      throwIfAborted(signal);
+      log.warn({ err: error, image: wanted }, "a pull cannot be put on record: the image will not be removed");
+      return undefined;
+    });
+    if (!others) return runtime.pullImage(request, signal, ...more);
+    underWay.set(wanted, (underWay.get(wanted) ?? 0) + 1);
+    try {
+      const reference = await runtime.pullImage(request, signal, ...more);
+      const image = request.image && (await runtime.imageStatus(request.image, signal).catch(() => undefined));
+      if (!image) return reference;
+      names.take(wanted, others, image);
+      if (underWay.get(wanted) === 1) names.begun.delete(wanted);
+      await names.save().catch((error: unknown) => {
+        log.warn({ err: error, image: wanted }, "a pull could not be put on record yet");
+      });
+      return reference;
+    } finally {
+      const left = (underWay.get(wanted) ?? 1) - 1;
+      if (left === 0) underWay.delete(wanted);
+      else underWay.set(wanted, left);
+    }
+  };
+
+  return {
+    images: { imageStatus: (image, signal) => runtime.imageStatus(image, signal), pullImage: pull },
+    namesOf(image) {
+      const all = namesIn(image);
+      return all.length > 0 && all.every((name) => names.isOwn(image, name)) ? all : undefined;
+    },
+    async settle(images, listedAt, signal) {
+      await names.load(signal);
+      if (names.settle(images, listedAt, (name) => underWay.has(name))) await names.save();
+    },
+  };
+}
+
+/** This node's names of images, and their record. */
+function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
+  const owned = new Map<string, Owned>();
+  /** Names whose pull has begun, with those of the same repository that were others' before. */
+  const begun = new Map<string, readonly string[]>();
+  let loaded = false;
+  const isOwn = (image: Image, name: string) => owned.get(name)?.id === image.id;
+
+  /** Takes an image's names over that were not there before the pull of one of them. */
+  const take = (wanted: string, others: readonly string[], image: Image) => {
+    for (const name of namesIn(image)) {
+      const isTag = image.repoTags.includes(name);
+      const isOfPull = isTag ? name === wanted : repositoryOf(name) === repositoryOf(wanted);
+      if (isOfPull && !others.includes(name)) owned.set(name, { id: image.id, at: clock.monotonic() });
+    }
+  };
+
+  const settle = (images: readonly Image[], listedAt: number, isUnderWay: (name: string) => boolean): boolean => {
+    const byName = new Map(images.flatMap((image) => namesIn(image).map((name) => [name, image] as const)));
+    const ended = [...begun].filter(([wanted]) => !isUnderWay(wanted));
+    for (const [wanted, others] of ended) {
+      begun.delete(wanted);
+      const image = byName.get(wanted);
+      if (image) take(wanted, others, image);
+    }
+    const lost = [...owned].filter(
+      ([name, { id, at }]) => at < listedAt && !isUnderWay(name) && byName.get(name)?.id !== id,
+    );
+    for (const [name] of lost) owned.delete(name);
+    return ended.length > 0 || lost.length > 0;
+  };
+
+  return {
+    begun,
+    isOwn,
+    take,
+    /** @returns true when something has changed. */
+    settle,
+    async load(signal: AbortSignal): Promise<void> {
+      if (loaded) return;
+      const record = await readPulledRecord(fs, rootDir, log, signal);
+      if (loaded) return;
+      loaded = true;
+      for (const [name, id] of record.pulled) owned.set(name, { id, at: Number.NEGATIVE_INFINITY });
+      for (const [name, others] of record.begun) begun.set(name, others);
+    },
+    save: coalesce(() => {
+      const pulled = new Map([...owned].map(([name, { id }]) => [name, id]));
+      return writePulledRecord(fs, rootDir, { pulled, begun }, clock.within(writeMs));
+    }),
+  };
+}
+
+type PullMore = Parameters<Images["pullImage"]> extends [unknown, unknown, ...infer Rest] ? Rest : never;
+
+/** Tags first: with the last tag of a repository Docker takes its digests away too. */
+function namesIn({ repoTags, repoDigests }: Image): readonly string[] {
+  return [...repoTags, ...repoDigests];
+}
+
+function repositoryOf(name: string): string | undefined {
+  try {
+    return parseImageName(name).repository;
+  } catch {
+    return undefined;
+  }
+}
+
+/** An image's name as runtimes list it: with a digest the tag does not count. */
+function fullName(image: string): string {
+  const { repository, tag, digest } = parseImageName(image);
+  return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
+}

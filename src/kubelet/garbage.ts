@@ -1,0 +1,50 @@
+import { type Garbage, createGarbage } from "../gc/garbage.ts";
+import { createImageCollection } from "../gc/image-collection.ts";
+import type { PulledImages } from "../gc/pulled-images.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Reclaim } from "../pipeline.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { imageLimits, logLinksDirectory } from "./settings.ts";
+
+interface GarbageParts {
+  /** Images that this node pulled, where others use the runtime too. */
+  readonly pulled?: PulledImages;
+  /** Every source has spoken, and all that they said was taken in. */
+  readonly sourcesSeen: () => boolean;
+}
+
+/** Removes dead containers, and images that nothing uses. */
+export function collectGarbage(
+  { config, target, metrics, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { presence, pleg, ownerLabels, targetClock }: Observed,
+  { pulled, sourcesSeen }: GarbageParts,
+): { readonly garbage: Garbage; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
+  const { host, runtime } = target;
+  const { kubelet, nodeName } = config;
+  const common = { runtime, fs: host.fs, nodeName, events, clock, log, ...(presence && { presence }) };
+  const { asked, seen, worker } = hand("garbage");
+  const garbage = createGarbage({
+    ...common,
+    pods: asked,
+    cache: seen,
+    worker,
+    inspector: pleg,
+    sourcesSeen,
+    ownerLabels,
+    podLogsDir: kubelet.podLogsDir,
+    containerLogsDir: logLinksDirectory,
+    limits: config.deadContainers,
+    targetClock,
+  });
+  const images = createImageCollection({
+    ...common,
+    cache: hand("imageCollection").seen,
+    ...(pulled && { pulled }),
+    limits: imageLimits(kubelet),
+    measures: metrics.measures.imageRemovals,
+  });
+  const { deleteUnusedContainers } = garbage;
+  const { deleteUnusedImages } = images;
+  return { garbage, reclaim: { deleteUnusedContainers, deleteUnusedImages }, collecting: [garbage, images] };
+}

@@ -1,0 +1,216 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { type ImageCollectionDeps, type ImageLimits, createImageCollection } from "../../../src/gc/image-collection.ts";
+import { Container, ContainerStatus, Image, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+
+const never = new AbortController().signal;
+const minute = 60_000;
+const standard: ImageLimits = { highPercent: 85, lowPercent: 80, minAgeMs: 2 * minute, maxAgeMs: 0 };
+/** Bytes of the file system, of which each image takes ten. */
+const capacity = 100;
+
+/** @param names of images; those with a `!` are pinned. */
+function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: Partial<ImageCollectionDeps> = {}) {
+  const clock = fakeClock();
+  const events = eventLines();
+  const removed: string[] = [];
+  const reasons: string[] = [];
+  const store = new Map(
+    names.map((name) => [
+      name,
+      Image.fromPartial({ id: name, repoTags: [`t.test/${name}:1`], size: 10n, pinned: name.endsWith("!") }),
+    ]),
+  );
+  /** Images that containers use, and those that they mount. */
+  const used: string[] = [];
+  const mounted: string[] = [];
+  const space = { foreign: 0, capacityBytes: capacity };
+  const runtime: ImageCollectionDeps["runtime"] = {
+    listImages: async () => [...store.values()],
+    async removeImage({ image }) {
+      store.delete(image.replace(/^t\.test\/(.*):1$/, "$1"));
+      removed.push(image);
+    },
+    imageFsInfo: async () =>
+      ImageFsInfoResponse.fromPartial({ imageFilesystems: [{ fsId: { mountpoint: "/images" } }] }),
+    listContainers: async () => [
+      ...used.map((imageId) => Container.fromPartial({ id: `of-${imageId}`, imageId })),
+      ...(mounted.length > 0 ? [Container.fromPartial({ id: "mounting", imageId: "none" })] : []),
+    ],
+    containerStatus: async () => ({
+      status: ContainerStatus.fromPartial({ mounts: mounted.map((image) => ({ image: { image } })) }),
+      info: {},
+    }),
+  };
+  const deps: ImageCollectionDeps = {
+    runtime,
+    fs: {
+      freeSpace: async () => ({
+        capacityBytes: space.capacityBytes,
+        availableBytes: space.capacityBytes - space.foreign - 10 * store.size,
+        inodes: 1,
+        inodesFree: 1,
+      }),
+    },
+    cache: { list: () => [] },
+    limits: { ...standard, ...limits },
+    nodeName: "node",
+    events,
+    measures: { removed: (why) => void reasons.push(why) },
+    clock,
+    log: createLogger(0, { write: () => undefined }),
+    ...more,
+  };
+  const images = createImageCollection(deps);
+  /** Runs it for so many milliseconds. */
+  const during = async (ms: number) => {
+    const stop = new AbortController();
+    const work = images.run(stop.signal);
+    await clock.advance(ms);
+    return async (further = 0) => {
+      await clock.advance(further);
+      stop.abort();
+      await work;
+    };
+  };
+  return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, during };
+}
+
+test("at the high threshold images go until the low one is reached: by last use, then by when they were first seen", async () => {
+  const { clock, store, used, removed, reasons, space, events, during } = rig(["a", "b", "c"]);
+  used.push("a", "b");
+  const end = await during(0);
+  used.splice(0, 1);
+  store.set("d", Image.fromPartial({ id: "d", size: 10n }));
+  await clock.advance(5 * minute);
+  used.splice(0);
+  space.foreign = 44;
+  await clock.advance(5 * minute);
+  assert.deepEqual(removed, [], "84 percent");
+  space.foreign = 55;
+  await clock.advance(5 * minute);
+  assert.deepEqual(removed, ["c", "d"]);
+  space.foreign = 75;
+  await end(5 * minute);
+  assert.deepEqual(removed, ["c", "d", "a", "b"]);
+  assert.deepEqual([new Set(reasons), events.lines], [new Set(["space"]), []]);
+});
+
+test("what containers use or mount, what is pinned and what is too young stays; what cannot be freed is told, and from the second time a failure", async () => {
+  const { store, used, mounted, removed, space, events, during } = rig(["used", "mounted", "pinned!", "old", "older"]);
+  used.push("used");
+  mounted.push("mounted");
+  space.foreign = 45;
+  const end = await during(0);
+  assert.deepEqual(removed, [], "images that were first seen now may be about to be used");
+  const failed = (freed: number) =>
+    "Warning FreeDiskSpaceFailed Insufficient free disk space on the node's image filesystem (95% of 100 B used). " +
+    `Failed to free sufficient space by deleting unused images (freed ${freed} bytes). ` +
+    "Investigate disk usage, as it could be used by active images, logs, volumes, or other data.";
+  assert.deepEqual(events.lines, [failed(0)]);
+  space.foreign = 35;
+  store.set("young", Image.fromPartial({ id: "young", size: 10n }));
+  await end(5 * minute);
+  assert.deepEqual(removed, ["old", "older"]);
+  assert.deepEqual([...store.keys()], ["used", "mounted", "pinned!", "young"]);
+  assert.deepEqual(events.lines, [failed(0)], "down to the low threshold");
+});
+
+test("the second failure in a row, and each after it, is an event", async () => {
+  const { space, events, during } = rig([]);
+  space.foreign = 90;
+  const end = await during(0);
+  await end(10 * minute);
+  const reasons = events.lines.map((line) => line.split(" ")[1]);
+  const free = "FreeDiskSpaceFailed";
+  assert.deepEqual(reasons, [free, free, "ImageGCFailed", free, "ImageGCFailed"]);
+});
+
+test("an image that cannot be removed holds up no other, and the failure says why", async () => {
+  const { runtime, removed, space, events, during } = rig(["a", "b", "c"], { minAgeMs: 0 });
+  space.foreign = 65;
+  const remove = runtime.removeImage;
+  runtime.removeImage = async (image, signal) =>
+    image.image === "a" ? Promise.reject(new CodedError("unknown", "read-only file system")) : remove(image, signal);
+  const end = await during(0);
+  assert.deepEqual(removed, ["b", "c"]);
+  assert.deepEqual(events.lines, []);
+  space.foreign = 85;
+  await end(5 * minute);
+  assert.deepEqual(events.lines, [
+    "Warning ImageGCFailed wanted to free 15 bytes, but freed 0 bytes space with errors in image deletion: " +
+      "rpc error: code = Unknown desc = read-only file system",
+  ]);
+});
+
+test("images that have not been used for too long go, once the agent has looked on for as long, however much space there is", async () => {
+  const { used, removed, reasons, during } = rig(["a", "b", "c"], { maxAgeMs: 6 * minute, highPercent: 100 });
+  used.push("b");
+  const end = await during(5 * minute);
+  assert.deepEqual(removed, []);
+  used.splice(0);
+  await end(5 * minute);
+  assert.deepEqual(removed, ["a", "c"], "b was used five minutes ago");
+  assert.deepEqual(reasons, ["age", "age"]);
+});
+
+test("off at 100 percent: nothing goes and nothing is told, but images are looked at, for when space is needed", async () => {
+  const { space, removed, events, images, during } = rig(["a", "pinned!"], { highPercent: 100 });
+  space.foreign = 80;
+  const end = await during(0);
+  await end(5 * minute);
+  assert.deepEqual([removed, events.lines], [[], []]);
+  assert.equal(await images.deleteUnusedImages(never), 10);
+  assert.deepEqual(removed, ["a"]);
+  assert.equal(await images.deleteUnusedImages(never), 0);
+});
+
+test("when space is needed all that nothing uses goes, but for what was first seen just now", async () => {
+  const { clock, used, removed, reasons, images } = rig(["a", "b", "c"]);
+  used.push("b");
+  assert.equal(await images.deleteUnusedImages(never), 0);
+  await clock.advance(2 * minute);
+  assert.equal(await images.deleteUnusedImages(never), 20);
+  assert.deepEqual(
+    [removed, reasons],
+    [
+      ["a", "c"],
+      ["space", "space"],
+    ],
+  );
+});
+
+test("a file system that the target does not know, and an image without an ID, are told as the kubelet tells them", async () => {
+  const { space, store, events, during } = rig(["a"]);
+  store.set("", Image.fromPartial({ id: "" }));
+  space.capacityBytes = 0;
+  const end = await during(0);
+  await end(5 * minute);
+  const both = [
+    "Warning InvalidImageID ImageID is not valid, skipping, image: ",
+    "Warning InvalidDiskCapacity invalid capacity 0 on image filesystem",
+  ];
+  const failure = "Warning ImageGCFailed invalid capacity 0 on image filesystem";
+  assert.deepEqual(events.lines, [...both, ...both, failure]);
+});
+
+test("where others use the runtime only images whose names are all this node's go, by those names; one in somebody's use stays", async () => {
+  const own = new Set(["mine", "theirs-now", "mine-too"]);
+  const { runtime, removed, space, events, during } = rig(
+    ["foreign", "theirs-now", "mine", "mine-too"],
+    { minAgeMs: 0 },
+    { pulled: { namesOf: ({ id, repoTags }) => (own.has(id) ? repoTags : undefined), settle: async () => undefined } },
+  );
+  const remove = runtime.removeImage;
+  runtime.removeImage = async (image, signal) =>
+    image.image.includes("theirs-now") ? Promise.reject(new CodedError("conflict", "in use")) : remove(image, signal);
+  space.foreign = 60;
+  const end = await during(0);
+  await end();
+  assert.deepEqual(removed, ["t.test/mine:1", "t.test/mine-too:1"]);
+  assert.deepEqual(events.lines, []);
+});
