@@ -10,6 +10,7 @@ export interface Happening {
   readonly type: EventType;
   readonly reason: string;
   readonly message: string;
+  readonly annotations?: Readonly<Record<string, string>>;
 }
 
 /** An event to write: a count above 1 updates the event of that name. */

@@ -57,8 +57,8 @@ export function createEventRecorder(deps: EventRecorderDeps): EventSink & Servic
   };
   return {
     name: "events",
-    event(about, type, reason, message) {
-      const observation = correlator.observe({ about, type, reason, message });
+    event(about, type, reason, message, annotations) {
+      const observation = correlator.observe({ about, type, reason, message, ...(annotations && { annotations }) });
       if (!observation) return;
       queue.push(observation);
       if (queue.length > queueMax) {
@@ -100,11 +100,12 @@ async function record(
 }
 
 function eventObject({ component, host }: EventRecorderDeps, observation: Observation): CoreEvent {
-  const { name, namespace, about, type, reason, message, firstTimestamp, lastTimestamp, count } = observation;
+  const { name, namespace, annotations, about, type, reason, message, firstTimestamp, lastTimestamp, count } =
+    observation;
   return {
     apiVersion: "v1",
     kind: "Event",
-    metadata: { name, namespace },
+    metadata: { name, namespace, ...(annotations && { annotations: { ...annotations } }) },
     involvedObject: about,
     type,
     reason,

@@ -1,5 +1,5 @@
 import type { HostFacts } from "../host/facts.ts";
-import { canonicalBytes, quantityMilli, quantityValue } from "../pod/quantity.ts";
+import { canonicalBytes, quantityMilli, quantityValue, shareOf } from "../pod/quantity.ts";
 
 export type ResourceList = Readonly<Record<string, string>>;
 
@@ -75,15 +75,7 @@ export function overReserved(capacity: ResourceList, reserved: ReservedInput): s
 
 function keptFree(name: string, size: number, evictionHard: ResourceList): number {
   const signal = name === "memory" ? "memory.available" : name === "ephemeral-storage" ? "nodefs.available" : undefined;
-  return signal === undefined ? 0 : thresholdValue(evictionHard[signal], size);
-}
-
-/** An eviction threshold in units of its signal; a percentage is of `total`, 0 for none. */
-export function thresholdValue(threshold: string | undefined, total: number): number {
-  if (threshold === undefined) return 0;
-  return threshold.endsWith("%")
-    ? Math.floor((total * Number(threshold.slice(0, -1))) / 100)
-    : quantityValue(threshold);
+  return signal === undefined ? 0 : shareOf(evictionHard[signal] ?? "0", size);
 }
 
 function formatMilli(milli: number): string {

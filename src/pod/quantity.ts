@@ -31,6 +31,13 @@ export function quantityMilli(quantity: string): number {
   return ceil(quantityNumber(quantity) * 1000);
 }
 
+/** A quantity, or a percentage such as `10%` of a total, in whole units.
+ *  @param share a percentage is of single precision, as a kubelet has it. @throws CodedError invalid_argument. */
+export function shareOf(share: string, total: number): number {
+  if (!share.endsWith("%")) return quantityValue(share);
+  return Math.trunc(total * Math.fround(Math.fround(Number(share.slice(0, -1))) / 100));
+}
+
 /** Whole bytes in the largest unit that leaves no rest, as the API server writes a quantity.
  *  @param step between units: 1024 for Ki, Mi and so on, 1000 for k, M and so on. */
 export function canonicalBytes(bytes: number, step: 1024 | 1000): string {

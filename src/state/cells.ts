@@ -2,15 +2,26 @@ import type { SourceName } from "../pipeline.ts";
 
 /** One value of the node, written by one actor. Undefined until it has been written. */
 export interface CellPair<T> {
-  readonly reader: { get(): T | undefined };
+  readonly reader: CellReader<T>;
   readonly writer: { get(): T | undefined; set(value: T | undefined): void };
+}
+
+export interface CellReader<T> {
+  get(): T | undefined;
+  /** Resolves when it has been written for the first time. */
+  readonly written: Promise<void>;
 }
 
 /** An empty cell. */
 export function createCell<T>(): CellPair<T> {
   let value: T | undefined;
+  const written = Promise.withResolvers<void>();
   const get = () => value;
-  return { reader: { get }, writer: { get, set: (next) => void (value = next) } };
+  const set = (next: T | undefined) => {
+    value = next;
+    written.resolve();
+  };
+  return { reader: { get, written: written.promise }, writer: { get, set } };
 }
 
 /** Pod sources of a node that have got so far. */

@@ -32,7 +32,8 @@ test("allocatable is what reservations and hard eviction leave", () => {
   assert.deepEqual(left, {
     cpu: "2900m",
     memory: `${8388608 - 1048576 - 204800}Ki`,
-    "ephemeral-storage": String(89 * gi),
+    // As a kubelet counts: a percentage is of single precision.
+    "ephemeral-storage": "95563022176",
     pods: "110",
   });
 });

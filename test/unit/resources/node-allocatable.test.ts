@@ -51,8 +51,8 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
     },
     nodeName: "n",
     events: {
-      event: ({ kind, name }: ObjectReference, ...said: readonly string[]) =>
-        void told.push([kind, name, ...said].join(" ")),
+      event: ({ kind, name }: ObjectReference, type: string, reason: string, message: string) =>
+        void told.push([kind, name, type, reason, message].join(" ")),
     },
   };
   const service = createNodeAllocatable({
