@@ -97,8 +97,13 @@ export interface ResizeMeasures {
 /** Which limit a pod was ended for, as metrics have it: of an emptyDir, of the whole pod, of a container. */
 export type StorageSignal = "emptydirfs.limit" | "ephemeralpodfs.limit" | "ephemeralcontainerfs.limit";
 
+/** Why a pod was evicted, as metrics have it: its own limit, or a signal of the node such as `memory.available`. */
+export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;
+
 export interface EvictionMeasures {
-  evicted(signal: StorageSignal): void;
+  evicted(signal: EvictionSignal): void;
+  /** Age of the readings on which an eviction was decided. */
+  aged(signal: EvictionSignal, ms: number): void;
 }
 
 /** Why an image was removed: it had not been used for too long, or its space was needed. */

@@ -169,7 +169,13 @@ export type EventType = "Normal" | "Warning";
 
 /** Events as `kubectl describe` shows them. Never blocks, never throws. */
 export interface EventSink {
-  event(about: ObjectReference, type: EventType, reason: string, message: string): void;
+  event(
+    about: ObjectReference,
+    type: EventType,
+    reason: string,
+    message: string,
+    annotations?: Readonly<Record<string, string>>,
+  ): void;
 }
 
 /** Secrets and config maps that pods of this node reference.
@@ -330,6 +336,47 @@ export interface Pressure {
   readonly memory: boolean;
   readonly disk: boolean;
   readonly pid: boolean;
+}
+
+/** The node's resources as the eviction manager last found them. */
+export interface NodePressure {
+  /** Undefined until the target has been read. */
+  readonly pressure: Pressure | undefined;
+  /** Why the target cannot be read, if it cannot. */
+  readonly problem: string | undefined;
+}
+
+/** Files of a pod, or of one part of it. */
+export interface FileUse {
+  readonly bytes: number;
+  readonly inodes: number;
+}
+
+/** Usage of one container; what is not known is missing. */
+export interface ContainerUsage {
+  /** Working set, bytes. */
+  readonly memoryBytes?: number;
+  /** Its writable layer. */
+  readonly layer?: FileUse;
+  readonly logs?: FileUse;
+}
+
+/** A pod's usage of what a node may run short of; what is not known is missing. */
+export interface PodUsage {
+  /** Working set, bytes. */
+  readonly memoryBytes?: number;
+  readonly processes?: number;
+  /** By name. */
+  readonly containers: ReadonlyMap<string, ContainerUsage>;
+  /** Volumes that are files of the node, by name. */
+  readonly volumes: ReadonlyMap<string, FileUse>;
+}
+
+/** Measures pods, to tell which of them to evict. */
+export interface PodUsages {
+  /** @param files measures files too, which may be slow.
+   *  @returns usage of running pods, by UID. @throws CodedError when nothing can be measured. */
+  now(files: boolean, signal: AbortSignal): Promise<ReadonlyMap<string, PodUsage>>;
 }
 
 /** Admits pods beside those that the node has; one pod at a time. */

@@ -75,6 +75,11 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-meddling": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
+  eviction: {
+    on: here,
+    why: "what runs short is the target's, and who uses it the runtime's to say",
+    seconds: 150,
+  },
   "faults-apiserver": { on: cri, why: cluster, seconds: 85 },
   "faults-crash": {
     on: here,

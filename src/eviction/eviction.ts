@@ -1,64 +1,71 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
-import type { Service } from "../lib/service-group.ts";
-import type { EvictionMeasures } from "../measures.ts";
-import type { EventSink, PodStore, Presence } from "../pipeline.ts";
-import { isCritical } from "../pod/containers.ts";
-import { isEnding } from "../pod/phase.ts";
-import { podReference } from "../pod/reference.ts";
+import { type Service, untilAborted } from "../lib/service-group.ts";
+import type { Pod } from "../objects.ts";
+import type { Presence } from "../pipeline.ts";
+import { fullName } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
-import type { Sends } from "../state/signals.ts";
-import { storageExcess, storageLimits } from "./storage-limits.ts";
-import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
+import type { HoldToLimits } from "./local-limits.ts";
+import type { NodePressureRound } from "./node-pressure.ts";
 
-export interface EvictionDeps extends UsageDeps {
-  readonly pods: Pick<PodStore, "list">;
-  readonly worker: Pick<Column<WorkerView>, "get">;
-  readonly signals: Sends<"end">;
-  readonly events: EventSink;
+export interface EvictionDeps {
+  /** Looks whether the node runs short, and shows it. */
+  readonly look: (signal: AbortSignal) => Promise<NodePressureRound>;
+  /** Absent where pods are not held to their limits of local storage. */
+  readonly holdToLimits?: HoldToLimits;
+  readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly presence?: Presence;
-  readonly measures: EvictionMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** The kubelet's monitoring period, milliseconds, and the grace period of an evicted pod, seconds. */
+/** The kubelet's monitoring period, and its patience with the end of evicted pods, milliseconds. */
 const periodMs = 10_000;
-/** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
-const pauseForWalk = 10;
-const longestPauseMs = 300_000;
-const graceSeconds = 1;
-const reason = "Evicted";
+const patienceMs = 30_000;
 
-/** Evicts pods that exceed their limits of local storage. Costs nothing while no pod has a limit.
- *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
+/** Evicts pods that exceed their own limits, and others while the node runs short of something: one a round, and the next round begins
+ *  when that pod is gone.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createEviction(deps: EvictionDeps): Service {
-  const { pods, worker, signals, events, measures } = deps;
-  const measure = createStorageUsage(deps);
-
-  const check = async (signal: AbortSignal) => {
-    const limited = pods.list().flatMap((pod) => {
-      const limits = isEnding(pod) || isCritical(pod) ? undefined : storageLimits(pod);
-      return limits ? [{ pod, limits }] : [];
-    });
-    if (limited.length === 0) return;
-    const usages = await measure(limited, signal);
-    for (const [index, { pod, limits }] of limited.entries()) {
-      const usage = usages[index];
-      const excess = usage && storageExcess(limits, usage);
-      if (!excess) continue;
-      const { signal: limit, message } = excess;
-      const { uid } = pod.metadata;
-      // One that ends already is left to its end.
-      if (worker.get(uid)?.phase !== "syncing") continue;
-      signals.end.send(uid, { graceSeconds, eviction: { reason, message } });
-      measures.evicted(limit);
-      events.event(podReference(pod), "Warning", reason, message);
+  const { look, holdToLimits, log } = deps;
+  const unmeasured = (signal: AbortSignal) => (err: unknown) => {
+    signal.throwIfAborted();
+    log.warn({ err }, "eviction: the files of pods with limits cannot be measured, will try again");
+    return [];
+  };
+  const round = async (signal: AbortSignal): Promise<void> => {
+    for (;;) {
+      const { disks, act } = await look(signal);
+      const overLimits = (await holdToLimits?.(disks, signal).catch(unmeasured(signal))) ?? [];
+      const evicted = overLimits.length > 0 ? overLimits : await act(signal).then((pod) => (pod ? [pod] : []));
+      if (evicted.length === 0) return;
+      await untilGone(deps, evicted, signal);
     }
   };
+  return patrol({ ...deps, name: "eviction", everyMs: periodMs }, round);
+}
 
-  const everyMs = (tookMs: number) => Math.max(periodMs, Math.min(pauseForWalk * tookMs, longestPauseMs));
-  return patrol({ ...deps, name: "eviction", everyMs, firstMs: periodMs }, check);
+/** Waits for pods to have ended and to have given back what they used; not for ever. */
+async function untilGone(
+  { worker, clock, log }: EvictionDeps,
+  pods: readonly Pod[],
+  signal: AbortSignal,
+): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const look = () => {
+    const left = pods.filter(({ metadata }) => (worker.get(metadata.uid)?.phase ?? "finished") !== "finished");
+    if (left.length === 0) resolve();
+  };
+  const forget = worker.onChange(look);
+  try {
+    look();
+    await untilAborted(promise, clock.within(patienceMs, signal));
+  } catch {
+    signal.throwIfAborted();
+    log.warn({ pods: pods.map(fullName) }, "evicted pods are not gone yet");
+  } finally {
+    forget();
+  }
 }

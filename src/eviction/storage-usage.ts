@@ -4,14 +4,12 @@ import type { VolumeGate } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
 import { podUidLabel } from "../pod/labels.ts";
 import { layerKey, newestLayers } from "../pod/writable-layers.ts";
-import type { Host } from "../seams/host.ts";
-import type { Images, Stats } from "../seams/runtime.ts";
+import type { Stats } from "../seams/runtime.ts";
 import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
 
 export interface UsageDeps {
-  readonly host: Pick<Host, "fs">;
   readonly disk: Pick<DiskMeter, "bytes">;
-  readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
+  readonly runtime: Pick<Stats, "listContainerStats">;
   readonly volumes: Pick<VolumeGate, "mounted">;
   /** The target's root directory. */
   readonly rootDir: string;
@@ -38,19 +36,22 @@ const freshMs = 5_000;
 
 /** Measures the pods' disk usage on the target in one walk, limited to paths with a limit. */
 export function createStorageUsage(deps: UsageDeps) {
-  const layersAreApart = createLayersApart(deps);
-  /** @returns the usage of each pod, in the given order. */
-  return async (pods: readonly LimitedPod[], signal: AbortSignal): Promise<readonly StorageUsage[]> => {
+  /** @param options.layersCount containers' layers count towards their limits.
+   *  @returns the usage of each pod, in the given order. */
+  return async (
+    pods: readonly LimitedPod[],
+    { layersCount }: { readonly layersCount: boolean },
+    signal: AbortSignal,
+  ): Promise<readonly StorageUsage[]> => {
     const bounded = pods.filter(({ limits }) => limits.pod);
     const places = pods.map((limited) => placesOf(deps, limited));
     const paths = places.flatMap(({ volumes, logs, hostsFile }, index) => [
       ...volumes.values(),
       ...(pods[index]?.limits.pod ? [...logs.values(), hostsFile] : []),
     ]);
-    const [used, layers, apart] = await Promise.all([
+    const [used, layers] = await Promise.all([
       deps.disk.bytes(paths, freshMs, signal),
       bounded.length > 0 ? readLayers(deps, bounded, signal) : new Map<string, number>(),
-      bounded.length > 0 && layersAreApart(signal),
     ]);
     return pods.map(({ pod }, index) => {
       const { volumes, inMemory, logs, hostsFile } = places[index] ?? placesOf(deps, { pod });
@@ -60,8 +61,7 @@ export function createStorageUsage(deps: UsageDeps) {
       const onDisk = [...volumes].filter(([name]) => !inMemory.has(name)).map(([, path]) => path);
       return {
         volumes: new Map([...volumes].map(([name, path]) => [name, at(path)])),
-        // Layers on a file system of their own do not count towards a container's limit on the node's.
-        containers: new Map([...logs].map(([name, path]) => [name, at(path) + (apart ? 0 : layer(name))])),
+        containers: new Map([...logs].map(([name, path]) => [name, at(path) + (layersCount ? layer(name) : 0)])),
         pod: total([...onDisk, ...logs.values(), hostsFile].map(at)) + total(names.map(layer)),
       };
     });
@@ -103,19 +103,4 @@ async function readLayers(
   const one = only && bounded.length === 1 ? { [podUidLabel]: only.pod.metadata.uid } : undefined;
   const all = await runtime.listContainerStats(one && { id: "", podSandboxId: "", labelSelector: one }, signal);
   return new Map([...newestLayers(all)].map(([key, { usedBytes }]) => [key, Number(usedBytes?.value ?? 0n)]));
-}
-
-/** True when the runtime's layers are on another file system than the node's pods; determined once, from the sizes of the file
- *  systems. */
-function createLayersApart({ host, runtime, rootDir }: UsageDeps): (signal: AbortSignal) => Promise<boolean> {
-  let known: boolean | undefined;
-  return async (signal) => {
-    if (known !== undefined) return known;
-    const { imageFilesystems } = await runtime.imageFsInfo(signal);
-    const path = imageFilesystems[0]?.fsId?.mountpoint;
-    if (!path) return false;
-    const [images, pods] = await Promise.all([host.fs.freeSpace(path, signal), host.fs.freeSpace(rootDir, signal)]);
-    known = images.capacityBytes !== pods.capacityBytes || images.inodes !== pods.inodes;
-    return known;
-  };
 }

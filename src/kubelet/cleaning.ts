@@ -1,6 +1,3 @@
-import { createEviction } from "../eviction/eviction.ts";
-import type { DiskMeter } from "../host/disk-meter.ts";
-import type { Service } from "../lib/service-group.ts";
 import { createHousekeeping } from "../sync/housekeeping.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
 import type { SyncLoop } from "../sync/sync-loop.ts";
@@ -12,23 +9,19 @@ import { collectGarbage } from "./garbage.ts";
 
 interface CleaningParts extends Pick<Allocating, "allocations"> {
   readonly volumes: Volumes;
-  readonly disk: DiskMeter;
   readonly workers: PodWorkers;
   readonly syncLoop: SyncLoop;
   /** Every source has spoken, and all that they said was taken in. */
   readonly sourcesSeen: () => boolean;
 }
 
-/** Finds and clears away leftovers of pods, and ends pods that take too much of the disk. */
+/** Finds and clears away leftovers of pods. */
 export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observed, parts: CleaningParts) {
-  const { config, target, metrics, clock, log, hand } = context;
-  const { kubelet, rootDir } = config;
-  const { host, runtime } = target;
+  const { metrics, clock, log, hand } = context;
   const { presence } = observed;
-  const { volumes, allocations, syncLoop, sourcesSeen, disk } = parts;
+  const { volumes, allocations, syncLoop, sourcesSeen } = parts;
   const common = { clock, log, ...(presence && { presence }) };
-  const { podLogsDir } = kubelet;
-  const { garbage, collecting } = collectGarbage(context, cluster, observed, parts);
+  const { garbage, collecting, reclaim } = collectGarbage(context, cluster, observed, parts);
   const { asked, seen, worker, spoken } = hand("housekeeping");
   const housekeeping = createHousekeeping({
     ...common,
@@ -47,11 +40,5 @@ export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observ
       await volumes.removePodDirectory(uid, signal);
     },
   });
-  const { asked: pods, ...ending } = hand("eviction");
-  const { evictions: measures } = metrics.measures;
-  const { events } = cluster;
-  const where = { host, runtime, rootDir, podLogsDir };
-  const eviction = createEviction({ ...common, ...where, ...ending, pods, disk, volumes, events, measures });
-  const evicting: readonly Service[] = kubelet.localStorageCapacityIsolation ? [eviction] : [];
-  return [housekeeping, ...collecting, ...evicting];
+  return { running: [housekeeping, ...collecting], reclaim };
 }

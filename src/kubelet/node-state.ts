@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { ReachableVerdict } from "../node/conditions.ts";
-import type { SourceName } from "../pipeline.ts";
+import type { NodePressure, SourceName } from "../pipeline.ts";
 import type { PodResources } from "../pod/resize.ts";
 import type { Allocation } from "../resources/allocations.ts";
 import { createCell, createSourceMarks } from "../state/cells.ts";
@@ -28,6 +28,8 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     spoken: createSourceMarks(sources),
     /** Sources whose first words were taken in, or refused. */
     takenIn: createSourceMarks(sources),
+    /** What the node runs short of. */
+    pressure: createCell<NodePressure>(),
     /** Way from the API server to the kubelet API. */
     reachable: createCell<ReachableVerdict>(),
   };

@@ -5,7 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { type Service, onAbort, onceThenIdle } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
-import type { PodUpdate, RuntimePod } from "../pipeline.ts";
+import type { PodUpdate, PodUsages, RuntimePod } from "../pipeline.ts";
 import { amountsOf } from "../pod/resize.ts";
 import { generateStatus } from "../pod/status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
@@ -24,6 +24,7 @@ import type { Volumes } from "../volumes/volumes.ts";
 import { type Allocating, allocateResources, retryResizes } from "./allocation.ts";
 import { cleanUp } from "./cleaning.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { evictPods } from "./evicting.ts";
 import { countRejections, followPods } from "./counts.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
@@ -60,7 +61,7 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
   const manager = createPodManager(context.hand("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
   const stats = createStats(context, observed, { stages, disk });
-  const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk });
+  const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk, usages: stats.usages });
   const running: readonly Service[] = [
     statuses,
     { name: "volumes", run: (signal) => onAbort(signal).then(volumes.stop) },
@@ -177,6 +178,7 @@ interface FlowParts {
   readonly workers: PodWorkers;
   readonly manager: PodManager;
   readonly disk: DiskMeter;
+  readonly usages: PodUsages;
 }
 
 /** Takes pods in, and clears away what they leave, in the order in which it starts. */
@@ -184,7 +186,7 @@ function takeIn(
   context: NodeContext,
   cluster: Cluster,
   observed: Observed,
-  { stages, workers, manager, disk }: FlowParts,
+  { stages, workers, manager, ...measuring }: FlowParts,
 ): readonly Service[] {
   const { config, alone, client, metrics, clock, log, hand } = context;
   const { events, nodes } = cluster;
@@ -230,8 +232,9 @@ function takeIn(
     log,
   });
   const hasStatic = !alone && spoken.names.some((name) => name !== "api");
-  const cleaning = cleanUp(context, cluster, observed, { ...stages, disk, workers, syncLoop, sourcesSeen });
-  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...cleaning, retryResizes(context)];
+  const { running, reclaim } = cleanUp(context, cluster, observed, { ...stages, workers, syncLoop, sourcesSeen });
+  const eviction = evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim });
+  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...running, eviction, retryResizes(context)];
 }
 
 /** Has mirror pods looked at again, once the sources are known. */

@@ -34,7 +34,6 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
     updateMs: kubelet.nodeStatusUpdateFrequency,
     reportMs: kubelet.nodeStatusReportFrequency,
     leaseSeconds: kubelet.nodeLeaseDurationSeconds,
-    pressureTransitionMs: kubelet.evictionPressureTransitionPeriod,
     failSwapOn: kubelet.failSwapOn,
     failCgroupV1: kubelet.failCgroupV1,
     ...reservations(kubelet),

@@ -95,7 +95,7 @@ async function createAgent(
   { pleg, rights, devices, health }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link, network } = target;
-  const { reachable, signals } = hand("nodeAgent");
+  const { reachable, pressure, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config),
@@ -105,6 +105,7 @@ async function createAgent(
       resolves: nameResolves,
       host,
       images: runtime,
+      pressure,
       runtime: health,
       problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
       ...(link && { link }),

@@ -7,6 +7,11 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
   ]);
+  const ages = metrics.histogram(
+    "kubelet_eviction_stats_age_seconds",
+    "Age of the readings on which an eviction was decided, by eviction signal, seconds.",
+    { labels: ["eviction_signal"], buckets: defaultBuckets },
+  );
   const images = metrics.counter("kubelet_image_garbage_collected_total", "Images removed by this node, by reason.", [
     "reason",
   ]);
@@ -19,7 +24,10 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
     },
   );
   return {
-    evictions: { evicted: (signal) => evictions.add({ eviction_signal: signal }) },
+    evictions: {
+      evicted: (signal) => evictions.add({ eviction_signal: signal }),
+      aged: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
+    },
     imageRemovals: { removed: (reason) => images.add({ reason }) },
     cgroups: { changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms) },
   };

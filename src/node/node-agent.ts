@@ -5,8 +5,9 @@ import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
-import type { EventSink, HostAddresses, NodeSource, Pressure } from "../pipeline.ts";
+import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
+import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
@@ -30,7 +31,6 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly updateMs: number;
   readonly reportMs: number;
   readonly leaseSeconds: number;
-  readonly pressureTransitionMs: number;
   /** KubeletConfiguration.failSwapOn and failCgroupV1: properties that the target must not have. */
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;
@@ -38,6 +38,7 @@ export interface NodeSettings extends ReservedInput, NodeIdentity {
 
 export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
+  readonly host: Host;
   readonly client: ApiClient;
   /** Addresses of the kubelet API when it is not served at the target's: those of the machine or Pod that graftlet runs in,
    *  best first. */
@@ -56,8 +57,6 @@ export interface NodeAgent extends HostAddresses {
   nodeIPs(): readonly string[];
   /** Resources that pods may use, as quantities by name. */
   allocatable(): ResourceList;
-  /** Resources under pressure when the target was last read; undefined before. */
-  pressure(): Pressure | undefined;
   hurry(): void;
   /** The Node as it would register. */
   ownNode(): Node;
@@ -109,7 +108,6 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
     allocatable: () => allocatable,
-    pressure: target.pressure,
     hostIPs: () => hostIPs,
     nodeIPs: () => nodeIPs,
     hurry: () => heartbeat.hurry(),

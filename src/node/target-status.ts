@@ -1,33 +1,30 @@
 import type { HostFacts } from "../host/facts.ts";
-import { readUsage } from "../host/usage.ts";
 import type { Clock } from "../lib/clock.ts";
-import { messageOf } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
 import type { NodeStatus } from "../objects.ts";
-import type { Pressure } from "../pipeline.ts";
-import type { Host } from "../seams/host.ts";
+import type { NodePressure } from "../pipeline.ts";
 import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
-import type { ReservedInput, ResourceList } from "./capacity.ts";
+import type { CellReader } from "../state/cells.ts";
+import type { ResourceList } from "./capacity.ts";
 import { nodeVerdicts, outOfReach, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
-import { createLinger, pressureOf, type Readings } from "./pressure.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
 import { targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
 
 export interface TargetStatusDeps {
-  readonly settings: Pick<ReservedInput, "evictionHard"> & {
-    readonly rootDir: string;
+  readonly settings: {
     readonly port: number;
     readonly kubeletVersion: string;
     /** KubeletConfiguration.nodeStatusMaxImages; -1 for all. */
     readonly maxImages: number;
-    readonly pressureTransitionMs: number;
   };
-  readonly host: Host;
-  readonly images: Pick<Images, "listImages" | "imageFsInfo">;
+  readonly images: Pick<Images, "listImages">;
+  /** What runs short on the target. */
+  readonly pressure: CellReader<NodePressure>;
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as PLEG's. */
   readonly problems: () => readonly string[];
@@ -56,8 +53,6 @@ export interface TargetStatus {
   bare(): NodeStatus;
   /** Reads the target and returns the wanted status. A target that cannot be read makes the node unready. */
   wanted(signal: AbortSignal): Promise<WantedStatus>;
-  /** Resources under pressure when the target was last read; undefined before. */
-  pressure(): Pressure | undefined;
 }
 
 /** Shortest interval between readings of the list of images. */
@@ -68,19 +63,7 @@ const patienceMs = 2_000;
 /** The node's status as the target shows it. */
 export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
   const { settings, runtime, clock } = deps;
-  const linger = createLinger(settings.pressureTransitionMs);
   const images = createImageList(deps);
-  const imageDirectory = createImageDirectory(deps);
-  let known: Pressure | undefined;
-  const pressure = async (signal: AbortSignal): Promise<Pressure | string> => {
-    try {
-      const readings = await takeReadings(deps, constants.facts, await imageDirectory(signal), signal);
-      known = linger(pressureOf(readings, settings.evictionHard), clock.monotonic());
-      return known;
-    } catch (error) {
-      return `target cannot be read: ${messageOf(error)}`;
-    }
-  };
   const status = (list: NodeStatus["images"]): NodeStatus => {
     const version = runtime.version();
     const handlers = runtime
@@ -108,19 +91,21 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   };
   return {
     bare: () => status([]),
-    pressure: () => known,
     async wanted(signal) {
       const trouble = deps.link?.trouble();
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
       // Concurrent: each may wait for a slow runtime.
-      const [read, list, rights] = await Promise.all([
-        pressure(signal),
+      const [list, rights] = await Promise.all([
         images.read(signal),
         deps.rights.read(clock.within(patienceMs, signal)),
+        untilAborted(deps.pressure.written, clock.within(patienceMs, signal)).catch(() => undefined),
       ]);
       const problems = [...runtime.problems(), ...deps.problems()];
+      const { pressure, problem } = deps.pressure.get() ?? {};
       const verdicts =
-        typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
+        problem === undefined
+          ? nodeVerdicts(pressure, problems)
+          : nodeVerdicts(undefined, [...problems, `target cannot be read: ${problem}`]);
       const own = targetConditions({ network: deps.network, rights });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
@@ -148,31 +133,4 @@ function createImageList({ settings, images, runtime, clock }: TargetStatusDeps)
     return list;
   };
   return { known: () => known?.list ?? [], read };
-}
-
-async function takeReadings(
-  { settings, host }: TargetStatusDeps,
-  facts: HostFacts,
-  imagePath: string | undefined,
-  signal: AbortSignal,
-): Promise<Readings> {
-  const [usage, nodeFs, imageFs] = await Promise.all([
-    readUsage(host, signal),
-    host.fs.freeSpace(settings.rootDir, signal),
-    imagePath === undefined ? undefined : host.fs.freeSpace(imagePath, signal).catch(() => undefined),
-  ]);
-  return { ...usage, maxPid: facts.maxPid, nodeFs, imageFs };
-}
-
-/** Path of the runtime's images on the target; read once per known runtime version. */
-function createImageDirectory({ images, runtime, clock }: TargetStatusDeps) {
-  let known: { readonly of: unknown; readonly directory: string | undefined } | undefined;
-  return async (signal: AbortSignal): Promise<string | undefined> => {
-    const version = runtime.version();
-    if (version === undefined || known?.of === version) return known?.directory;
-    const info = await images.imageFsInfo(clock.within(patienceMs, signal)).catch(() => undefined);
-    if (!info) return known?.directory;
-    known = { of: version, directory: info.imageFilesystems[0]?.fsId?.mountpoint || undefined };
-    return known.directory;
-  };
 }

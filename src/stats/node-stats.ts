@@ -1,11 +1,12 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { StatusReader } from "../pipeline.ts";
+import type { PodUsages, StatusReader } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { createDiskReader, type DiskDeps } from "./disk.ts";
 import type { DiskFigures } from "./disk-figures.ts";
+import { createPodUsages } from "./pod-usages.ts";
 import { type Machine, readMachine } from "./machine.ts";
 import { createRecent } from "./recent.ts";
 import { resourceMetrics } from "./resource-metrics.ts";
@@ -32,6 +33,8 @@ export interface NodeStats {
   /** The text contains a metric for failed measurements. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
+  /** Pods' usage. */
+  readonly usages: PodUsages;
 }
 
 /** Maximum age of a sample, milliseconds: as between two rounds of a kubelet. */
@@ -88,6 +91,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     });
   return {
     services: [samples, figures],
+    usages: createPodUsages({ sample: samples.fresh, readDisk }),
     async summary(onlyCpuAndMemory, signal) {
       const [now, onDisk, layout] = await Promise.all([
         samples.fresh(signal),

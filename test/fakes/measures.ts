@@ -20,7 +20,7 @@ export const unmeasured: Measures = {
   volumes: { setUp: nothing, tornDown: nothing },
   cgroups: { changed: nothing },
   resizes: { asked: nothing, accepted: nothing, done: nothing },
-  evictions: { evicted: nothing },
+  evictions: { evicted: nothing, aged: nothing },
   imageRemovals: { removed: nothing },
   certificates: {
     client: { failed: nothing, replaced: nothing },

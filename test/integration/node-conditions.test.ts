@@ -8,7 +8,17 @@ import { particulars } from "../harness/particulars.ts";
 import { images } from "../harness/pods.ts";
 
 const everywhere = [{ operator: "Exists" }];
-const everythingShort = { "memory.available": "99.99%", "nodefs.available": "99.99%", "pid.available": "99.99%" };
+/** Everything is short, and no pod is evicted for it. */
+const everythingShort = softly({
+  "memory.available": "99.99%",
+  "nodefs.available": "99.99%",
+  "pid.available": "99.99%",
+});
+
+function softly(evictionSoft: Readonly<Record<string, string>>): Record<string, unknown> {
+  const grace = Object.keys(evictionSoft).map((signal) => [signal, "1h"]);
+  return { evictionSoft, evictionSoftGracePeriod: Object.fromEntries(grace) };
+}
 
 describe("the node's conditions and what the cluster makes of them", { timeout: 900_000 }, () => {
   let cluster: Cluster;
@@ -105,7 +115,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
   });
 
   test("while memory is short a pod that requests none is refused unless it tolerates that; others run", async () => {
-    await restart({ config: { providerID: "lab:///one", evictionHard: { "memory.available": "99.99%" } } });
+    await restart({ config: { providerID: "lab:///one", ...softly({ "memory.available": "99.99%" }) } });
     await until("to be short of memory", (found) => has(found, "MemoryPressure True KubeletHasInsufficientMemory"));
     await cluster.apply([
       sleeper("unbearing", { tolerations: [] }),
@@ -119,10 +129,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
 
   test("memory, disk and process IDs below their thresholds are pressures, told by conditions, events and the cluster's taints", async () => {
     await restart({
-      config: {
-        providerID: "lab:///one",
-        evictionHard: everythingShort,
-      },
+      config: { providerID: "lab:///one", evictionHard: { "memory.available": "1Gi" }, ...everythingShort },
     });
     const pressed = await until("to be under pressure", (found) =>
       [
@@ -135,7 +142,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     assert.equal(pressed.spec?.providerID, "lab:///one");
     const { capacity, allocatable } = pressed.status ?? {};
     const all = quantityValue(capacity?.["memory"] ?? "");
-    const left = all - Math.floor((all * 99.99) / 100);
+    const left = all - 2 ** 30;
     assert.equal(quantityValue(allocatable?.["memory"] ?? ""), left, "what eviction keeps free is not for pods");
     assert.deepEqual(pressed.status?.addresses, [
       { type: "InternalIP", address: cluster.agentAddress },
@@ -164,7 +171,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     const writtenAt = (of: Node) =>
       of.status?.conditions?.find(({ type }) => type === "DiskPressure")?.lastHeartbeatTime;
     const last = writtenAt(await node());
-    await restart({ config: { evictionHard: everythingShort } });
+    await restart({ config: everythingShort });
     await until("to have looked again", (found) => writtenAt(found) !== last);
     await cluster.apply(sleeper("refused-again"));
     await untilRefused("refused-again", "MemoryPressure DiskPressure PIDPressure");

@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createEvict } from "../../../src/eviction/evict.ts";
 import { createEviction } from "../../../src/eviction/eviction.ts";
-import { ContainerStats, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { createLocalLimits } from "../../../src/eviction/local-limits.ts";
+import { ContainerStats } from "../../../src/gen/cri.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
@@ -29,7 +31,7 @@ async function node(
     used,
     walks: [] as (readonly string[])[],
     filters: [] as unknown[],
-    images: rootDir,
+    imagesApart: false,
     fails: false,
     walkMs: 0,
   };
@@ -48,16 +50,31 @@ async function node(
   const events = eventLines();
   const target = fakePresence();
   const stop = new AbortController();
-  const whole = await host.fs.freeSpace("/");
-  const freeSpace = async (path: string) => ({ ...whole, inodes: path === "/images" ? 1 : whole.inodes });
-  const eviction = createEviction({
-    disk: createDiskMeter({ host, clock }),
-    host: { ...host, fs: { ...host.fs, freeSpace } },
-    runtime: {
-      listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers),
-      imageFsInfo: async () =>
-        ImageFsInfoResponse.fromPartial({ imageFilesystems: [{ fsId: { mountpoint: world.images } }] }),
+  const log = createLogger(0, { write: () => {} });
+  const worker = {
+    get: (uid: string) => ({
+      phase: evicted.some((one) => one.uid === uid) ? ("finished" as const) : ("syncing" as const),
+      pod: undefined,
+    }),
+    onChange: () => () => {},
+  };
+  const evict = createEvict({
+    worker,
+    onEnd: () => {},
+    signals: {
+      end: {
+        send(uid, { graceSeconds = 0, eviction }) {
+          if (eviction) evicted.push({ uid, ...eviction, graceSeconds });
+        },
+      },
     },
+    events,
+    measures: { evicted: (signal) => void counted.push(signal) },
+    log,
+  });
+  const holdToLimits = createLocalLimits({
+    disk: createDiskMeter({ host, clock }),
+    runtime: { listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers) },
     volumes: {
       mounted: (uid) =>
         new Map(
@@ -69,26 +86,22 @@ async function node(
     },
     rootDir,
     podLogsDir: "/var/log/pods",
-    pods: { list: () => pods },
-    worker: {
-      get: (uid) => ({
-        phase: evicted.some((one) => one.uid === uid) ? "terminating" : "syncing",
-        pod: undefined,
-      }),
-    },
-    signals: {
-      end: {
-        send(uid, { graceSeconds = 0, eviction }) {
-          if (eviction) evicted.push({ uid, ...eviction, graceSeconds });
-        },
-      },
-    },
-    events,
-    presence: target.present,
-    measures: { evicted: (signal) => void counted.push(signal) },
+    pods: { list: () => pods.filter(({ metadata }) => !evicted.some(({ uid }) => uid === metadata.uid)) },
+    evict,
     clock,
-    log: createLogger(0, { write: () => {} }),
   });
+  const eviction = createEviction({
+    look: async () => ({
+      disks: { imagesApart: world.imagesApart, layersApart: false },
+      act: async () => undefined,
+    }),
+    holdToLimits,
+    worker,
+    presence: target.present,
+    clock,
+    log,
+  });
+  let passes = 0;
   const running = eviction.run(stop.signal);
   return {
     world,
@@ -97,7 +110,8 @@ async function node(
     evicted,
     counted,
     advance: clock.advance,
-    pass: () => clock.advance(10_000),
+    /** The first begins at once. */
+    pass: () => clock.advance(passes++ === 0 ? 0 : 10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await running;
@@ -198,7 +212,7 @@ test("layers on a file system of their own do not count for a container, but for
   await together.pass();
   assert.equal(together.evicted[0]?.message, 'Container a exceeded its local ephemeral storage limit "10Mi". ');
   await using apart = await node([pod], {}, layers);
-  apart.world.images = "/images";
+  apart.world.imagesApart = true;
   await apart.pass();
   assert.equal(apart.evicted.length, 0);
   layers.push(layer("b", 41, 0));

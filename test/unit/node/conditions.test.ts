@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { flips, nodeVerdicts, withTimes } from "../../../src/node/conditions.ts";
-import { createLinger, pressureOf, type Readings } from "../../../src/node/pressure.ts";
 import type { Pressure } from "../../../src/pipeline.ts";
 
 const well: Pressure = { memory: false, disk: false, pid: false };
@@ -54,40 +53,4 @@ test("the transition time moves with the status alone, and flips are told", () =
   assert.deepEqual(flips(first, second), []);
   assert.deepEqual(flips(second, third), ["NodeHasDiskPressure", "NodeReady"]);
   assert.deepEqual(flips(third, second), ["NodeHasNoDiskPressure", "NodeNotReady"]);
-});
-
-const plenty = { capacityBytes: 1000, availableBytes: 500, inodes: 1000, inodesFree: 500 };
-const readings: Readings = {
-  memoryBytes: 1000,
-  workingSetBytes: 200,
-  processes: 10,
-  maxPid: 1000,
-  nodeFs: plenty,
-  imageFs: plenty,
-};
-const evictionHard = {
-  "memory.available": "100",
-  "nodefs.available": "10%",
-  "nodefs.inodesFree": "5%",
-  "imagefs.available": "15%",
-  "pid.available": "10%",
-};
-
-test("pressure is being below a threshold, not at it", () => {
-  const pressure = (change: Partial<Readings>) => pressureOf({ ...readings, ...change }, evictionHard);
-  assert.deepEqual(pressure({}), well);
-  assert.equal(pressure({ workingSetBytes: 900 }).memory, false);
-  assert.equal(pressure({ workingSetBytes: 901 }).memory, true);
-  assert.equal(pressure({ nodeFs: { ...plenty, availableBytes: 99 } }).disk, true);
-  assert.equal(pressure({ nodeFs: { ...plenty, inodesFree: 49 } }).disk, true);
-  assert.equal(pressure({ imageFs: { ...plenty, availableBytes: 149 } }).disk, true);
-  assert.equal(pressure({ imageFs: undefined }).disk, false);
-  assert.equal(pressure({ processes: 901 }).pid, true);
-});
-
-test("pressure stands until it has been gone for the transition period", () => {
-  const linger = createLinger(300);
-  assert.equal(linger({ ...well, memory: true }, 0).memory, true);
-  assert.equal(linger(well, 299).memory, true);
-  assert.equal(linger(well, 300).memory, false);
 });

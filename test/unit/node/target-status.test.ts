@@ -3,20 +3,17 @@ import { test } from "node:test";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
 import { type TargetStatusDeps, createTargetStatus } from "../../../src/node/target-status.ts";
+import type { NodePressure } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakeHost } from "../../fakes/host.ts";
 import { fakeLink } from "../../fakes/link.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
+const none = { memory: false, disk: false, pid: false };
 const never = new AbortController().signal;
 
 function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatusDeps> = {}) {
   const clock = fakeClock();
-  const host = fakeHost({ clock });
-  host.files.put("/proc/meminfo", { data: "MemTotal: 1000 kB\nMemFree: 900 kB\nInactive(file): 0 kB\n" });
-  host.files.put("/proc/loadavg", { data: "0.00 0.01 0.05 3/245 12345\n" });
-  host.files.put("/root/file");
-  host.files.put("/var/lib/fake/file");
+  const known: { now: NodePressure | undefined } = { now: { pressure: none, problem: undefined } };
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox:1", { size: 5n });
   runtime.addImage("nginx:1", { size: 7n });
@@ -28,20 +25,17 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     supplementalGroupsPolicy: () => false,
   } satisfies Partial<RuntimeHealth>;
   const settings = {
-    rootDir: "/root",
     port: 10_250,
     kubeletVersion: "v1.36.3",
     maxImages: 1,
-    pressureTransitionMs: 300_000,
-    evictionHard: { "imagefs.available": "60%" },
   };
   const problems: string[] = [];
   const facts = { maxPid: 1000, swapBytes: 0 } as HostFacts;
   const target = createTargetStatus(
     {
       settings,
-      host,
       images: runtime,
+      pressure: { get: () => known.now, written: Promise.resolve() },
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
       rights: { read: async () => "whole" },
@@ -55,7 +49,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     const { verdicts } = await target.wanted(never);
     return verdicts.map(({ type, status }) => `${type} ${status}`).join(", ");
   };
-  return { clock, host, runtime, problems, target, lines };
+  return { clock, known, runtime, problems, target, lines };
 }
 
 test("what plugins offer stands beside what the target has", async () => {
@@ -64,26 +58,34 @@ test("what plugins offer stands beside what the target has", async () => {
   assert.deepEqual(status.allocatable, { cpu: "1", "a.b/c": "1" });
 });
 
-test("the status shows the runtime's name and its largest images, and pressure on the images' file system too", async () => {
-  const { target, lines } = rig();
+test("the status shows the runtime's name and its largest images, and what the node runs short of", async () => {
+  const { known, target, lines } = rig();
   const { status } = await target.wanted(never);
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://1.0.0");
   assert.deepEqual(
     status.images?.map(({ sizeBytes }) => sizeBytes),
     [7],
   );
+  known.now = undefined;
+  assert.equal(await lines(), "Ready True", "nothing has been read yet");
+  known.now = { pressure: { ...none, disk: true }, problem: undefined };
   assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
 });
 
-test("what admission goes by is what the conditions said last; nothing before the first look", async () => {
-  const { host, target, lines } = rig();
-  assert.equal(target.pressure(), undefined);
-  await lines();
-  const pressure = { memory: false, disk: true, pid: false };
-  assert.deepEqual(target.pressure(), pressure);
-  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
-  assert.match(await lines(), /^Ready False$/);
-  assert.deepEqual(target.pressure(), pressure);
+test("the first status waits for the first look at the target, and not for long", async () => {
+  const looked = Promise.withResolvers<void>();
+  const { clock, target } = rig("known", { pressure: { get: () => undefined, written: looked.promise } });
+  let written = 0;
+  const write = () => target.wanted(never).then(() => (written += 1));
+  const first = write();
+  await clock.advance(1_999);
+  assert.equal(written, 0);
+  await clock.advance(1);
+  await first;
+  const second = write();
+  looked.resolve();
+  await second;
+  assert.equal(written, 2);
 });
 
 test("images are read every half minute at most", async () => {
@@ -102,25 +104,12 @@ test("a runtime that hangs holds the status up for seconds, not for minutes, and
   const { clock, runtime, target } = rig();
   await target.wanted(never);
   await clock.advance(30_000);
-  const releases = [runtime.hold("imageFsInfo"), runtime.hold("listImages")];
+  const release = runtime.hold("listImages");
   const looking = target.wanted(never);
   await clock.advance(2_000);
-  await clock.advance(2_000);
-  const { status, verdicts } = await looking;
+  const { status } = await looking;
   assert.equal(status.images?.length, 1);
-  assert.equal(verdicts.length, 4);
-  for (const release of releases) release();
-});
-
-test("a runtime that hangs is waited for once, not once for each question", async () => {
-  const { clock, runtime, target } = rig();
-  const releases = [runtime.hold("imageFsInfo"), runtime.hold("listImages")];
-  let verdicts = 0;
-  const looking = target.wanted(never).then((wanted) => void (verdicts = wanted.verdicts.length));
-  await clock.advance(2_000);
-  assert.equal(verdicts, 4);
-  for (const release of releases) release();
-  await looking;
+  release();
 });
 
 test("before the runtime has answered it is not asked, and nothing is said of it", async () => {
@@ -130,12 +119,15 @@ test("before the runtime has answered it is not asked, and nothing is said of it
 });
 
 test("a target that cannot be read is a reason not to be ready, beside the others; its pressures are not known", async () => {
-  const { host, problems, target } = rig();
-  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
+  const { known, problems, target } = rig();
+  known.now = { pressure: none, problem: "/proc/meminfo: not found" };
   problems.push("PLEG is not healthy");
   const { verdicts } = await target.wanted(never);
   assert.equal(verdicts.length, 1);
-  assert.match(verdicts[0]?.message ?? "", /^\[PLEG is not healthy, target cannot be read: \/proc\/meminfo.*\]$/);
+  assert.match(
+    verdicts[0]?.message ?? "",
+    /^\[PLEG is not healthy, target cannot be read: \/proc\/meminfo: not found\]$/,
+  );
 });
 
 test("an ordinary target has no conditions but the kubelet's, and what another left goes", async () => {
@@ -148,7 +140,7 @@ test("an isolated network and missing rights are conditions of their own, which 
   const { target, lines } = rig("known", { network: { isolated: true }, rights: { read: async () => rights } });
   assert.equal(
     await lines(),
-    "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure True, PIDPressure False, Ready True",
+    "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure False, PIDPressure False, Ready True",
   );
   const { verdicts, absent } = await target.wanted(never);
   assert.deepEqual(absent, ["KubeletReachable"]);
@@ -185,16 +177,4 @@ test("a target out of reach is the Ready condition's reason, and nothing else is
   assert.equal(await lines(), "Ready False");
   const { verdicts, absent = [] } = await target.wanted(never);
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
-});
-
-test("where images lie is asked once of a runtime that has said its version, again where it did not answer", async () => {
-  const { clock, runtime, target } = rig();
-  const asked = () => runtime.calls.filter(({ verb }) => verb === "imageFsInfo").length;
-  const release = runtime.hold("imageFsInfo");
-  const looking = target.wanted(never);
-  await clock.advance(2_000);
-  await looking;
-  release();
-  for (let beat = 0; beat < 3; beat++) await target.wanted(never);
-  assert.equal(asked(), 2);
 });

@@ -1,0 +1,49 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Pod } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import { isCritical } from "../pod/containers.ts";
+import { isEnding } from "../pod/phase.ts";
+import type { Evict } from "./evict.ts";
+import { storageExcess, storageLimits } from "./storage-limits.ts";
+import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
+import type { DiskLayout } from "./thresholds.ts";
+
+export interface LocalLimitsDeps extends UsageDeps {
+  readonly pods: Pick<PodStore, "list">;
+  readonly evict: Evict;
+  readonly clock: Clock;
+}
+
+/** Evicts pods that take more of the disk than their limits allow. @returns the evicted ones. */
+export type HoldToLimits = (disks: DiskLayout | undefined, signal: AbortSignal) => Promise<readonly Pod[]>;
+
+/** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
+const pauseForWalk = 10;
+const longestPauseMs = 300_000;
+const graceSeconds = 1;
+
+/** Costs nothing while no pod has a limit.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
+export function createLocalLimits(deps: LocalLimitsDeps): HoldToLimits {
+  const { pods, evict, clock } = deps;
+  const measure = createStorageUsage(deps);
+  let notBefore = Number.NEGATIVE_INFINITY;
+  return async (disks, signal) => {
+    if (clock.monotonic() < notBefore) return [];
+    const limited = pods.list().flatMap((pod) => {
+      const limits = isEnding(pod) || isCritical(pod) ? undefined : storageLimits(pod);
+      return limits ? [{ pod, limits }] : [];
+    });
+    if (limited.length === 0) return [];
+    const began = clock.monotonic();
+    // Layers on a file system of their own do not count towards a container's limit on the node's.
+    const usages = await measure(limited, { layersCount: !disks?.imagesApart }, signal);
+    const ended = clock.monotonic();
+    notBefore = ended + Math.min(pauseForWalk * (ended - began), longestPauseMs);
+    return limited.flatMap(({ pod, limits }, index) => {
+      const usage = usages[index];
+      const excess = usage && storageExcess(limits, usage);
+      return excess && evict(pod, { ...excess, graceSeconds }) ? [pod] : [];
+    });
+  };
+}

@@ -1,0 +1,167 @@
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import type { EvictionMeasures } from "../measures.ts";
+import type { Pod } from "../objects.ts";
+import type { EventSink, NodePressure, PodUsages, Reclaim } from "../pipeline.ts";
+import { isCritical } from "../pod/containers.ts";
+import { fullName, nodeReference } from "../pod/reference.ts";
+import type { CellPair } from "../state/cells.ts";
+import type { Sends } from "../state/signals.ts";
+import { createDecider } from "./decision.ts";
+import type { Evict } from "./evict.ts";
+import { evictionNotice } from "./message.ts";
+import type { NodeReading } from "./observer.ts";
+import { ranked } from "./ranking.ts";
+import { type NodeSignal, type Observations, signals as known } from "./signals.ts";
+import {
+  crossed,
+  type DiskLayout,
+  type EvictionSettings,
+  type Threshold,
+  thresholdsOf,
+  withContainerThresholds,
+} from "./thresholds.ts";
+
+export interface NodePressureDeps {
+  readonly settings: EvictionSettings & {
+    /** KubeletConfiguration.evictionPressureTransitionPeriod, milliseconds. */
+    readonly transitionMs: number;
+    /** KubeletConfiguration.evictionMaxPodGracePeriod, for soft thresholds. */
+    readonly maxPodGraceSeconds: number;
+  };
+  readonly nodeName: string;
+  readonly observe: (signal: AbortSignal) => Promise<NodeReading>;
+  /** Pods that may be evicted, with the resources that they were given. */
+  readonly candidates: () => readonly Pod[];
+  readonly usages: PodUsages;
+  readonly reclaim: Reclaim;
+  readonly evict: Evict;
+  readonly pressure: CellPair<NodePressure>["writer"];
+  readonly signals: Sends<"nodeChanged">;
+  readonly events: EventSink;
+  readonly measures: Pick<EvictionMeasures, "aged">;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** One look at the node's resources. */
+export interface NodePressureRound {
+  readonly disks: DiskLayout | undefined;
+  /** Reclaims what runs short, where something does: from the node first, then by the eviction of one pod.
+   *  @returns the pod that was evicted. */
+  act(signal: AbortSignal): Promise<Pod | undefined>;
+}
+
+/** Grace period of a pod that has to make room at once, seconds. */
+const immediately = 1;
+/** Disks of which nothing is known yet. */
+const oneDisk: DiskLayout = { imagesApart: false, layersApart: false };
+
+/** Looks whether the node runs short of anything, and shows it; each call is one round.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
+export function createNodePressure(deps: NodePressureDeps): (signal: AbortSignal) => Promise<NodePressureRound> {
+  const { settings, observe, clock } = deps;
+  const configured = thresholdsOf(settings);
+  const decider = createDecider(settings.transitionMs);
+  return async (signal) => {
+    const { observations, disks, problem } = await observe(signal);
+    const seenAt = clock.monotonic();
+    const layout = disks ?? oneDisk;
+    const thresholds = withContainerThresholds(configured, layout);
+    const { pressure, due } = decider.decide(thresholds, observations, seenAt);
+    show(deps, { pressure, problem });
+    const round = { thresholds, due, observations, layout, seenAt };
+    return { disks, act: (stop) => relieve(deps, round, stop) };
+  };
+}
+
+interface Round {
+  readonly thresholds: readonly Threshold[];
+  readonly due: readonly Threshold[];
+  readonly observations: Observations;
+  readonly layout: DiskLayout;
+  /** Monotonic, milliseconds. */
+  readonly seenAt: number;
+}
+
+/** Shows the pressure, and tells of it when it is another than before. */
+function show({ pressure: cell, signals }: NodePressureDeps, now: NodePressure): void {
+  const before = cell.get();
+  cell.set(now);
+  if (JSON.stringify(before) !== JSON.stringify(now)) signals.nodeChanged.send();
+}
+
+async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<Pod | undefined> {
+  const { events, nodeName, candidates, usages, measures, clock, log } = deps;
+  const [most] = round.due;
+  if (!most) return undefined;
+  const { resource } = known[most.signal];
+  log.warn({ signal: most.signal, ...round.observations.get(most.signal) }, `attempting to reclaim ${resource}`);
+  events.event(nodeReference(nodeName), "Warning", "EvictionThresholdMet", `Attempting to reclaim ${resource}`);
+  if (await reclaimed(deps, round, most.signal, signal)) return undefined;
+  const pods = candidates();
+  if (pods.length === 0) {
+    log.warn({ resource }, "eviction thresholds have been met, but no pods are active to evict");
+    return undefined;
+  }
+  const used = await usages.now(known[most.signal].pressure === "disk", signal);
+  const order = ranked(
+    pods.map((pod) => ({ pod, usage: used.get(pod.metadata.uid) })),
+    most.signal,
+    round.layout,
+  );
+  const now = clock.monotonic();
+  for (const each of round.due) measures.aged(each.signal, now - round.seenAt);
+  for (const { pod, usage } of order) {
+    if (isCritical(pod)) {
+      log.warn({ pod: fullName(pod), resource }, "a critical pod is not evicted");
+      continue;
+    }
+    const notice = evictionNotice({ resource, pod, usage, thresholds: round.due, observations: round.observations });
+    const graceSeconds = graceOf(deps, pod, most);
+    if (deps.evict(pod, { ...notice, disruption: notice.message, graceSeconds, signal: most.signal })) return pod;
+  }
+  log.warn({ resource }, "unable to evict any pods from the node");
+  return undefined;
+}
+
+/** A hard threshold leaves a second, a soft one what the pod and the configuration allow. */
+function graceOf({ settings }: NodePressureDeps, { spec }: Pod, { graceMs }: Threshold): number {
+  if (graceMs === 0) return immediately;
+  const { maxPodGraceSeconds: most } = settings;
+  return Math.min(most, spec.terminationGracePeriodSeconds ?? most);
+}
+
+/** Frees what nobody uses on the file system that runs short. @returns true when no threshold is crossed any more. */
+async function reclaimed(
+  deps: NodePressureDeps,
+  round: Round,
+  name: NodeSignal,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const steps = reclaimSteps(deps.reclaim, name, round.layout);
+  for (const step of steps) {
+    try {
+      await step(signal);
+    } catch (error) {
+      signal.throwIfAborted();
+      deps.log.warn({ why: messageOf(error), signal: name }, "what nobody uses could not be removed to make room");
+    }
+  }
+  if (steps.length === 0) return false;
+  const { observations } = await deps.observe(signal);
+  return crossed(round.thresholds, observations, { reclaimed: true }).length === 0;
+}
+
+type Step = (signal: AbortSignal) => Promise<unknown>;
+
+/** What may be removed for the sake of a signal: only what lies on its file system helps. */
+function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Step[] {
+  if (known[name].pressure !== "disk") return [];
+  const containers: Step = (signal) => reclaim.deleteUnusedContainers(signal);
+  const images: Step = (signal) => reclaim.deleteUnusedImages(signal);
+  if (!imagesApart) return [containers, images];
+  if (layersApart) return name.startsWith("imagefs.") ? [images] : [containers];
+  return name.startsWith("nodefs.") ? [] : [containers, images];
+}

@@ -1,0 +1,173 @@
+import { fileSystemDevice } from "../host/disk-usage.ts";
+import { readGroupMemory, readUsage } from "../host/usage.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import { type CgroupLayout, podsCgroup } from "../pod/cgroup-path.ts";
+import type { FileSystemInfo, Host } from "../seams/host.ts";
+import type { Images } from "../seams/runtime.ts";
+import type { NodeSignal, Observation, Observations } from "./signals.ts";
+import type { DiskLayout } from "./thresholds.ts";
+
+export interface ObserverDeps {
+  readonly host: Pick<Host, "fs" | "run">;
+  readonly images: Pick<Images, "imageFsInfo">;
+  /** The target's root directory. */
+  readonly rootDir: string;
+  readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly cgroupVersion: 1 | 2;
+  readonly maxPid: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The node's resources at one moment. */
+export interface NodeReading {
+  readonly observations: Observations;
+  /** Undefined until the runtime has said where its files lie. */
+  readonly disks: DiskLayout | undefined;
+  /** Why the target cannot be read, if it cannot. */
+  readonly problem: string | undefined;
+}
+
+/** How long the readings of one moment may take, milliseconds. */
+const patienceMs = 5_000;
+
+/** Reads what a node may run short of. What cannot be read is missing, and is told of once: a reading that hangs holds up no other, and
+ *  is not begun again before it has ended. */
+export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeReading> {
+  const { host, rootDir, cgroupVersion: version, maxPid } = deps;
+  const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createReading(deps, name, read);
+  const usage = reading("memory and processes", (signal) => readUsage(host, signal));
+  const ofPods = reading("memory of all pods", async (signal) =>
+    readGroupMemory(host, version, podsCgroup(await deps.layout(signal)), signal),
+  );
+  const places = createPlaces(deps, reading);
+  const nodeFs = reading("nodefs", (signal) => host.fs.freeSpace(rootDir, signal));
+  const imageFs = reading("imagefs", (signal) => spaceAt(host, places.known()?.images, signal));
+  const containerFs = reading("containerfs", (signal) => spaceAt(host, places.known()?.layers, signal));
+  return async (given) => {
+    const signal = deps.clock.within(patienceMs, given);
+    const ofRuntime = places.find(signal).then(() => Promise.all([imageFs.now(signal), containerFs.now(signal)]));
+    const [machine, pods, node, [images, layers]] = await Promise.all([
+      usage.now(signal),
+      ofPods.now(signal),
+      nodeFs.now(signal),
+      ofRuntime,
+    ]);
+    given.throwIfAborted();
+    const all: readonly (readonly [NodeSignal, Observation | undefined])[] = [
+      ["memory.available", machine && left(machine.memoryBytes, machine.workingSetBytes)],
+      ["allocatableMemory.available", pods && left(pods.limitBytes, pods.workingSetBytes)],
+      ...spaces("nodefs", node),
+      ...spaces("imagefs", images),
+      ...spaces("containerfs", layers),
+      ["pid.available", machine && { available: maxPid - machine.processes, capacity: maxPid }],
+    ];
+    return {
+      observations: new Map(all.flatMap(([name, seen]) => (seen ? [[name, seen] as const] : []))),
+      disks: places.known()?.disks,
+      problem: usage.problem() ?? nodeFs.problem(),
+    };
+  };
+}
+
+function left(capacity: number, used: number): Observation {
+  return { available: Math.max(0, capacity - used), capacity };
+}
+
+function spaces(
+  name: "nodefs" | "imagefs" | "containerfs",
+  space: FileSystemInfo | undefined,
+): readonly (readonly [NodeSignal, Observation | undefined])[] {
+  return [
+    [`${name}.available`, space && { available: space.availableBytes, capacity: space.capacityBytes }],
+    // Some file systems count no inodes, and have none that could run short.
+    [
+      `${name}.inodesFree`,
+      space && space.inodes > 0 ? { available: space.inodesFree, capacity: space.inodes } : undefined,
+    ],
+  ];
+}
+
+async function spaceAt(
+  host: ObserverDeps["host"],
+  path: string | undefined,
+  signal: AbortSignal,
+): Promise<FileSystemInfo | undefined> {
+  return path === undefined ? undefined : host.fs.freeSpace(path, signal);
+}
+
+/** Where the runtime's files lie. */
+interface Places {
+  readonly images: string | undefined;
+  readonly layers: string | undefined;
+  readonly disks: DiskLayout;
+}
+
+/** Finds out once, as soon as the runtime answers, on which file systems its files lie. */
+function createPlaces(
+  { host, images: runtime, rootDir }: ObserverDeps,
+  reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => Reading<T>,
+) {
+  let known: Places | undefined;
+  const ask = reading("file systems of the runtime", async (signal) => {
+    const info = await runtime.imageFsInfo(signal);
+    const images = info.imageFilesystems[0]?.fsId?.mountpoint || undefined;
+    const layers = info.containerFilesystems[0]?.fsId?.mountpoint || images;
+    const [node, ofImages, ofLayers] = await Promise.all(
+      [rootDir, images, layers].map((path) => (path === undefined ? undefined : fileSystemDevice(host, path, signal))),
+    );
+    const imagesApart = ofImages !== undefined && ofImages !== node;
+    return { images, layers, disks: { imagesApart, layersApart: imagesApart && ofLayers !== ofImages } };
+  });
+  return {
+    known: () => known,
+    async find(signal: AbortSignal): Promise<void> {
+      known ??= await ask.now(signal);
+    },
+  };
+}
+
+interface Reading<T> {
+  /** Undefined when it cannot be read, or not in time. */
+  now(signal: AbortSignal): Promise<T | undefined>;
+  /** Why it could not be read last. */
+  problem(): string | undefined;
+}
+
+function createReading<T>(
+  { log }: Pick<ObserverDeps, "log">,
+  name: string,
+  read: (signal: AbortSignal) => Promise<T>,
+): Reading<T> {
+  let underWay: Promise<T> | undefined;
+  let problem: string | undefined;
+  const fail = (why: string): undefined => {
+    if (problem === undefined)
+      log.warn({ why }, `eviction: ${name} cannot be read, thresholds of it do not count until it can`);
+    problem = why;
+  };
+  const begin = async (signal: AbortSignal): Promise<T> => {
+    try {
+      return await read(signal);
+    } finally {
+      underWay = undefined;
+    }
+  };
+  return {
+    problem: () => problem,
+    async now(signal) {
+      if (underWay) return fail("the reading before has not ended");
+      underWay = begin(signal);
+      try {
+        const value = await untilAborted(underWay, signal);
+        problem = undefined;
+        return value;
+      } catch (error) {
+        return fail(messageOf(error));
+      }
+    },
+  };
+}

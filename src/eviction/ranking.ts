@@ -1,0 +1,101 @@
+import type { Pod } from "../objects.ts";
+import type { FileUse, PodUsage } from "../pipeline.ts";
+import { quantityNumber } from "../pod/quantity.ts";
+import { podRequests } from "../pod/resources.ts";
+import { type NodeSignal, signals } from "./signals.ts";
+import type { DiskLayout } from "./thresholds.ts";
+
+/** A candidate, with its usage if that is known. */
+export interface Candidate {
+  readonly pod: Pod;
+  readonly usage: PodUsage | undefined;
+}
+
+/** Files of a pod that are on the file system that runs short. */
+type Part = "logs" | "volumes" | "layers";
+
+/** Order of two candidates: below 0 when the first is to be evicted before the second. */
+type Order = (one: Candidate, other: Candidate) => number;
+
+/** The pods in the order in which they are to be evicted.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction */
+export function ranked(candidates: readonly Candidate[], signal: NodeSignal, disks: DiskLayout): readonly Candidate[] {
+  const order = orders(signal, disks);
+  return candidates.toSorted((one, other) => {
+    for (const compare of order) {
+      const sign = compare(one, other);
+      if (sign !== 0) return sign;
+    }
+    return 0;
+  });
+}
+
+function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
+  const { resource } = signals[signal];
+  if (resource === "pids") return [byPriority, byUsage(({ processes = 0 }) => processes)];
+  if (resource === "memory") {
+    const used = ({ memoryBytes = 0 }: PodUsage): number => memoryBytes;
+    return [
+      exceeding(used, (pod) => request(pod, "memory")),
+      byPriority,
+      byUsage((usage, pod) => used(usage) - request(pod, "memory")),
+    ];
+  }
+  const parts = partsOn(signal, disks);
+  const used = (usage: PodUsage): number => filesOf(usage, parts, resource === "inodes" ? "inodes" : "bytes");
+  // Nothing requests inodes; yet what exceeds by how much is counted from the request of bytes, as the kubelet does.
+  return [
+    exceeding(used, (pod) => request(pod, resource)),
+    byPriority,
+    byUsage((usage, pod) => used(usage) - request(pod, "ephemeral-storage")),
+  ];
+}
+
+/** What a pod has on the file system of a signal. */
+function partsOn(signal: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Part[] {
+  if (!imagesApart) return ["layers", "logs", "volumes"];
+  const ofNode: readonly Part[] = layersApart ? ["logs", "volumes", "layers"] : ["logs", "volumes"];
+  if (signal.startsWith("nodefs.")) return ofNode;
+  if (signal.startsWith("containerfs.")) return layersApart ? ofNode : ["layers"];
+  return layersApart ? [] : ["layers"];
+}
+
+function filesOf({ containers, volumes }: PodUsage, parts: readonly Part[], unit: keyof FileUse): number {
+  const runs = [...containers.values()];
+  const uses = [
+    ...(parts.includes("layers") ? runs.map(({ layer }) => layer) : []),
+    ...(parts.includes("logs") ? runs.map(({ logs }) => logs) : []),
+    ...(parts.includes("volumes") ? volumes.values() : []),
+  ];
+  return uses.reduce((sum, use) => sum + (use?.[unit] ?? 0), 0);
+}
+
+function request(pod: Pod, resource: string): number {
+  const own = quantityNumber(podRequests(pod, { overhead: false })[resource] ?? "0");
+  return own === 0 ? 0 : own + quantityNumber(pod.spec.overhead?.[resource] ?? "0");
+}
+
+/** Those of which nothing is known come first, then those that use more than they have requested. */
+function exceeding(used: (usage: PodUsage) => number, requested: (pod: Pod) => number): Order {
+  const exceeds = ({ pod, usage }: Candidate) => usage !== undefined && used(usage) > requested(pod);
+  return (one, other) => unknownFirst(one, other) ?? first(exceeds(one), exceeds(other));
+}
+
+function byUsage(used: (usage: PodUsage, pod: Pod) => number): Order {
+  return (one, other) =>
+    unknownFirst(one, other) ??
+    (other.usage ? used(other.usage, other.pod) : 0) - (one.usage ? used(one.usage, one.pod) : 0);
+}
+
+function byPriority(one: Candidate, other: Candidate): number {
+  return (one.pod.spec.priority ?? 0) - (other.pod.spec.priority ?? 0);
+}
+
+function unknownFirst(one: Candidate, other: Candidate): number | undefined {
+  if (one.usage && other.usage) return undefined;
+  return first(one.usage === undefined, other.usage === undefined);
+}
+
+function first(one: boolean, other: boolean): number {
+  return Number(other) - Number(one);
+}

@@ -1,0 +1,35 @@
+import type { Pressure } from "../pipeline.ts";
+
+/** Eviction signals, in the kubelet's words.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
+export const signals = {
+  "memory.available": { resource: "memory", pressure: "memory" },
+  "allocatableMemory.available": { resource: "memory", pressure: "memory" },
+  "nodefs.available": { resource: "ephemeral-storage", pressure: "disk" },
+  "nodefs.inodesFree": { resource: "inodes", pressure: "disk" },
+  "imagefs.available": { resource: "ephemeral-storage", pressure: "disk" },
+  "imagefs.inodesFree": { resource: "inodes", pressure: "disk" },
+  "containerfs.available": { resource: "ephemeral-storage", pressure: "disk" },
+  "containerfs.inodesFree": { resource: "inodes", pressure: "disk" },
+  "pid.available": { resource: "pids", pressure: "pid" },
+} as const satisfies Readonly<
+  Record<string, { readonly resource: StarvedResource; readonly pressure: keyof Pressure }>
+>;
+
+/** A resource that runs short, as messages and events name it. */
+export type StarvedResource = "memory" | "ephemeral-storage" | "inodes" | "pids";
+
+export type NodeSignal = keyof typeof signals;
+
+/** One resource of the node at one moment, in bytes or as a number. */
+export interface Observation {
+  readonly available: number;
+  readonly capacity: number;
+}
+
+/** What could be measured. */
+export type Observations = ReadonlyMap<NodeSignal, Observation>;
+
+export function isSignal(name: string): name is NodeSignal {
+  return Object.hasOwn(signals, name);
+}

@@ -1,0 +1,56 @@
+import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../pipeline.ts";
+import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
+import type { PodSample, Sample } from "./sample.ts";
+
+export interface PodUsagesDeps {
+  /** A sample of cgroups, seconds old at most. */
+  readonly sample: (signal: AbortSignal) => Promise<Sample>;
+  /** Measures the files of pods now, by UID. */
+  readonly readDisk: (uids: readonly string[], signal: AbortSignal) => Promise<DiskFigures>;
+}
+
+/** Pods' usage from the figures of /stats/summary. */
+export function createPodUsages({ sample, readDisk }: PodUsagesDeps): PodUsages {
+  return {
+    async now(files, signal) {
+      const { pods } = await sample(signal);
+      const disk = files
+        ? await readDisk(
+            pods.map(({ uid }) => uid),
+            signal,
+          )
+        : undefined;
+      return new Map(pods.map((pod) => [pod.uid, usageOf(pod, disk?.pods.get(pod.uid))]));
+    },
+  };
+}
+
+function usageOf({ measured, containers, sandbox }: PodSample, disk: PodDisk | undefined): PodUsage {
+  const counts = [...containers, ...(sandbox ? [sandbox] : [])].flatMap((one) => one.measured?.processes ?? []);
+  const processes = counts.length > 0 ? counts.reduce((sum, count) => sum + count, 0) : measured?.processes;
+  const memoryBytes = measured?.memory?.workingSet;
+  return {
+    ...(memoryBytes !== undefined && { memoryBytes }),
+    ...(processes !== undefined && { processes }),
+    containers: new Map(
+      containers.map((one) => [one.name, containerUsage(one.name, one.measured?.memory?.workingSet, disk)]),
+    ),
+    volumes: new Map(
+      (disk?.volumes ?? []).flatMap(({ name, use }) => {
+        const known = fileUse(use);
+        return known ? [[name, known] as const] : [];
+      }),
+    ),
+  };
+}
+
+function containerUsage(name: string, memoryBytes: number | undefined, disk: PodDisk | undefined): ContainerUsage {
+  const layer = fileUse(disk?.layers.get(name));
+  const logs = fileUse(disk?.logs.get(name));
+  return { ...(memoryBytes !== undefined && { memoryBytes }), ...(layer && { layer }), ...(logs && { logs }) };
+}
+
+function fileUse(use: DiskUse | undefined): FileUse | undefined {
+  if (use?.usedBytes === undefined) return undefined;
+  return { bytes: use.usedBytes, inodes: use.inodesUsed ?? 0 };
+}

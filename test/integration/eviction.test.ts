@@ -1,0 +1,197 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import type { CoreEvent, Node, Pod } from "../../src/objects.ts";
+import { quantityValue } from "../../src/pod/quantity.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { mount } from "../harness/manifests.ts";
+import { condition, openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { parseExposition } from "../unit/metrics/exposition.ts";
+
+const Mi = 2 ** 20;
+const tolerant = { tolerations: [{ operator: "Exists" as const }] };
+
+describe("a node that runs short", { timeout: 600_000 }, () => {
+  let cluster: Cluster;
+  let pods: Pods;
+  let agent: Agent | undefined;
+
+  const restart = async (config: object) => {
+    if (agent) assert.equal(await agent.stop(), true);
+    agent = await startGraftlet(cluster, { config: { evictionPressureTransitionPeriod: "5s", ...config } });
+  };
+  const node = () => pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
+  const untilCondition = (type: string, status: "True" | "False") =>
+    cluster.waitFor(
+      `${type} to be ${status}`,
+      async () => (await node()).status?.conditions?.some((each) => each.type === type && each.status === status),
+      { timeoutMs: 60_000 },
+    );
+  const nodeEvents = async (): Promise<readonly string[]> => {
+    const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
+    const { items } = await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`);
+    return items.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
+  };
+  const evicted = (name: string) =>
+    pods.until(name, "to be evicted", ({ status }) => status?.phase === "Failed", 90_000);
+  /** These pods have not noticed. */
+  const untouched = async (names: readonly string[]) => {
+    for (const name of names) {
+      const { status } = await pods.until(name, "to be known", () => true);
+      assert.deepEqual(
+        [name, status?.phase, statusOf(pods.history(name).at(-1) ?? assert.fail())?.restartCount],
+        [name, "Running", 0],
+      );
+    }
+  };
+  const run = async (all: Readonly<Record<string, SpecDraft>>) => {
+    for (const [name, spec] of Object.entries(all)) await pods.create(name, spec);
+    await Promise.all(Object.keys(all).map(pods.ready));
+  };
+  const clear = async (names: readonly string[]) => {
+    const gone = names.map((name) => pods.gone(name));
+    await Promise.all(names.map((name) => pods.remove(name, 0)));
+    await Promise.all(gone);
+  };
+
+  before(async () => {
+    cluster = await startCluster({ name: "eviction" });
+    pods = await openPods(cluster);
+  });
+  after(async () => {
+    await agent?.[Symbol.asyncDispose]();
+    await pods?.[Symbol.asyncDispose]();
+    await cluster?.[Symbol.asyncDispose]();
+  });
+
+  test("memory that pods share: the one goes that uses most beyond its request, and none comes that requests nothing", async () => {
+    await restart({});
+    const capacity = quantityValue((await node()).status?.capacity?.["memory"] ?? "");
+    await restart({
+      systemReserved: { memory: `${Math.floor(capacity / Mi) - 400}Mi` },
+      evictionHard: { "memory.available": "100Mi" },
+    });
+    /** Keeps so much in a volume that lies in memory. */
+    const keeping = (mebibytes: number, memory?: { requests?: string; limits?: string }): SpecDraft => ({
+      volumes: [{ name: "v", emptyDir: { medium: "Memory" } }],
+      containers: [
+        shell(`dd if=/dev/zero of=/v/it bs=1M count=${mebibytes} 2>/dev/null; touch /v/done; exec sleep infinity`, {
+          volumeMounts: [mount("v")],
+          readinessProbe: { exec: { command: ["test", "-e", "/v/done"] }, periodSeconds: 1 },
+          resources: {
+            ...(memory?.requests && { requests: { memory: memory.requests } }),
+            ...(memory?.limits && { limits: { memory: memory.limits, cpu: "100m" } }),
+          },
+        }),
+      ],
+    });
+    await run({
+      guaranteed: keeping(80, { limits: "120Mi" }),
+      burstable: keeping(60, { requests: "100Mi" }),
+      little: keeping(10),
+    });
+    await pods.create("much", { ...keeping(160), terminationGracePeriodSeconds: 60 });
+    const { status, metadata } = await evicted("much");
+    assert.equal(status?.reason, "Evicted");
+    assert.match(
+      status?.message ?? "",
+      /^The node was low on resource: memory\. Threshold quantity: 100Mi, available: \d+\w*\. Container main was using \d+\w*, request is 0, has larger consumption of memory\. $/,
+    );
+    const pod = pods.history("much").at(-1) ?? assert.fail();
+    const disrupted = condition(pod, "DisruptionTarget");
+    assert.deepEqual([disrupted?.reason, disrupted?.message], ["TerminationByKubelet", status?.message]);
+    const event = await pods.event("much", "Evicted");
+    assert.equal(event.message, status?.message);
+    const { annotations } = event.metadata;
+    assert.equal(annotations?.["offending_containers"], "main");
+    assert.equal(annotations?.["starved_resource"], "memory");
+    assert.ok((await nodeEvents()).includes("Warning EvictionThresholdMet Attempting to reclaim memory"));
+    assert.ok(metadata.uid);
+    const others = ["guaranteed", "burstable", "little"];
+    await untouched(others);
+    await untilCondition("MemoryPressure", "False");
+    await untouched(others);
+    await clear([...others, "much"]);
+  });
+
+  test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
+    if (agent) assert.equal(await agent.stop(), true);
+    agent = undefined;
+    const { kubeletRoot, dir } = cluster.layout;
+    const mounted = await cluster.runInside([
+      "sh",
+      "-ec",
+      `truncate -s 512M ${dir}/disk && mke2fs -q -t ext4 -m 0 ${dir}/disk && mount -o loop ${dir}/disk ${kubeletRoot}`,
+    ]);
+    assert.equal(mounted.code, 0, mounted.stderr);
+    await restart({ evictionHard: { "nodefs.available": "30%", "nodefs.inodesFree": "5%" } });
+    const writing = (mebibytes: number, requests?: string): SpecDraft => ({
+      ...tolerant,
+      volumes: [{ name: "v", emptyDir: {} }],
+      containers: [
+        shell(`dd if=/dev/zero of=/v/it bs=1M count=${mebibytes} 2>/dev/null; exec sleep infinity`, {
+          volumeMounts: [mount("v")],
+          ...(requests && { resources: { requests: { "ephemeral-storage": requests } } }),
+        }),
+      ],
+    });
+    await run({ modest: writing(30), entitled: writing(150, "200Mi") });
+    await pods.create("hoarder", writing(250));
+    const { status } = await evicted("hoarder");
+    assert.match(
+      status?.message ?? "",
+      /^The node was low on resource: ephemeral-storage\. Threshold quantity: \d+, available: \d+\w*\. /,
+    );
+    await untouched(["modest", "entitled"]);
+    await untilCondition("DiskPressure", "False");
+    await untouched(["modest", "entitled"]);
+
+    // Somebody else's files: nothing can be freed but pods, and those by the kubelet's ranking, one after the other.
+    const filled = await cluster.runInside(["fallocate", "-l", "250M", `${kubeletRoot}/foreign`]);
+    assert.equal(filled.code, 0, filled.stderr);
+    await evicted("modest");
+    await evicted("entitled");
+    const ended = ["modest", "entitled"].map((name) => pods.history(name).find(isFailed)?.metadata.resourceVersion);
+    assert.ok(Number(ended[0]) < Number(ended[1]), "what is within its request goes last");
+    await pods.create("late", { ...writing(1), nodeName: cluster.nodeName });
+    const late = await pods.until("late", "to be refused", isFailed);
+    assert.equal(late.status?.message, "Pod was rejected: The node had condition: [DiskPressure]. ");
+    await cluster.runInside(["rm", `${kubeletRoot}/foreign`]);
+    await untilCondition("DiskPressure", "False");
+    await clear(["hoarder", "modest", "entitled", "late"]);
+  });
+
+  test("process IDs: the pod goes that has the most of them", async () => {
+    const read = async (path: string) => (await cluster.runInside(["cat", path])).stdout;
+    const [pidMax, threadsMax, load] = await Promise.all(
+      ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max", "/proc/loadavg"].map(read),
+    );
+    const available = Math.min(Number(pidMax), Number(threadsMax)) - Number(/\/(\d+) /.exec(load ?? "")?.[1]);
+    await restart({ evictionHard: { "pid.available": String(available - 700) } });
+    const having = (processes: number): SpecDraft => ({
+      ...tolerant,
+      containers: [shell(`for i in $(seq ${processes}); do sleep infinity & done; wait`)],
+    });
+    await run({ single: having(1) });
+    await pods.create("many", having(1400));
+    const { status } = await evicted("many");
+    assert.match(
+      status?.message ?? "",
+      /^The node was low on resource: pids\. Threshold quantity: \d+, available: \d+k?\. $/,
+    );
+    await untouched(["single"]);
+    await untilCondition("PIDPressure", "False");
+  });
+
+  test("each eviction is counted by its signal", async () => {
+    const text = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
+    const { samples = [] } = parseExposition(text).get("kubelet_evictions") ?? {};
+    const counted = Object.fromEntries(samples.map(({ labels, value }) => [labels["eviction_signal"], value]));
+    assert.deepEqual(counted, { "pid.available": 1 });
+    assert.ok(parseExposition(text).has("kubelet_eviction_stats_age_seconds"));
+  });
+});
+
+function isFailed({ status }: Pod): boolean {
+  return status?.phase === "Failed";
+}

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createObserver } from "../../../src/eviction/observer.ts";
+import { ImageFsInfoResponse } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const never = new AbortController().signal;
+
+async function target(cgroupVersion: 1 | 2 = 2) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const world = { devices: { "/root": "/dev/a", "/images": "/dev/b" } as Record<string, string>, runtimeAway: false };
+  const lines: string[] = [];
+  host.files.put("/proc/meminfo", { data: "MemTotal: 1000 kB\nMemFree: 900 kB\nInactive(file): 0 kB\n" });
+  host.files.put("/proc/loadavg", { data: "0.00 0.01 0.05 3/245 12345\n" });
+  host.files.put("/root/file");
+  host.files.put("/images/file");
+  host.program("df", async ([, path = ""], { stdout }) => {
+    stdout.write(`Filesystem 1024-blocks\n${world.devices[path]} 1 1 1 1% /\n`);
+    return 0;
+  });
+  const observe = createObserver({
+    host,
+    images: {
+      async imageFsInfo() {
+        if (world.runtimeAway) throw new Error("the runtime is away");
+        const images = { fsId: { mountpoint: "/images" } };
+        return ImageFsInfoResponse.fromPartial({ imageFilesystems: [images], containerFilesystems: [images] });
+      },
+    },
+    rootDir: "/root",
+    layout: async () => ({ driver: "cgroupfs", root: "/", perQos: true }),
+    cgroupVersion,
+    maxPid: 1000,
+    clock,
+    log: createLogger(0, { write: (line: string) => void lines.push(line) }),
+  });
+  return { clock, host, world, lines, observe: () => observe(never) };
+}
+
+test("everything that has a signal is read; a cgroup without a limit has none", async () => {
+  const { host, observe } = await target();
+  const { observations, disks, problem } = await observe();
+  assert.deepEqual(observations.get("memory.available"), { available: 900 * 1024, capacity: 1000 * 1024 });
+  assert.deepEqual(observations.get("pid.available"), { available: 755, capacity: 1000 });
+  assert.ok(observations.has("nodefs.available") && observations.has("imagefs.inodesFree"));
+  assert.ok(observations.has("containerfs.available"));
+  assert.ok(!observations.has("allocatableMemory.available"));
+  assert.deepEqual([disks, problem], [{ imagesApart: true, layersApart: false }, undefined]);
+  const pods = "/sys/fs/cgroup/kubepods";
+  host.files.put(`${pods}/memory.current`, { data: "600\n" });
+  host.files.put(`${pods}/memory.stat`, { data: "anon 1\ninactive_file 200\n" });
+  host.files.put(`${pods}/memory.max`, { data: "max\n" });
+  assert.ok(!(await observe()).observations.has("allocatableMemory.available"));
+  host.files.put(`${pods}/memory.max`, { data: "1000\n" });
+  assert.deepEqual((await observe()).observations.get("allocatableMemory.available"), {
+    available: 600,
+    capacity: 1000,
+  });
+});
+
+test("on cgroup v1 the memory of all pods is in a hierarchy of its own", async () => {
+  const { host, observe } = await target(1);
+  const pods = "/sys/fs/cgroup/memory/kubepods";
+  host.files.put(`${pods}/memory.usage_in_bytes`, { data: "600\n" });
+  host.files.put(`${pods}/memory.stat`, { data: "inactive_file 1\ntotal_inactive_file 200\n" });
+  host.files.put(`${pods}/memory.limit_in_bytes`, { data: "9223372036854771712\n" });
+  assert.ok(!(await observe()).observations.has("allocatableMemory.available"));
+  host.files.put(`${pods}/memory.limit_in_bytes`, { data: "1000\n" });
+  assert.equal((await observe()).observations.get("allocatableMemory.available")?.available, 600);
+});
+
+test("a runtime that is away hides its file systems alone, is told of once, and is asked again", async () => {
+  const { world, lines, observe } = await target();
+  world.runtimeAway = true;
+  await observe();
+  const { observations, disks, problem } = await observe();
+  assert.ok(observations.has("memory.available") && !observations.has("imagefs.available"));
+  assert.deepEqual([disks, problem, lines.length], [undefined, undefined, 1]);
+  world.runtimeAway = false;
+  assert.ok((await observe()).observations.has("imagefs.available"));
+});
+
+test("a file system that hangs holds nothing up for long, and is not asked again while it does", async () => {
+  const { clock, host, observe } = await target();
+  await observe();
+  let asked = 0;
+  const { freeSpace } = host.fs;
+  const hang = Promise.withResolvers<void>();
+  host.fs.freeSpace = async (path, signal) => {
+    if (path !== "/images") return freeSpace(path, signal);
+    asked += 1;
+    await hang.promise;
+    return freeSpace(path, signal);
+  };
+  const first = observe();
+  await clock.advance(5_000);
+  const { observations } = await first;
+  assert.ok(observations.has("nodefs.available") && !observations.has("imagefs.available"));
+  const before = asked;
+  assert.ok(!(await observe()).observations.has("imagefs.available"));
+  assert.equal(asked, before);
+  hang.resolve();
+  await clock.advance(0);
+  assert.ok((await observe()).observations.has("imagefs.available"));
+});
+
+test("a target without its memory figures cannot be read", async () => {
+  const { host, observe } = await target();
+  await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
+  const { observations, problem } = await observe();
+  assert.match(problem ?? "", /\/proc\/meminfo/);
+  assert.ok(observations.has("nodefs.available"));
+});

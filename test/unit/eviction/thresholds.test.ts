@@ -1,0 +1,82 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NodeSignal, Observation } from "../../../src/eviction/signals.ts";
+import {
+  crossed,
+  type EvictionSettings,
+  type Threshold,
+  thresholdsOf,
+  withContainerThresholds,
+} from "../../../src/eviction/thresholds.ts";
+
+const settings = (change: Partial<EvictionSettings> = {}): EvictionSettings => ({
+  evictionHard: {},
+  evictionSoft: {},
+  evictionSoftGracePeriod: {},
+  evictionMinimumReclaim: {},
+  enforceNodeAllocatable: ["pods"],
+  ...change,
+});
+const names = (thresholds: readonly Threshold[]) =>
+  thresholds.map(({ signal, value, graceMs }) => `${signal}<${value}${graceMs > 0 ? ` for ${graceMs}` : ""}`);
+const seen = (all: Readonly<Record<string, Observation>>) =>
+  new Map(Object.entries(all) as (readonly [NodeSignal, Observation])[]);
+
+test("the hard threshold of memory holds for all pods together where they are held to what is allocatable", () => {
+  const given = {
+    evictionHard: { "memory.available": "100Mi", "nodefs.available": "10%" },
+    evictionSoft: { "memory.available": "200Mi" },
+    evictionSoftGracePeriod: { "memory.available": 90_000 },
+  };
+  assert.deepEqual(names(thresholdsOf(settings(given))), [
+    "memory.available<100Mi",
+    "nodefs.available<10%",
+    "memory.available<200Mi for 90000",
+    "allocatableMemory.available<100Mi",
+  ]);
+  const unheld = thresholdsOf(settings({ ...given, enforceNodeAllocatable: [] }));
+  assert.ok(!names(unheld).some((name) => name.startsWith("allocatable")));
+});
+
+test("a percentage of none or all is no threshold, and neither is an unknown signal", () => {
+  const evictionHard = { "memory.available": "0%", "nodefs.available": "100%", "imagefs.available": "1%", odd: "1" };
+  assert.deepEqual(names(thresholdsOf(settings({ evictionHard }))), ["imagefs.available<1%"]);
+});
+
+test("layers are bound by the file system that they are on, whatever is configured for them", () => {
+  const configured = thresholdsOf(
+    settings({
+      evictionHard: { "nodefs.available": "10%", "imagefs.available": "15%", "containerfs.available": "50%" },
+    }),
+  );
+  const containers = (imagesApart: boolean, layersApart: boolean) =>
+    names(withContainerThresholds(configured, { imagesApart, layersApart })).filter((name) => name.startsWith("con"));
+  assert.deepEqual(containers(false, false), ["containerfs.available<10%"]);
+  assert.deepEqual(containers(true, false), ["containerfs.available<15%"]);
+  assert.deepEqual(containers(true, true), ["containerfs.available<10%"]);
+});
+
+test("a threshold is crossed below its value, not at it; what is not known is not crossed", () => {
+  const [bytes, share] = thresholdsOf(
+    settings({ evictionHard: { "memory.available": "100", "nodefs.inodesFree": "5%" }, enforceNodeAllocatable: [] }),
+  );
+  assert.ok(bytes && share);
+  const now = (one: Threshold, available: number) =>
+    crossed([one], seen({ [one.signal]: { available, capacity: 1000 } }), { reclaimed: false }).length > 0;
+  assert.deepEqual([now(bytes, 100), now(bytes, 99)], [false, true]);
+  assert.deepEqual([now(share, 50), now(share, 49)], [false, true]);
+  assert.deepEqual(crossed([bytes], new Map(), { reclaimed: false }), []);
+});
+
+test("a minimum to reclaim comes on top of the value", () => {
+  const [one] = thresholdsOf(
+    settings({
+      evictionHard: { "nodefs.available": "100" },
+      evictionMinimumReclaim: { "nodefs.available": "10%" },
+    }),
+  );
+  assert.ok(one);
+  const at = (available: number, reclaimed: boolean) =>
+    crossed([one], seen({ "nodefs.available": { available, capacity: 500 } }), { reclaimed }).length > 0;
+  assert.deepEqual([at(149, false), at(149, true), at(150, true)], [false, true, false]);
+});
