@@ -69,27 +69,3 @@ export const checkReserved: Check<TextMap> = (map) => {
   }
   return undefined;
 };
-
-/** Eviction signals of memory, disk and process pressure that thresholds may use.
- *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
-export const evictionSignals = [
-  "memory.available",
-  "nodefs.available",
-  "nodefs.inodesFree",
-  "imagefs.available",
-  "imagefs.inodesFree",
-  "containerfs.available",
-  "containerfs.inodesFree",
-  "allocatableMemory.available",
-  "pid.available",
-];
-
-export const checkThresholds: Check<TextMap> = (map) => {
-  for (const [signal, threshold] of Object.entries(map)) {
-    if (!evictionSignals.includes(signal)) return `use only the signals ${evictionSignals.join(", ")}, not ${signal}`;
-    const percent = /^(\d+(?:\.\d+)?)%$/.exec(threshold)?.[1];
-    const fine = percent === undefined ? quantitySign(threshold) === 1 : Number(percent) <= 100;
-    if (!fine) return `give ${signal} a quantity such as "100Mi" or a percentage such as "10%"`;
-  }
-  return undefined;
-};

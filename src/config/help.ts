@@ -46,7 +46,7 @@ The node
   --provider-id ID                    the node's spec.providerID
   --max-pods N, --pods-per-core N     maximum number of pods (default 110, 0 for no limit per core)
   --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
-  --eviction-hard SIGNAL<AMOUNT,...   thresholds of the pressure conditions
+  --eviction-hard SIGNAL<AMOUNT,...   thresholds below which pods are evicted
   --node-status-update-frequency, --node-status-max-images
 
 Pods

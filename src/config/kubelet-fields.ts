@@ -1,3 +1,4 @@
+import { checkGracePeriods, checkMinimumReclaim, checkThresholds, overriddenThresholds } from "./eviction-checks.ts";
 import {
   checkAbsolutePath,
   checkCpuSet,
@@ -6,7 +7,6 @@ import {
   checkReserved,
   checkSysctls,
   checkSize,
-  checkThresholds,
 } from "./field-checks.ts";
 import { loggingFields, securityFields } from "./kubelet-groups.ts";
 import { memoryReservations, priorityGraces, taints } from "./object-types.ts";
@@ -26,7 +26,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const noEviction = "no pod is evicted when resources run short";
 const noLogRotation =
   "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
 const noShutdown = "pods are not ended in order when the machine shuts down";
@@ -151,29 +150,12 @@ export const kubeletFields = {
   kubeAPIBurst: field(int32, 100, { flag: "kube-api-burst", check: notNegative }),
   serializeImagePulls: pointer(bool, false, { flag: "serialize-image-pulls" }),
   maxParallelImagePulls: optional(int32, { check: checkRange(1, 2 ** 31 - 1) }),
-  evictionHard: field(
-    thresholds,
-    {},
-    {
-      flag: "eviction-hard",
-      check: checkThresholds,
-      instead: `${noEviction} (conditions, admission and allocatable resources use its thresholds of memory, nodefs, imagefs and pid)`,
-      actsByDefault: true,
-    },
-  ),
-  evictionSoft: field(
-    thresholds,
-    {},
-    {
-      flag: "eviction-soft",
-      check: checkThresholds,
-      instead: `${noEviction}, and only hard thresholds set conditions`,
-    },
-  ),
-  evictionSoftGracePeriod: field(pairs, {}, { flag: "eviction-soft-grace-period", instead: noEviction }),
+  evictionHard: field(thresholds, {}, { flag: "eviction-hard", check: checkThresholds, instead: overriddenThresholds }),
+  evictionSoft: field(thresholds, {}, { flag: "eviction-soft", check: checkThresholds, instead: overriddenThresholds }),
+  evictionSoftGracePeriod: field(pairs, {}, { flag: "eviction-soft-grace-period", check: checkGracePeriods }),
   evictionPressureTransitionPeriod: field(duration, 5 * 60_000, { flag: "eviction-pressure-transition-period" }),
-  evictionMaxPodGracePeriod: field(int32, 0, { flag: "eviction-max-pod-grace-period", instead: noEviction }),
-  evictionMinimumReclaim: field(pairs, {}, { flag: "eviction-minimum-reclaim", instead: noEviction }),
+  evictionMaxPodGracePeriod: field(int32, 0, { flag: "eviction-max-pod-grace-period" }),
+  evictionMinimumReclaim: field(pairs, {}, { flag: "eviction-minimum-reclaim", check: checkMinimumReclaim }),
   mergeDefaultEvictionSettings: pointer(bool, false),
   podsPerCore: field(int32, 0, { flag: "pods-per-core", check: notNegative }),
   enableControllerAttachDetach: pointer(bool, true, {
@@ -232,7 +214,10 @@ export const kubeletFields = {
     instead: "no FlexVolume driver is called",
   }),
   providerID: field(text, "", { flag: "provider-id" }),
-  kernelMemcgNotification: field(bool, false, { flag: "kernel-memcg-notification", instead: noEviction }),
+  kernelMemcgNotification: field(bool, false, {
+    flag: "kernel-memcg-notification",
+    instead: "the memory is looked at every 10 seconds, and the kernel does not call in between",
+  }),
   logging: loggingFields,
   enableSystemLogHandler: pointer(bool, true),
   enableSystemLogQuery: pointer(bool, false, { instead: "the machine's own logs are not served" }),

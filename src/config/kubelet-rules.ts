@@ -171,7 +171,7 @@ const softEviction: Rule = (config) => {
     throw refuse(
       "evictionSoft (--eviction-soft)",
       config.evictionSoft,
-      `give evictionSoftGracePeriod a duration for ${missing} too`,
+      `grace period must be specified for the soft eviction threshold ${missing}: give evictionSoftGracePeriod one`,
     );
   }
 };

@@ -68,11 +68,17 @@ test("what concerns handlers, chains and the log's buffer is ignored, and said s
   ]);
 });
 
+test("thresholds of containerfs are derived, as with a kubelet, and it is said so", () => {
+  const body = "evictionHard: {containerfs.available: 5%, nodefs.available: 5%}\n";
+  assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
+    "evictionHard (--eviction-hard) is not served yet: containerfs.available is ignored: the threshold of the file system that the layers are on holds, nodefs or imagefs",
+  ]);
+});
+
 test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
   const all = [
     "an image on the node may be used by every pod, even one that was pulled with another pod's secret",
     "graftlet keeps the oom_score_adj it was started with",
-    "no pod is evicted when resources run short (conditions, admission and allocatable resources use its thresholds of memory, nodefs, imagefs and pid)",
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
     "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)",
@@ -80,10 +86,9 @@ test("what a kubelet does by default and graftlet does not is named once for all
     "there is no /debug/flags: only -v sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
-  assert.equal(run([]).defaults.length, 7, "flags alone have no thresholds");
+  assert.deepEqual(run([]).defaults, all);
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
 oomScoreAdj: -1
-evictionHard: {memory.available: 5%}
 makeIPTablesUtilChains: false
 containerLogMaxSize: 1Mi
 protectKernelDefaults: true
