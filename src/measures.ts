@@ -101,6 +101,12 @@ export interface EvictionMeasures {
   evicted(signal: StorageSignal): void;
 }
 
+/** Shutdowns of the machine. Times are milliseconds since the epoch, 0 for none. */
+export interface ShutdownMeasures {
+  began(at: number): void;
+  ended(at: number): void;
+}
+
 /** A certificate that the cluster issues. */
 export interface CertificateMeasures {
   /** It was not issued: it will be asked for again. */
@@ -133,6 +139,7 @@ export interface Measures {
   readonly cgroups: CgroupMeasures;
   readonly resizes: ResizeMeasures;
   readonly evictions: EvictionMeasures;
+  readonly shutdowns: ShutdownMeasures;
   /** The node's certificates: for the API server, and the kubelet API's own. */
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
   readonly probes: ProbeMeasures;

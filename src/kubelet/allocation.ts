@@ -54,8 +54,18 @@ function createNodeAdmission(
     isRunning: (uid, name) => newestRun(seen.get(uid), name, isRunning) !== undefined,
   });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
+  const { goingDown } = hand("admission");
   const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
-  return createAdmission({ ...kubelet, ...agent, node: nodes, freshNode, devices: allocator, makeRoom, log });
+  return createAdmission({
+    ...kubelet,
+    ...agent,
+    node: nodes,
+    freshNode,
+    devices: allocator,
+    makeRoom,
+    goingDown,
+    log,
+  });
 }
 
 /** Has pending resizes decided anew from time to time, whatever else happens. */

@@ -10,6 +10,7 @@ import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { countOrphans } from "./counts.ts";
 import { logLinksDirectory } from "./settings.ts";
+import { watchShutdown } from "./shutdown.ts";
 
 interface CleaningParts extends Pick<Allocating, "allocations"> {
   readonly volumes: Volumes;
@@ -62,5 +63,5 @@ export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observ
   const where = { host, runtime, rootDir, podLogsDir };
   const eviction = createEviction({ ...common, ...where, ...ending, pods, disk, volumes, events, measures });
   const evicting: readonly Service[] = kubelet.localStorageCapacityIsolation ? [eviction] : [];
-  return [housekeeping, garbage, ...evicting];
+  return [housekeeping, garbage, ...evicting, ...watchShutdown(context, cluster, observed)];
 }

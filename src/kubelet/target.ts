@@ -95,7 +95,7 @@ async function createAgent(
   { pleg, rights, devices, health }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link, network } = target;
-  const { reachable, signals } = hand("nodeAgent");
+  const { reachable, goingDown, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config),
@@ -107,6 +107,7 @@ async function createAgent(
       images: runtime,
       runtime: health,
       problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
+      goingDown: goingDown.get,
       ...(link && { link }),
       ...(network && { network }),
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),

@@ -8,7 +8,7 @@ import type { Host } from "../seams/host.ts";
 import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { ReservedInput, ResourceList } from "./capacity.ts";
-import { nodeVerdicts, outOfReach, type Verdict } from "./conditions.ts";
+import { nodeVerdicts, outOfReach, readyVerdict, shuttingDown, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { createLinger, pressureOf, type Readings } from "./pressure.ts";
@@ -31,6 +31,8 @@ export interface TargetStatusDeps {
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as PLEG's. */
   readonly problems: () => readonly string[];
+  /** True once the target is about to shut down. */
+  readonly goingDown: () => true | undefined;
   /** The link to a target on another machine. */
   readonly link?: TargetLink;
   /** The network of the target's pods, when it may not be the cluster's. */
@@ -111,6 +113,9 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     pressure: () => known,
     async wanted(signal) {
       const trouble = deps.link?.trouble();
+      // Its shutdown is the reason that a target is not there.
+      if (trouble && deps.goingDown())
+        return { status: status(images.known()), verdicts: [readyVerdict([shuttingDown])] };
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
       // Concurrent: each may wait for a slow runtime.
       const [read, list, rights] = await Promise.all([
@@ -118,7 +123,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         images.read(signal),
         deps.rights.read(clock.within(patienceMs, signal)),
       ]);
-      const problems = [...runtime.problems(), ...deps.problems()];
+      const problems = [...runtime.problems(), ...deps.problems(), ...(deps.goingDown() ? [shuttingDown] : [])];
       const verdicts =
         typeof read === "string" ? nodeVerdicts(undefined, [...problems, read]) : nodeVerdicts(read, problems);
       const own = targetConditions({ network: deps.network, rights });

@@ -57,7 +57,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   let held = await take(deps, rootDir, signal);
   try {
     await refuseOtherAgent({ ...deps, host, sharing }, signal);
-    if (record?.node !== nodeName) await writeOwnershipRecord(host.fs, rootDir, { node: nodeName, made }, signal);
+    if (record?.node !== nodeName)
+      await writeOwnershipRecord(host.fs, rootDir, { ...record, node: nodeName, made }, signal);
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;

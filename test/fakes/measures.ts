@@ -21,6 +21,7 @@ export const unmeasured: Measures = {
   cgroups: { changed: nothing },
   resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing },
+  shutdowns: { began: nothing, ended: nothing },
   certificates: {
     client: { failed: nothing, replaced: nothing },
     server: { failed: nothing, replaced: nothing },

@@ -44,6 +44,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       images: runtime,
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
+      goingDown: () => undefined,
       rights: { read: async () => "whole" },
       devices: { amounts: () => ({ capacity: { "a.b/c": "2" }, allocatable: { "a.b/c": "1" } }) },
       clock,
