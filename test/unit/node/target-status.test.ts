@@ -188,6 +188,22 @@ test("a target out of reach is the Ready condition's reason, and nothing else is
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
 });
 
+test("a machine that shuts down is the reason, beside others, and in the place of a link that is lost with it", async () => {
+  const link = fakeLink();
+  const { target, problems } = rig("known", { link, goingDown: () => true });
+  const ready = async () => (await target.wanted(never)).verdicts.at(-1);
+  problems.push("something is wrong");
+  assert.deepEqual(await ready(), {
+    type: "Ready",
+    status: "False",
+    reason: "KubeletNotReady",
+    message: "[something is wrong, node is shutting down]",
+  });
+  link.cut({ reason: "LinkDown", message: "it does not answer." });
+  const { reason, message } = (await ready()) ?? assert.fail();
+  assert.deepEqual([reason, message], ["KubeletNotReady", "node is shutting down"]);
+});
+
 test("where images lie is asked once of a runtime that has said its version, again where it did not answer", async () => {
   const { clock, runtime, target } = rig();
   const asked = () => runtime.calls.filter(({ verb }) => verb === "imageFsInfo").length;

@@ -43,6 +43,11 @@ test("a pod ends with the group of the highest priority that is not above its ow
 
 test("a pod has its own grace period, or its group's where that is shorter", () => {
   const of = (terminationGracePeriodSeconds: number | undefined) =>
-    podGraceSeconds({ spec: { containers: [], ...(terminationGracePeriodSeconds !== undefined && { terminationGracePeriodSeconds }) } }, { priority: 0, seconds: 10 });
+    podGraceSeconds(
+      {
+        spec: { containers: [], ...(terminationGracePeriodSeconds !== undefined && { terminationGracePeriodSeconds }) },
+      },
+      { priority: 0, seconds: 10 },
+    );
   assert.deepEqual([of(3), of(10), of(60), of(0), of(undefined)], [3, 10, 10, 0, 10]);
 });

@@ -68,7 +68,8 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   return {
     ...{ clock, host, worker, goingDown: goingDown.reader, signals, events, target, times, lines, running },
     logind: logind as NonNullable<typeof logind>,
-    finish: (...names: readonly string[]) => names.forEach((uid) => worker.set(uid, { phase: "finished", pod: undefined })),
+    finish: (...names: readonly string[]) =>
+      names.forEach((uid) => worker.set(uid, { phase: "finished", pod: undefined })),
     said: (text: string) => lines.filter((line) => line.includes(text)).length,
     record: () => JSON.parse(host.files.text(`${rootDir}/graceful_node_shutdown_state`)) as Record<string, string>,
     async [Symbol.asyncDispose]() {
@@ -104,7 +105,10 @@ test("logind that keeps its own delay is an error in the kubelet's words, said o
   }
   await t.running;
   assert.equal(t.said("Failed to start node shutdown manager"), 1);
-  assert.match(t.lines.join(), /timed out after 5 attempts waiting for logind InhibitDelayMaxSec to update to 30s \(ShutdownGracePeriod\), current value is 5s/);
+  assert.match(
+    t.lines.join(),
+    /timed out after 5 attempts waiting for logind InhibitDelayMaxSec to update to 30s \(ShutdownGracePeriod\), current value is 5s/,
+  );
   assert.equal(t.logind.locks(), 0);
 });
 
