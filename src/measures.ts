@@ -113,6 +113,12 @@ export interface ImageRemovalMeasures {
   removed(why: ImageRemoval): void;
 }
 
+/** Shutdowns of the machine. Times are milliseconds since the epoch, 0 for none. */
+export interface ShutdownMeasures {
+  began(at: number): void;
+  ended(at: number): void;
+}
+
 /** A certificate that the cluster issues. */
 export interface CertificateMeasures {
   /** It was not issued: it will be asked for again. */
@@ -146,6 +152,7 @@ export interface Measures {
   readonly resizes: ResizeMeasures;
   readonly evictions: EvictionMeasures;
   readonly imageRemovals: ImageRemovalMeasures;
+  readonly shutdowns: ShutdownMeasures;
   /** The node's certificates: for the API server, and the kubelet API's own. */
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
   readonly probes: ProbeMeasures;

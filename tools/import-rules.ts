@@ -19,6 +19,7 @@ const stages = [
   "resources",
   "devices",
   "eviction",
+  "shutdown",
   "gc",
   "stats",
   "certificates",

@@ -30,6 +30,8 @@ export interface AdmissionDeps {
   readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
+  /** True once the target is about to shut down. */
+  readonly goingDown: { get(): true | undefined };
   /** Makes room for critical pods. */
   readonly makeRoom: MakeRoom;
   readonly log: Logger;
@@ -40,6 +42,11 @@ export interface AdmissionDeps {
 const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
 /** Checks that the scheduler makes too, after those of resources. */
 const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
+
+const shuttingDown: Rejection = {
+  reason: "NodeShutdown",
+  message: "Pod was rejected as the node is shutting down.",
+};
 
 /** Results of all checks of a candidate. */
 interface Verdict {
@@ -86,7 +93,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       const yields = isCritical(pod) && short.length > 0;
       const refusal = short[0] && !yields ? insufficient(short[0]) : refusals[0]?.refusal;
       const noRoom = yields && !refusal ? await makeRoom(pod, others, short, signal) : refusal;
-      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor);
+      return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.goingDown.get() && shuttingDown);
     },
   };
 }

@@ -11,6 +11,8 @@ const heeded = new Set([
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",
   "ResourceHealthStatus",
+  "GracefulNodeShutdown",
+  "GracefulNodeShutdownBasedOnPodPriority",
 ]);
 
 /** Gates that set all gates of one stage, by stage. */

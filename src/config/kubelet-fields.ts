@@ -28,7 +28,6 @@ import {
 
 const noLogRotation =
   "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
-const noShutdown = "pods are not ended in order when the machine shuts down";
 const sharedCpus = "containers share all CPUs";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const anyImage = "an image on the node may be used by every pod, even one that was pulled with another pod's secret";
@@ -221,9 +220,9 @@ export const kubeletFields = {
   logging: loggingFields,
   enableSystemLogHandler: pointer(bool, true),
   enableSystemLogQuery: pointer(bool, false, { instead: "the machine's own logs are not served" }),
-  shutdownGracePeriod: field(duration, 0, { instead: noShutdown }),
-  shutdownGracePeriodCriticalPods: field(duration, 0, { instead: noShutdown }),
-  shutdownGracePeriodByPodPriority: field(priorityGraces, [], { instead: noShutdown }),
+  shutdownGracePeriod: field(duration, 0),
+  shutdownGracePeriodCriticalPods: field(duration, 0),
+  shutdownGracePeriodByPodPriority: field(priorityGraces, []),
   crashLoopBackOff: {
     maxContainerRestartPeriod: pointer(duration, 300_000, { check: checkRange(1000, 300_000, "1s to 5m") }),
   },

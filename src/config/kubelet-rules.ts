@@ -128,6 +128,14 @@ const shutdown: Rule = (config) => {
   if (all > 0 && !gateEnabled(config.featureGates, "GracefulNodeShutdown")) {
     throw refuse("shutdownGracePeriod", goDuration(all), "do not turn feature gate GracefulNodeShutdown off");
   }
+  const byPriority = "GracefulNodeShutdownBasedOnPodPriority";
+  if (config.shutdownGracePeriodByPodPriority.length > 0 && !gateEnabled(config.featureGates, byPriority)) {
+    throw refuse(
+      "shutdownGracePeriodByPodPriority",
+      config.shutdownGracePeriodByPodPriority,
+      `do not turn feature gate ${byPriority} off`,
+    );
+  }
 };
 
 const gated: Rule = (config) => {

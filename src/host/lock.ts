@@ -1,7 +1,6 @@
-import type { Clock } from "../lib/clock.ts";
-import { CodedError, throwIfAborted } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
-import type { Host, HostProcess } from "../seams/host.ts";
+import { CodedError } from "../lib/errors.ts";
+import type { Host } from "../seams/host.ts";
+import { type Held, type Pulse, hold, stayingLines } from "./held.ts";
 
 /** A file to lock, or a directory, which is locked without a file in it. */
 export interface LockRequest {
@@ -11,19 +10,8 @@ export interface LockRequest {
   readonly shared?: boolean;
 }
 
-/** Heartbeat to the holder of locks: a connection may be lost without notice. */
-export interface Pulse {
-  readonly clock: Pick<Clock, "after">;
-  readonly everyMs: number;
-  /** The locks are released after this many seconds without a heartbeat, on targets that have `timeout`. */
-  readonly silenceSeconds: number;
-}
-
 /** Locks that are held until disposed of. */
-export interface HeldLocks extends AsyncDisposable {
-  /** True once the locks are released, or lost with the connection to the target. */
-  isOver(): boolean;
-}
+export type HeldLocks = Pick<Held, "isOver"> & AsyncDisposable;
 
 /** Another process holds a lock. */
 export class LockTaken extends CodedError {
@@ -50,21 +38,8 @@ export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: numb
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });
-  const script = [
-    ...steps,
-    "echo held",
-    ...(silenceSeconds === undefined ? [] : [listening(silenceSeconds)]),
-    "exec cat",
-  ];
+  const script = [...steps, ...stayingLines(silenceSeconds)];
   return ["sh", "-c", script.join("\n"), "sh", ...locks.map(({ path }) => path)];
-}
-
-/** Ends the holder without a heartbeat in time, or at the end of its standard input. */
-function listening(silenceSeconds: number): string {
-  return `if command -v timeout >/dev/null; then
-  while [ "$(timeout ${silenceSeconds} dd bs=1 count=1 2>/dev/null)" = . ]; do :; done
-  exit
-fi`;
 }
 
 /** Holds locks on the target until disposed of, all or none; they are released when this process dies or the connection to the
@@ -79,53 +54,11 @@ export async function acquireLocks(
   pulse?: Pulse,
 ): Promise<HeldLocks> {
   if (locks.length === 0) return { isOver: () => false, [Symbol.asyncDispose]: async () => undefined };
-  const holder = await host.spawn(lockCommand(locks, pulse?.silenceSeconds), signal);
-  const complaint = collect(holder);
-  const ended = await untilAborted(Promise.race([firstWord(holder), holder.exited]), signal);
-  if (ended === undefined) {
-    let over = false;
-    const beating = pulse && beat(holder, pulse);
-    const end = () => {
-      over = true;
-      beating?.();
-    };
-    holder.exited.then(end, end);
-    const dispose = () => {
-      // The holder ends at the end of its input; killing it may take longer, since that takes another command on the target.
-      holder.stdin.end();
-      return holder[Symbol.asyncDispose]();
-    };
-    return { isOver: () => over, [Symbol.asyncDispose]: dispose };
-  }
-  throwIfAborted(signal);
-  const taken = locks[ended - conflict];
+  const held = await hold(host, lockCommand(locks, pulse?.silenceSeconds), signal, pulse);
+  if (!("code" in held)) return held;
+  const taken = locks[held.code - conflict];
   if (taken) throw new LockTaken(taken.path);
-  if (ended === noProgram) throw new CodedError("not_found", "flock: no such program");
+  if (held.code === noProgram) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
-  throw new CodedError("unknown", `${paths} cannot be locked: ${complaint() || `flock ended with ${ended}`}`);
-}
-
-/** Sends heartbeats. @returns a function that stops them. */
-function beat({ stdin }: HostProcess, { clock, everyMs }: Pulse): () => void {
-  const next = () => {
-    stdin.write(".");
-    timer = clock.after(everyMs, next);
-  };
-  // The holder's exit is reported by `exited`.
-  stdin.on("error", () => undefined);
-  let timer = clock.after(everyMs, next);
-  return () => timer.cancel();
-}
-
-/** Resolves once the holder reports that it has the locks. */
-function firstWord({ stdout }: HostProcess): Promise<undefined> {
-  return new Promise((resolve) => stdout.once("data", () => resolve(undefined)));
-}
-
-function collect({ stderr }: HostProcess): () => string {
-  let said = "";
-  stderr.on("data", (chunk: Buffer) => {
-    said = (said + chunk.toString()).slice(0, 200);
-  });
-  return () => said.trim();
+  throw new CodedError("unknown", `${paths} cannot be locked: ${held.said || `flock ended with ${held.code}`}`);
 }

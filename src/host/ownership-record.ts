@@ -7,6 +7,8 @@ export interface OwnershipRecord {
   readonly node: string;
   /** Directories that the node created: it removes them when it leaves, if they are empty. */
   readonly made: readonly string[];
+  /** Files outside the root directory that the node wrote. */
+  readonly files?: readonly string[];
 }
 
 const version = 1;
@@ -48,6 +50,22 @@ export async function writeOwnershipRecord(
   await fs.apply(changes, signal);
 }
 
+/** Notes down a file that the node is about to write outside its root directory, and the directories that it makes for it. A file that is
+ *  there already is somebody else's, and stays so. */
+export async function noteOwnFile(
+  fs: Pick<HostFs, "apply" | "readFile" | "lstat">,
+  rootDir: string,
+  file: string,
+  signal: AbortSignal,
+): Promise<void> {
+  const record = await readOwnershipRecord(fs, rootDir, signal);
+  if (!record || !(await isMissing(fs, file, signal))) return;
+  const directories = await missingDirectories(fs, [posix.dirname(file)], signal);
+  const made = [...new Set([...record.made, ...directories])];
+  const files = [...new Set([...(record.files ?? []), file])];
+  await writeOwnershipRecord(fs, rootDir, { ...record, made, files }, signal);
+}
+
 /** Missing ones among these directories and their ancestors, the shortest first. */
 export async function missingDirectories(
   fs: Pick<HostFs, "lstat">,
@@ -78,10 +96,14 @@ function recordIn(text: string): OwnershipRecord | undefined {
   try {
     const record: unknown = JSON.parse(text);
     if (typeof record !== "object" || record === null) return undefined;
-    const { node, made }: { node?: unknown; made?: unknown } = record;
+    const { node, made, files }: { node?: unknown; made?: unknown; files?: unknown } = record;
     if (typeof node !== "string" || !Array.isArray(made)) return undefined;
-    return { node, made: made.filter((path): path is string => typeof path === "string" && path.startsWith("/")) };
+    return { node, made: pathsIn(made), ...(Array.isArray(files) && { files: pathsIn(files) }) };
   } catch {
     return undefined;
   }
+}
+
+function pathsIn(list: readonly unknown[]): readonly string[] {
+  return list.filter((path): path is string => typeof path === "string" && path.startsWith("/"));
 }

@@ -54,10 +54,20 @@ function createNodeAdmission(
     isRunning: (uid, name) => newestRun(seen.get(uid), name, isRunning) !== undefined,
   });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
-  const { pressure: cell } = hand("admission");
+  const { pressure: cell, goingDown } = hand("admission");
   const pressure = () => cell.get()?.pressure;
   const makeRoom = createPreemption({ ...hand("preemption"), events, measures, clock, log });
-  return createAdmission({ ...kubelet, ...agent, pressure, node: nodes, freshNode, devices: allocator, makeRoom, log });
+  return createAdmission({
+    ...kubelet,
+    ...agent,
+    pressure,
+    node: nodes,
+    freshNode,
+    devices: allocator,
+    makeRoom,
+    goingDown,
+    log,
+  });
 }
 
 /** Has pending resizes decided anew from time to time, whatever else happens. */

@@ -12,6 +12,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
+import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
@@ -47,6 +48,7 @@ export interface KubeletDeps {
   /** Name of this process: tells its health endpoints from others'. */
   readonly instance: string;
   readonly readiness: Readiness;
+  readonly liveness: Liveness;
   /** Connections of unknown peers to this process. */
   readonly strangers: Strangers;
   readonly metrics: NodeMetrics;

@@ -3,7 +3,7 @@ import { measuredRuntime } from "../metrics/runtime-calls.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
-import type { KubeletDeps, NodeContext } from "./deps.ts";
+import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
 import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
@@ -33,7 +33,8 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
 
   const stages = [...cluster.running, ...observed.running, ...work.running];
-  await runGroup([...server.running, ...stages, readiness(context, server), ...selfTest(context, server)], signal);
+  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server)];
+  await runGroup([...server.running, ...stages, ...telling], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 
@@ -44,6 +45,11 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
     await untilAborted(Promise.all([takenIn.reached, certified]), signal);
     process.settled(config.nodeName);
   });
+}
+
+/** Has the process be asked whether the sync loop of a node on this machine gets on. */
+function liveness({ target: { link }, liveness: process }: NodeContext, { pleg }: Observed): readonly Service[] {
+  return link ? [] : [onceThenIdle("liveness", () => process.watch(pleg.unhealthy))];
 }
 
 /** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */

@@ -32,6 +32,8 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     pressure: createCell<NodePressure>(),
     /** Way from the API server to the kubelet API. */
     reachable: createCell<ReachableVerdict>(),
+    /** The target is about to shut down. */
+    goingDown: createCell<true>(),
   };
   return { state, onEnd };
 }

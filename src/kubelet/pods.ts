@@ -26,6 +26,7 @@ import { cleanUp } from "./cleaning.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { evictPods } from "./evicting.ts";
 import { countRejections, followPods } from "./counts.ts";
+import { watchShutdown } from "./shutdown.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
 
@@ -234,7 +235,8 @@ function takeIn(
   const hasStatic = !alone && spoken.names.some((name) => name !== "api");
   const { running, reclaim } = cleanUp(context, cluster, observed, { ...stages, workers, syncLoop, sourcesSeen });
   const eviction = evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim });
-  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...running, eviction, retryResizes(context)];
+  const ending = [eviction, ...watchShutdown(context, cluster, observed)];
+  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...running, ...ending, retryResizes(context)];
 }
 
 /** Has mirror pods looked at again, once the sources are known. */

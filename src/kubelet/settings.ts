@@ -9,6 +9,8 @@ import { quantityValue } from "../pod/quantity.ts";
 import type { ContainerLogLimits } from "../seams/provider.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../resources/reserved-cgroups.ts";
+import type { ShutdownDeps } from "../shutdown/shutdown.ts";
+import { gracePeriods } from "../shutdown/groups.ts";
 import type { Reservations } from "../resources/node-share.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
@@ -80,6 +82,27 @@ export function podSettings(
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,
   };
+}
+
+/** Settings of what is done when the target shuts down; without periods nothing is. */
+export function shutdownSettings({
+  kubelet,
+  nodeName,
+  rootDir,
+}: Pick<NodeConfig, "kubelet" | "nodeName" | "rootDir">): Pick<
+  ShutdownDeps,
+  "periods" | "keepsRecord" | "nodeName" | "rootDir"
+> {
+  const { featureGates, shutdownGracePeriod: allMs, shutdownGracePeriodCriticalPods: criticalMs } = kubelet;
+  const isByPriority = gateEnabled(featureGates, "GracefulNodeShutdownBasedOnPodPriority");
+  const byPriority = kubelet.shutdownGracePeriodByPodPriority.map(({ priority, shutdownGracePeriodSeconds }) => ({
+    priority,
+    seconds: shutdownGracePeriodSeconds,
+  }));
+  const periods = gateEnabled(featureGates, "GracefulNodeShutdown")
+    ? gracePeriods({ allMs, criticalMs, byPriority: isByPriority ? byPriority : [] })
+    : [];
+  return { periods, keepsRecord: isByPriority, nodeName, rootDir };
 }
 
 /** Size limits of container logs, for runtimes that rotate logs themselves. */

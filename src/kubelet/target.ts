@@ -95,7 +95,7 @@ async function createAgent(
   { pleg, rights, devices, health }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link, network } = target;
-  const { reachable, pressure, signals } = hand("nodeAgent");
+  const { reachable, pressure, goingDown, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config),
@@ -108,6 +108,7 @@ async function createAgent(
       pressure,
       runtime: health,
       problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
+      goingDown: goingDown.get,
       ...(link && { link }),
       ...(network && { network }),
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),

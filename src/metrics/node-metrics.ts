@@ -8,7 +8,7 @@ import { processMetrics, processStart } from "./process.ts";
 import { type Metrics, createMetrics } from "./registry.ts";
 import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
-import { certificateMetrics, gateMetrics, upkeepMetrics } from "./upkeep.ts";
+import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
 import { plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
 
@@ -52,6 +52,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     pulls: pullMetrics(metrics, startup),
     volumes: volumeMetrics(metrics),
     ...upkeepMetrics(metrics),
+    shutdowns: shutdownMetrics(metrics),
     resizes: resizeMetrics(metrics, () => view),
     certificates: certificateMetrics(metrics),
     requests: requestMetrics(metrics),

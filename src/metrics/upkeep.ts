@@ -2,6 +2,18 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
+/** When the machine's last shutdown began and ended, as far as the node waited for its pods. */
+export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
+  const at = { start: 0, end: 0 };
+  for (const moment of ["start", "end"] as const)
+    metrics.gauge(
+      `kubelet_graceful_shutdown_${moment}_time_seconds`,
+      `Time at which the last graceful shutdown of the node had its ${moment}, in seconds since the epoch; 0 for none.`,
+      { values: () => [[{}, Math.floor(at[moment] / 1000)]] },
+    );
+  return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
+}
+
 /** Evicted pods, removed images, and cgroup operations. */
 export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [

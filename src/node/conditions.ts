@@ -78,7 +78,11 @@ function verdict<Type extends ConditionType>(
   return { type, status: bad ? "True" : "False", reason, message };
 }
 
-function readyVerdict(problems: readonly string[]): Verdict {
+/** Why a node is not ready whose machine shuts down. */
+export const shuttingDown = "node is shutting down";
+
+/** The condition Ready. @param problems why the node is not ready; none when it is. */
+export function readyVerdict(problems: readonly string[]): Verdict {
   if (problems.length === 0)
     return { type: "Ready", status: "True", reason: "KubeletReady", message: "kubelet is posting ready status" };
   const message = problems.length === 1 ? problems[0] : `[${problems.join(", ")}]`;

@@ -7,7 +7,7 @@ import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { CellReader } from "../state/cells.ts";
 import type { ResourceList } from "./capacity.ts";
-import { nodeVerdicts, outOfReach, type Verdict } from "./conditions.ts";
+import { nodeVerdicts, outOfReach, readyVerdict, shuttingDown, type Verdict } from "./conditions.ts";
 import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
@@ -28,6 +28,8 @@ export interface TargetStatusDeps {
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as PLEG's. */
   readonly problems: () => readonly string[];
+  /** True once the target is about to shut down. */
+  readonly goingDown: () => true | undefined;
   /** The link to a target on another machine. */
   readonly link?: TargetLink;
   /** The network of the target's pods, when it may not be the cluster's. */
@@ -93,6 +95,9 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     bare: () => status([]),
     async wanted(signal) {
       const trouble = deps.link?.trouble();
+      // Its shutdown is the reason that a target is not there.
+      if (trouble && deps.goingDown())
+        return { status: status(images.known()), verdicts: [readyVerdict([shuttingDown])] };
       if (trouble) return { status: status(images.known()), verdicts: outOfReach(trouble) };
       // Concurrent: each may wait for a slow runtime.
       const [list, rights] = await Promise.all([
@@ -100,7 +105,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         deps.rights.read(clock.within(patienceMs, signal)),
         untilAborted(deps.pressure.written, clock.within(patienceMs, signal)).catch(() => undefined),
       ]);
-      const problems = [...runtime.problems(), ...deps.problems()];
+      const problems = [...runtime.problems(), ...deps.problems(), ...(deps.goingDown() ? [shuttingDown] : [])];
       const { pressure, problem } = deps.pressure.get() ?? {};
       const verdicts =
         problem === undefined

@@ -7,7 +7,7 @@ import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Node, NodeCondition } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
-import { outOfReach, withTimes } from "./conditions.ts";
+import { outOfReach, readyVerdict, shuttingDown, withTimes } from "./conditions.ts";
 import { type NodeIdentity, attachAnnotation } from "./node-object.ts";
 
 export interface TroubleReporterDeps {
@@ -104,9 +104,18 @@ async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: Ab
   const path = `/api/v1/nodes/${identity.nodeName}`;
   const node = await unlessGone(client.get<Node>(path, { signal }));
   const before = node?.status?.conditions ?? [];
-  const conditions = withTimes(outOfReach(trouble), before, rfc3339(clock.now()));
+  const verdicts =
+    trouble.reason === "LinkDown" && wasShutDown(before) ? [readyVerdict([shuttingDown])] : outOfReach(trouble);
+  const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });
   else if (deps.registerNode) await client.create("/api/v1/nodes", unknownNode(identity, conditions), { signal });
+}
+
+/** The target's last word was that it shuts down: that is why it is out of reach. */
+function wasShutDown(conditions: readonly NodeCondition[]): boolean {
+  return conditions.some(
+    ({ type, status, message }) => type === "Ready" && status !== "True" && message === shuttingDown,
+  );
 }
 
 /** A Node object with identity and conditions only. */

@@ -6,6 +6,7 @@ import {
   readOwnershipRecord,
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
+import { remotePulse } from "../host/held.ts";
 import { pluginDirectoryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -39,8 +40,6 @@ export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
 /** How long, and how often, a lock that was lost is tried for: what held it for us may live on for a moment, milliseconds. */
 const renewMs = 15_000;
 const renewEveryMs = 500;
-/** The sign of life to a target on another machine, whose sshd may believe in a dead connection for hours. */
-const pulse = { everyMs: 15_000, silenceSeconds: 60 };
 /** How long the runtime may take to be found, milliseconds. */
 const findMs = 10_000;
 
@@ -58,7 +57,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   let held = await take(deps, rootDir, signal);
   try {
     await refuseOtherAgent({ ...deps, host, sharing }, signal);
-    if (record?.node !== nodeName) await writeOwnershipRecord(host.fs, rootDir, { node: nodeName, made }, signal);
+    if (record?.node !== nodeName)
+      await writeOwnershipRecord(host.fs, rootDir, { ...record, node: nodeName, made }, signal);
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;
@@ -140,7 +140,7 @@ export async function lockTarget(
   signal: AbortSignal,
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
-  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
+  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...remotePulse, clock });
   const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
     log.info({ err: error }, "the runtime is not found yet: whether another node has it is not looked at");

@@ -12,6 +12,7 @@ import { codeOf, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
+import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
@@ -33,6 +34,7 @@ export interface NodeRun {
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly readiness: Readiness;
+  readonly liveness: Liveness;
   readonly clock: Clock;
   readonly log: Logger;
 }

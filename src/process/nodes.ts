@@ -6,7 +6,9 @@ import { systemClock } from "../lib/clock.ts";
 import { createLogger, logDestination } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
+import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
+import { tellServiceManager } from "./service-manager.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { createStrangers, processConnections } from "../server/strangers.ts";
@@ -30,7 +32,7 @@ export interface RunNodesOptions {
 
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error.
- *  @throws CodedError, one sentence, when the health endpoint cannot be listened on. */
+ *  @throws CodedError, one sentence, when the health endpoint cannot be listened on, or systemd's watchdog is too quick. */
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, signal } = options;
   const clock = systemClock();
@@ -48,7 +50,9 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     nodes.map(({ nodeName }) => nodeName),
     clock,
   );
-  const common = { ...options, instance, uses, readiness, strangers, clock };
+  const liveness = createLiveness();
+  const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
+  const common = { ...options, liveness, instance, uses, readiness, strangers, clock };
   const runs = nodes.map((config): NodeRun => ({ ...common, config, log: log.child({ node: config.nodeName }) }));
   const over = new AbortController();
   let ends: readonly boolean[] = [];
@@ -61,7 +65,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   };
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
-  await runGroup([...healthz, all], AbortSignal.any([signal, over.signal]));
+  await runGroup([...healthz, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
 }
 

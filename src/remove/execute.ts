@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
+import { inhibitDelayFile, reloadLogind } from "../host/systemd/logind.ts";
 import { unmountAlone } from "../host/mounts.ts";
 import { codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
@@ -126,8 +127,12 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       await host.fs.apply([{ do: "remove", path: thing.path, recursive: true }], signal);
       return undefined;
     case "link":
+      await host.fs.apply([{ do: "remove", path: thing.path }], signal);
+      return undefined;
     case "file":
       await host.fs.apply([{ do: "remove", path: thing.path }], signal);
+      // Without its file logind goes back to its own delay. Where it is not told, that is from the next boot on.
+      if (thing.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
       return undefined;
     case "belonging":
       await thing.belonging.remove(signal);

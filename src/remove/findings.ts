@@ -33,7 +33,8 @@ export interface Findings {
   readonly belongings: readonly Belonging[];
   /** Cgroups of QoS classes, the deepest first: they are removed when empty. */
   readonly tiers: readonly string[];
-  /** The device plugins' registration socket, and the checkpoint of allocated devices. */
+  /** The device plugins' registration socket, the checkpoint of allocated devices, the record of the last shutdown, and what the node
+   *  wrote outside its root directory. */
   readonly files: readonly string[];
   /** Graftlet's own directory; undefined when missing. */
   readonly ownDirectory: string | undefined;

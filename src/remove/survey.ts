@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
+import { shutdownRecordFile } from "../host/shutdown-file.ts";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
@@ -55,7 +56,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, podGroup: deps.podGroup })),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
-    files: own === undefined || root === undefined ? [] : await filesOfPlugins(host.fs, root, signal),
+    files: own === undefined || root === undefined ? [] : await ownFiles(host.fs, root, record?.files ?? [], signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
     strangers: owned.strangers,
@@ -132,6 +133,17 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   if (all === undefined) return [];
   const found = await entries(fs, all, signal);
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
+}
+
+/** Files of the node's outside graftlet's own directory. @param noted those that the record names. */
+async function ownFiles(
+  fs: HostFs,
+  root: string,
+  noted: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const others = await standing(fs, [shutdownRecordFile(root), ...noted], signal);
+  return [...(await filesOfPlugins(fs, root, signal)), ...others];
 }
 
 /** The node's own files in the plugin directory; the plugins' files are not the node's. */

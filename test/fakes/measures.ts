@@ -22,6 +22,7 @@ export const unmeasured: Measures = {
   resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing, aged: nothing },
   imageRemovals: { removed: nothing },
+  shutdowns: { began: nothing, ended: nothing },
   certificates: {
     client: { failed: nothing, replaced: nothing },
     server: { failed: nothing, replaced: nothing },

@@ -55,7 +55,7 @@ export async function fakeSystemd(host: FakeHost, options: FakeSystemdOptions | 
 }
 
 /** The server's end, for clients that name no user: as a bus that takes whom the socket tells. */
-function loggedIn(wire: Duplex, { rejects = false }: FakeSystemdOptions): Duplex {
+export function loggedIn(wire: Duplex, { rejects = false }: FakeSystemdOptions): Duplex {
   const uid = Buffer.from(String(process.getuid?.() ?? 0)).toString("hex");
   const stream = new Duplex({
     read: () => undefined,

@@ -1,7 +1,6 @@
-import type { DBusError } from "dbus-native";
 import type { Clock } from "../../lib/clock.ts";
-import { CodedError, type ErrorCode, abortError, messageOf } from "../../lib/errors.ts";
-import { type Wire, asPeer } from "./peer-login.ts";
+import { connectMessageBus } from "./message-bus.ts";
+import type { Wire } from "./peer-login.ts";
 
 /** A call of a method of an object of systemd's. */
 export interface BusCall {
@@ -31,91 +30,43 @@ export interface SystemdBus {
   close(): void;
 }
 
-const systemd = "org.freedesktop.systemd1";
-const managerPath = "/org/freedesktop/systemd1";
-const manager = `${systemd}.Manager`;
-/** A call's answer is waited for so long, milliseconds. */
-const answerWithinMs = 25_000;
+const destination = "org.freedesktop.systemd1";
+/** systemd's own object. */
+export const systemdManager = {
+  destination,
+  path: "/org/freedesktop/systemd1",
+  interface: `${destination}.Manager`,
+};
 
 /** Logs in on a bus, and asks systemd to tell of its jobs.
  *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
 export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
-  // Loading it takes time, and few nodes need it.
-  const { createClient } = await import("dbus-native");
-  const stream = asPeer(wire);
-  // Its own greeting would throw past everybody when it gets no answer.
-  const client = createClient({ stream, authMethods: ["EXTERNAL"], direct: true, timeout: 0 });
-  const { connection } = client;
-  connection.on("error", () => void stream.destroy());
-  connection.on("handlerError", () => void stream.destroy());
-  const lost = new AbortController();
-  stream.once("close", () => lost.abort(new CodedError("unavailable", "the connection to systemd is lost")));
+  const bus = await connectMessageBus(wire, clock, signal);
   const listeners = new Set<(end: JobEnd) => void>();
-  connection.on("message", ({ interface: from, member, body }) => {
-    if (from !== manager || member !== "JobRemoved") return;
-    const [, job, , result] = body ?? [];
-    for (const listener of listeners) listener({ job: String(job), result: String(result) });
-  });
-  const invoke = async (message: Parameters<typeof client.invoke>[0], stop: AbortSignal): Promise<unknown> => {
-    const within = clock.within(answerWithinMs, stop);
-    try {
-      return await client.invoke<unknown>(message, { signal: within });
-    } catch (error) {
-      if (within.aborted) throw abortError(within);
-      throw codedOf(error);
-    }
-  };
-  const bus: SystemdBus = {
-    call: ({ of = manager, ...what }, stop) =>
-      invoke({ destination: systemd, path: managerPath, interface: of, ...what, body: [...(what.body ?? [])] }, stop),
+  const systemd: SystemdBus = {
+    call: ({ of = systemdManager.interface, ...what }, stop) =>
+      bus.call({ ...systemdManager, interface: of, ...what }, stop),
     onJobEnd(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
     },
-    lost: lost.signal,
-    close: () => void stream.destroy(),
+    lost: bus.lost,
+    close: bus.close,
   };
+  const { path, interface: of } = systemdManager;
+  const removed = { sender: destination, path, interface: of, member: "JobRemoved" };
   try {
-    await greet((message) => invoke(message, signal), bus, signal);
-    return bus;
+    await bus.hear(
+      removed,
+      ([, job, , result]) => {
+        for (const listener of listeners) listener({ job: String(job), result: String(result) });
+      },
+      signal,
+    );
+    await systemd.call({ member: "Subscribe" }, signal);
+    return systemd;
   } catch (error) {
     bus.close();
     throw error;
   }
-}
-
-async function greet(
-  invoke: (message: { member: string; signature?: string; body?: unknown[] }) => Promise<unknown>,
-  systemdBus: SystemdBus,
-  signal: AbortSignal,
-): Promise<void> {
-  const bus = "org.freedesktop.DBus";
-  const at = { destination: bus, path: "/org/freedesktop/DBus", interface: bus };
-  await invoke({ ...at, member: "Hello" });
-  const rule = `type='signal',sender='${systemd}',path='${managerPath}',interface='${manager}',member='JobRemoved'`;
-  await invoke({ ...at, member: "AddMatch", signature: "s", body: [rule] });
-  await systemdBus.call({ member: "Subscribe" }, signal);
-}
-
-const codes: Readonly<Record<string, ErrorCode>> = {
-  "org.freedesktop.DBus.Error.AccessDenied": "permission_denied",
-  "org.freedesktop.DBus.Error.AuthFailed": "permission_denied",
-  "org.freedesktop.DBus.Error.InteractiveAuthorizationRequired": "permission_denied",
-  "org.freedesktop.DBus.Error.InvalidArgs": "invalid_argument",
-  "org.freedesktop.DBus.Error.PropertyReadOnly": "invalid_argument",
-  "org.freedesktop.DBus.Error.NoReply": "unavailable",
-  "org.freedesktop.DBus.Error.ServiceUnknown": "unavailable",
-  "org.freedesktop.DBus.Error.NameHasNoOwner": "unavailable",
-  "org.freedesktop.DBus.Error.Disconnected": "unavailable",
-  "org.freedesktop.systemd1.NoSuchUnit": "not_found",
-  "org.freedesktop.systemd1.UnitExists": "already_exists",
-};
-
-function codedOf(error: unknown): CodedError {
-  const { dbusName, code, cause } = error as DBusError & { readonly code?: string };
-  if (cause instanceof CodedError) return cause;
-  if (code === "ECONNCLOSED")
-    return new CodedError("unavailable", "the connection to systemd is lost", { cause: error });
-  const known = dbusName === undefined ? undefined : codes[dbusName];
-  return new CodedError(known ?? "unknown", `systemd: ${messageOf(error)}`, { cause: error });
 }

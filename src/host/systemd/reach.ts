@@ -15,7 +15,8 @@ export interface ReachDeps {
 
 /** Ways to systemd. A connection to the bus has the rights of the user who dials, over SSH the login's: where these do not do, a
  *  program that the host runs (as root, if it can) relays to the bus; where there is no connection, commands are run. */
-type Way = "socket" | "bridge" | "commands";
+export type BusWay = "socket" | "bridge";
+type Way = BusWay | "commands";
 
 export const busSocket = "/run/dbus/system_bus_socket";
 const bridge = "systemd-stdio-bridge";
@@ -72,18 +73,18 @@ function nextWay(via: Way, error: unknown): Way | undefined {
 }
 
 function createConnection({ host, clock }: ReachDeps) {
-  let open: { readonly bus: SystemdBus; readonly units: SliceUnits; readonly way: Way } | undefined;
+  let open: { readonly bus: SystemdBus; readonly units: SliceUnits; readonly way: BusWay } | undefined;
   let users = 0;
   let idle: { cancel(): void } | undefined;
   const shared = createSharedWork<NonNullable<typeof open>>(clock, loginWithinMs);
-  const openBy = async (way: Way, signal: AbortSignal) => {
+  const openBy = async (way: BusWay, signal: AbortSignal) => {
     open?.bus.close();
-    const wire = await dialed({ host, clock }, way, signal);
+    const wire = await dialed({ host }, way, signal);
     const bus = await connectBus(wire, clock, signal);
     open = { bus, units: busSlices(bus, clock), way };
     return open;
   };
-  const opened = async (way: Way, signal: AbortSignal) =>
+  const opened = async (way: BusWay, signal: AbortSignal) =>
     open?.way === way && !open.bus.lost.aborted ? open : shared((stop) => openBy(way, stop), signal);
   const close = () => {
     idle?.cancel();
@@ -92,7 +93,7 @@ function createConnection({ host, clock }: ReachDeps) {
   };
   return {
     close,
-    async use<T>(way: Way, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> {
+    async use<T>(way: BusWay, ask: (units: SliceUnits) => Promise<T>, signal: AbortSignal): Promise<T> {
       idle?.cancel();
       users++;
       try {
@@ -108,11 +109,14 @@ function createConnection({ host, clock }: ReachDeps) {
   };
 }
 
-function noBus(cause: unknown): NoBus {
+/** @param cause why the bus cannot be reached. */
+export function noBus(cause: unknown): NoBus {
   return new NoBus("unavailable", `the target's system bus at ${busSocket} is out of reach`, { cause });
 }
 
-async function dialed({ host }: ReachDeps, way: Way, signal: AbortSignal): Promise<Wire> {
+/** A connection to the bus.
+ *  @throws permission_denied when graftlet's user may not connect; unavailable, not_found when there is no bus, or no relay to it. */
+export async function dialed({ host }: Pick<ReachDeps, "host">, way: BusWay, signal: AbortSignal): Promise<Wire> {
   if (way === "socket") {
     const socket = await host.dial({ unix: busSocket }, signal);
     return { from: socket, to: socket };

@@ -17,6 +17,7 @@ interface Given {
   readonly noDevices?: Rejection;
   readonly makeRoom?: MakeRoom;
   readonly appArmor?: boolean;
+  readonly goingDown?: true;
   readonly pressure?: Partial<Pressure>;
 }
 
@@ -46,6 +47,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     devices: { allocate: async () => given.noDevices, allocatable: () => allocatable },
     allowedUnsafeSysctls: ["kernel.msg*"],
     facts: { appArmor: given.appArmor ?? false },
+    goingDown: { get: () => given.goingDown },
     makeRoom: given.makeRoom ?? (() => assert.fail("nothing makes room")),
     log,
   }).admit(pod, others, new AbortController().signal);
@@ -360,4 +362,14 @@ test("critical and static pods, and one that has begun, are let in under any pre
   assert.equal(await admit({ pod: fromFile, pressure }), undefined);
   const begun = { ...aPod(), status: { phase: "Running", startTime: "2026-01-01T00:00:00Z" } };
   assert.equal(await admit({ pod: begun, pressure }), undefined);
+});
+
+test("a pod is refused while the node shuts down, after every other reason, critical ones too", async () => {
+  const refusal = { reason: "NodeShutdown", message: "Pod was rejected as the node is shutting down." };
+  assert.deepEqual(await admit({ goingDown: true }), refusal);
+  assert.deepEqual(await admit({ goingDown: true, pod: aPod({ priority: 2_000_000_000 }) }), refusal);
+  const profiled = aPod({
+    containers: [aContainer("c", { securityContext: { appArmorProfile: { type: "Localhost" } } })],
+  });
+  assert.equal((await admit({ goingDown: true, pod: profiled }))?.reason, "AppArmor");
 });

@@ -33,6 +33,10 @@ const refusals: readonly [string, RegExp][] = [
     "shutdownGracePeriod: 10s\nshutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]",
     /leave out shutdownGracePeriod/,
   ],
+  [
+    "shutdownGracePeriodByPodPriority: [{priority: 0, shutdownGracePeriodSeconds: 5}]\nfeatureGates: {GracefulNodeShutdownBasedOnPodPriority: false}",
+    /do not turn feature gate GracefulNodeShutdownBasedOnPodPriority off$/,
+  ],
   ["crashLoopBackOff: {maxContainerRestartPeriod: 10m}", /give a value of 1s to 5m$/],
   [
     "crashLoopBackOff: {maxContainerRestartPeriod: 10s}\nfeatureGates: {KubeletCrashLoopBackOffMax: false}",

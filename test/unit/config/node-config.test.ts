@@ -75,7 +75,7 @@ test("several nodes have names, ports and directories of their own", () => {
   labels: {example.org/kind: edge}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
-  kubeletConfiguration: {maxPods: 5, shutdownGracePeriod: 30s}
+  kubeletConfiguration: {maxPods: 5, oomScoreAdj: -500}
 - name: c
 `,
     "-v3",
@@ -97,7 +97,7 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
+      text: "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
     },
   ]);
   assert.equal(logging.verbosity, 3);

@@ -30,7 +30,6 @@ test("a setting that is not served yet is named in one line, with what happens i
     [
       "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
       "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
-      "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
     ],
   );
 });
@@ -158,9 +157,7 @@ test("gates warn where the kubelet would heed them and graftlet does not", () =>
   assert.deepEqual(warningsOf("EventedPLEG=false,SidecarContainers=true"), []);
   assert.deepEqual(warningsOf("APIServerIdentity=false"), [], "not the kubelet's");
   assert.deepEqual(warningsOf("KubeletCrashLoopBackOffMax=false"), [], "heeded");
-  assert.deepEqual(warningsOf("GracefulNodeShutdown=false"), [
-    "feature gate GracefulNodeShutdown=false is not served yet: it changes nothing in graftlet",
-  ]);
+  assert.deepEqual(warningsOf("GracefulNodeShutdown=false,GracefulNodeShutdownBasedOnPodPriority=false"), []);
   assert.deepEqual(warningsOf("AllAlpha=true"), [
     "feature gate AllAlpha=true is not served yet: graftlet keeps its behaviour for alpha features",
   ]);

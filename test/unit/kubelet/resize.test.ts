@@ -4,6 +4,7 @@ import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
+import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
@@ -144,6 +145,7 @@ function start(pod: Pod) {
         store,
         instance: "this",
         readiness: createReadiness([nodeName], clock),
+        liveness: createLiveness(),
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         metrics,
         clientCertificate: () => undefined,

@@ -38,6 +38,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       pressure: { get: () => known.now, written: Promise.resolve() },
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
+      goingDown: () => undefined,
       rights: { read: async () => "whole" },
       devices: { amounts: () => ({ capacity: { "a.b/c": "2" }, allocatable: { "a.b/c": "1" } }) },
       clock,
@@ -177,4 +178,20 @@ test("a target out of reach is the Ready condition's reason, and nothing else is
   assert.equal(await lines(), "Ready False");
   const { verdicts, absent = [] } = await target.wanted(never);
   assert.deepEqual([verdicts[0]?.reason, absent], ["HostKeyMismatch", []]);
+});
+
+test("a machine that shuts down is the reason, beside others, and in the place of a link that is lost with it", async () => {
+  const link = fakeLink();
+  const { target, problems } = rig("known", { link, goingDown: () => true });
+  const ready = async () => (await target.wanted(never)).verdicts.at(-1);
+  problems.push("something is wrong");
+  assert.deepEqual(await ready(), {
+    type: "Ready",
+    status: "False",
+    reason: "KubeletNotReady",
+    message: "[something is wrong, node is shutting down]",
+  });
+  link.cut({ reason: "LinkDown", message: "it does not answer." });
+  const { reason, message } = (await ready()) ?? assert.fail();
+  assert.deepEqual([reason, message], ["KubeletNotReady", "node is shutting down"]);
 });

@@ -4,6 +4,7 @@ import { PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
+import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { Node, Pod } from "../../../src/objects.ts";
@@ -118,6 +119,7 @@ function start({ local = false } = {}) {
         alone: false,
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
+        liveness: createLiveness(),
         readiness,
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),

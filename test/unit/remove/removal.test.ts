@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import * as cri from "../../../src/gen/cri.ts";
+import { noteOwnFile, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { type RemovalDeps, removeFrom } from "../../../src/process/remove.ts";
 import type { Sharing } from "../../../src/seams/provider.ts";
@@ -180,6 +181,32 @@ test("of what device plugins were served with the node's own goes, a plugin's st
   assert.equal(await t.remove(), true);
   assert.ok(t.said.includes(`removed file ${plugins}/kubelet_internal_checkpoint`));
   assert.deepEqual(t.host.files.tree(root), [plugins, `${plugins}/gpu.sock`]);
+});
+
+test("what the node wrote for the machine's shutdown goes, and logind goes back to its own delay", async () => {
+  const t = await start();
+  const [directory, record] = ["/etc/systemd/logind.conf.d", `${root}/graceful_node_shutdown_state`];
+  t.host.files.put(`${directory}/99-kubelet.conf`, { data: "[Login]" });
+  t.host.files.put(record, { data: "{}" });
+  t.host.program("systemctl", () => 0);
+  const noted = { node: "n1", made: [root, `${root}/pods`, directory], files: [`${directory}/99-kubelet.conf`] };
+  await writeOwnershipRecord(t.host.fs, root, noted, never);
+  assert.equal(await t.remove(), true);
+  for (const path of [directory, record, root]) assert.equal(await isThere(t, path), false, path);
+  assert.equal(await isThere(t, "/etc/systemd"), true);
+  assert.deepEqual(
+    t.host.commands.filter(([program]) => program === "systemctl"),
+    [["systemctl", "--no-ask-password", "kill", "--signal=HUP", "systemd-logind.service"]],
+  );
+});
+
+test("a file for the machine's shutdown that the node did not write stays", async () => {
+  const t = await start();
+  const file = "/etc/systemd/logind.conf.d/99-kubelet.conf";
+  t.host.files.put(file, { data: "[Login]" });
+  await noteOwnFile(t.host.fs, root, file, never);
+  assert.equal(await t.remove(), true);
+  assert.equal(await isThere(t, file), true);
 });
 
 test("the root directory goes in one step with what tells that it is the node's, for a kill between would leave it", async () => {

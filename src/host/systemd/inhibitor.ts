@@ -1,0 +1,27 @@
+import { CodedError } from "../../lib/errors.ts";
+import type { Host } from "../../seams/host.ts";
+import { type Held, type Pulse, hold, stayingLines } from "../held.ts";
+
+/** The command that holds logind's lock for as long as its standard input is open.
+ *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd-inhibit.html */
+export function inhibitCommand(silenceSeconds?: number): readonly string[] {
+  const lock = {
+    what: "shutdown",
+    mode: "delay",
+    who: "kubelet",
+    why: "Kubelet needs time to handle node shutdown",
+  };
+  const options = Object.entries(lock).map(([name, value]) => `--${name}=${value}`);
+  return ["systemd-inhibit", ...options, "sh", "-c", stayingLines(silenceSeconds).join("\n")];
+}
+
+/** Delays a shutdown of the target, for as long as its logind allows, until disposed of. The lock is a program's on the target, for a
+ *  file descriptor, which logind hands out, does not reach another machine. It goes with this process, and with the connection.
+ *  @param pulse for a target that may not notice the loss of the connection.
+ *  @throws not_found without systemd-inhibit; failed_precondition, with what logind says, when it gives no lock. */
+export async function inhibitShutdown(host: Pick<Host, "spawn">, signal: AbortSignal, pulse?: Pulse): Promise<Held> {
+  const held = await hold(host, inhibitCommand(pulse?.silenceSeconds), signal, pulse);
+  if (!("code" in held)) return held;
+  const why = held.said || `systemd-inhibit ended with ${held.code}`;
+  throw new CodedError("failed_precondition", `failed creating systemd inhibitor: ${why}`);
+}

@@ -1,0 +1,49 @@
+import { type Logind, inhibitDelayDirectory, inhibitDelayFile, inhibitDelayText } from "../host/systemd/logind.ts";
+import { noteOwnFile } from "../host/ownership-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import type { HostFs } from "../seams/host.ts";
+
+export interface InhibitDelayDeps {
+  readonly fs: HostFs;
+  readonly rootDir: string;
+  readonly clock: Clock;
+}
+
+/** Looks of logind's at its new configuration, and the pause after the first, milliseconds; each next pause is twice as long. */
+const [looks, firstPauseMs] = [5, 100];
+
+/** Has logind delay a shutdown for so long, if it would not: by a file in its configuration, which the node notes down as its own.
+ *  (kubelet, nodeshutdown_manager_linux.go, start) @param wantedMs milliseconds.
+ *  @throws in the kubelet's words when logind goes on with less. */
+export async function raiseInhibitDelay(
+  { fs, rootDir, clock }: InhibitDelayDeps,
+  logind: Logind,
+  wantedMs: number,
+  signal: AbortSignal,
+): Promise<void> {
+  let currentMs = await logind.inhibitDelayMs(signal);
+  if (currentMs >= wantedMs) return;
+  try {
+    await noteOwnFile(fs, rootDir, inhibitDelayFile, signal);
+    const changes = [
+      { do: "mkdir", path: inhibitDelayDirectory, parents: true },
+      { do: "write", path: inhibitDelayFile, data: inhibitDelayText(wantedMs) },
+    ] as const;
+    await fs.apply(changes, signal);
+  } catch (error) {
+    const why = `unable to override inhibit delay by shutdown manager: ${messageOf(error)}`;
+    throw new CodedError(codeOf(error), why, { cause: error });
+  }
+  await logind.reload(signal);
+  for (let look = 0, pauseMs = firstPauseMs; look < looks; look++, pauseMs *= 2) {
+    currentMs = await logind.inhibitDelayMs(signal);
+    if (currentMs >= wantedMs) return;
+    if (look < looks - 1) await clock.sleep(pauseMs, signal);
+  }
+  throw new CodedError(
+    "failed_precondition",
+    `node shutdown manager was timed out after ${looks} attempts waiting for logind InhibitDelayMaxSec to update to ${goDuration(wantedMs)} (ShutdownGracePeriod), current value is ${goDuration(currentMs)}`,
+  );
+}

@@ -1,0 +1,73 @@
+import type { Logger } from "../lib/log.ts";
+import { unlessGone } from "../lib/errors.ts";
+import type { ShutdownMeasures } from "../measures.ts";
+import type { HostFs } from "../seams/host.ts";
+
+export interface ShutdownRecordDeps {
+  readonly fs: Pick<HostFs, "apply" | "readFile">;
+  /** Absolute path of the record. */
+  readonly file: string;
+  readonly measures: ShutdownMeasures;
+  readonly log: Logger;
+}
+
+/** When the node's last shutdown began and ended, on the target and in /metrics. What cannot be read or written is said, and holds
+ *  nothing up. */
+export interface ShutdownRecord {
+  /** Shows what the last shutdown left, at the node's start. */
+  load(signal: AbortSignal): Promise<void>;
+  /** @param at milliseconds since the epoch. */
+  began(at: number, signal: AbortSignal): Promise<void>;
+  ended(at: number, signal: AbortSignal): Promise<void>;
+}
+
+/** Go's zero time. */
+const noTime = "0001-01-01T00:00:00Z";
+
+/** Keeps the record as a kubelet does. (kubelet, nodeshutdown/storage.go) */
+export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps): ShutdownRecord {
+  let startedAt = 0;
+  const store = async (endedAt: number | undefined, signal: AbortSignal) => {
+    const state = { startTime: timeText(startedAt), endTime: endedAt === undefined ? noTime : timeText(endedAt) };
+    const changes = [
+      { do: "write", path: `${file}.new`, data: JSON.stringify(state), mode: 0o644 },
+      { do: "rename", from: `${file}.new`, to: file },
+    ] as const;
+    await fs.apply(changes, signal).catch((err: unknown) => {
+      log.error({ err }, "Failed to store graceful shutdown state");
+    });
+  };
+  return {
+    async load(signal) {
+      try {
+        const kept = await unlessGone(fs.readFile(file, { maxBytes: 4096, signal }));
+        if (!kept) return;
+        const { startTime, endTime } = JSON.parse(kept.toString("utf8")) as Record<string, unknown>;
+        measures.began(timeOf(startTime));
+        measures.ended(timeOf(endTime));
+      } catch (err) {
+        if (!signal.aborted) log.error({ err }, "Failed to load graceful shutdown state");
+      }
+    },
+    async began(at, signal) {
+      startedAt = at;
+      measures.began(at);
+      measures.ended(0);
+      await store(undefined, signal);
+    },
+    async ended(at, signal) {
+      measures.ended(at);
+      await store(at, signal);
+    },
+  };
+}
+
+function timeText(ms: number): string {
+  return new Date(ms).toISOString();
+}
+
+/** Milliseconds since the epoch; 0 for no time. */
+function timeOf(text: unknown): number {
+  const ms = typeof text === "string" && text !== noTime ? Date.parse(text) : 0;
+  return Number.isNaN(ms) ? 0 : ms;
+}

@@ -1,0 +1,167 @@
+import { shutdownRecordFile } from "../host/shutdown-file.ts";
+import { type Logind, connectLogind } from "../host/systemd/logind.ts";
+import { CodedError, abortError } from "../lib/errors.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { ShutdownMeasures } from "../measures.ts";
+import type { EventSink, PodCache, PodStore, Presence } from "../pipeline.ts";
+import { nodeReference } from "../pod/reference.ts";
+import type { Host } from "../seams/host.ts";
+import { isActive } from "../state/active.ts";
+import type { CellPair } from "../state/cells.ts";
+import type { Sends } from "../state/signals.ts";
+import { type DelayLockDeps, createDelayLock } from "./delay-lock.ts";
+import { type EndPodsDeps, endPods } from "./end-pods.ts";
+import { type GracePeriod, periodRequestedMs } from "./groups.ts";
+import { raiseInhibitDelay } from "./inhibit-delay.ts";
+import { createShutdownRecord } from "./shutdown-record.ts";
+
+export interface ShutdownDeps extends EndPodsDeps, DelayLockDeps {
+  readonly periods: readonly GracePeriod[];
+  readonly nodeName: string;
+  readonly rootDir: string;
+  /** The begin and the end of a shutdown are kept. */
+  readonly keepsRecord: boolean;
+  readonly pods: Pick<PodStore, "list">;
+  readonly cache: Pick<PodCache, "get">;
+  /** Whether the machine is about to shut down. */
+  readonly goingDown: CellPair<true>["writer"];
+  readonly signals: Sends<"end" | "nodeChanged">;
+  readonly host: Host;
+  readonly events: EventSink;
+  readonly measures: ShutdownMeasures;
+  readonly presence?: Presence;
+}
+
+/** Pause before logind is asked again, milliseconds. */
+const againMs = 1_000;
+/** Time for the record of a shutdown to be written, milliseconds: the machine waits. */
+const recordWithinMs = 5_000;
+
+/** Ends the node's pods in order when their machine shuts down, and has it wait for them. A machine without logind is no failure: it
+ *  is said once. (kubelet, nodeshutdown_manager_linux.go)
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
+export function createShutdownManager(deps: ShutdownDeps): Service {
+  const { presence, clock, log } = deps;
+  const watch = createWatch(deps);
+  return {
+    name: "shutdown",
+    async run(signal) {
+      while (!signal.aborted) {
+        const lost = presence && (await presence(signal).catch(() => undefined));
+        const either = lost ? AbortSignal.any([signal, lost]) : signal;
+        try {
+          if (!either.aborted) await watch.run(either);
+        } catch (err) {
+          if (!either.aborted && !watch.hasStarted()) {
+            log.error({ err }, "Failed to start node shutdown manager");
+            return;
+          }
+          if (!either.aborted) log.error({ err }, "Unable to watch the node for shutdown events");
+        }
+        await clock.sleep(againMs, signal).catch(() => undefined);
+        if (!signal.aborted) log.info({}, "Restarting watch for node shutdown events");
+      }
+    },
+  };
+}
+
+interface Watch {
+  /** The target has been watched. */
+  hasStarted(): boolean;
+  /** @throws when logind cannot be heard any more; what the signal aborted with. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Watches the target's logind, and does what it says, one thing after the other. */
+function createWatch(deps: ShutdownDeps): Watch {
+  const { host, rootDir, periods, goingDown, keepsRecord } = deps;
+  const lock = createDelayLock(deps);
+  const record = keepsRecord
+    ? createShutdownRecord({ ...deps, fs: host.fs, file: shutdownRecordFile(rootDir) })
+    : undefined;
+  const shutDown = createShutDown(deps, record);
+  let hasStarted = false;
+  /** A shutdown is under way, or was when the target was lost. */
+  let isAtWork = false;
+
+  /** @returns what logind has said already and the node does not know yet. */
+  const begin = async (logind: Logind, take: () => Promise<void>, signal: AbortSignal): Promise<readonly boolean[]> => {
+    await raiseInhibitDelay({ ...deps, fs: host.fs }, logind, periodRequestedMs(periods), signal);
+    const isUnderWay = await logind.isShuttingDown(signal);
+    // A machine that shuts down gives no lock any more.
+    if (!isUnderWay) await take();
+    if (!hasStarted) await record?.load(signal);
+    hasStarted = true;
+    const isKnown = isUnderWay === (goingDown.get() ?? false) && !isAtWork;
+    return isKnown ? [] : [isUnderWay];
+  };
+
+  return {
+    hasStarted: () => hasStarted,
+    async run(signal) {
+      const told: boolean[] = [];
+      let news = Promise.withResolvers<void>();
+      const hear = (active: boolean) => {
+        told.push(active);
+        news.resolve();
+      };
+      const logind = await connectLogind(deps, hear, signal);
+      const lockLost = new AbortController();
+      const over = AbortSignal.any([signal, logind.lost, lockLost.signal]);
+      over.addEventListener("abort", () => news.resolve(), { once: true });
+      const onLost = () => lockLost.abort(new CodedError("unavailable", "systemd-inhibit has ended"));
+      const take = () => lock.take(onLost, signal);
+      try {
+        told.unshift(...(await begin(logind, take, signal)));
+        for (;;) {
+          news = Promise.withResolvers<void>();
+          const active = told.shift();
+          if (active === undefined && over.aborted) throw abortError(over);
+          isAtWork = active === true;
+          if (active === undefined) await news.promise;
+          else if (active) await shutDown(lock.release, signal);
+          else await callOff(deps, take);
+          isAtWork = false;
+        }
+      } finally {
+        logind.close();
+        if (signal.aborted) await lock.release();
+      }
+    },
+  };
+}
+
+/** Shows the node as one that shuts down, ends its pods, and lets its machine go on. */
+function createShutDown(
+  deps: ShutdownDeps,
+  record: ReturnType<typeof createShutdownRecord> | undefined,
+): (release: () => Promise<void>, signal: AbortSignal) => Promise<void> {
+  const { pods, cache, worker, periods, clock, log } = deps;
+  return async (release, signal) => {
+    show(deps, true, "Shutdown manager detected shutdown event");
+    const active = pods
+      .list()
+      .filter((pod) => isActive(pod, worker.get(pod.metadata.uid), cache.get(pod.metadata.uid)));
+    try {
+      await record?.began(clock.now(), clock.within(recordWithinMs, signal));
+      await endPods(deps, periods, active, signal);
+    } finally {
+      if (!signal.aborted) await record?.ended(clock.now(), clock.within(recordWithinMs, signal));
+      await release();
+      log.info({}, "Shutdown manager completed processing shutdown event, node will shutdown shortly");
+    }
+  };
+}
+
+/** Shows the node as before a shutdown that was called off. Its pods have ended. */
+async function callOff(deps: ShutdownDeps, take: () => Promise<void>): Promise<void> {
+  show(deps, undefined, "Shutdown manager detected shutdown cancellation");
+  await take();
+}
+
+function show({ goingDown, signals, events, nodeName, log }: ShutdownDeps, is: true | undefined, what: string): void {
+  log.info({ event: is ? "shutdown" : "cancelled" }, "Shutdown manager detected new shutdown event");
+  events.event(nodeReference(nodeName), "Normal", "Shutdown", what);
+  goingDown.set(is);
+  signals.nodeChanged.send();
+}

@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { ApiClient } from "../../../src/api/client.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createTroubleReporter } from "../../../src/node/unreachable.ts";
+import type { Node, NodeCondition } from "../../../src/objects.ts";
+import type { LinkTrouble } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+/** What the Node's Ready condition says after a report, when it said this before. */
+async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): Promise<string> {
+  const conditions: NodeCondition[] = [{ type: "Ready", status: "False", reason: "KubeletNotReady", ...before }];
+  let written: readonly NodeCondition[] = [];
+  const client: Pick<ApiClient, "get" | "patch"> = {
+    get: async <T>() => ({ metadata: { name: "n" }, status: { conditions } }) satisfies Node as T,
+    patch: async <T>(_path: string, { body }: { readonly body: unknown }) => {
+      written = (body as Node).status?.conditions ?? [];
+      return body as T;
+    },
+  };
+  const reporter = createTroubleReporter({
+    client: client as ApiClient,
+    identity: { nodeName: "n", labels: {}, taints: [], providerID: "" },
+    registerNode: true,
+    clock: fakeClock(),
+    log: createLogger(0, { write: () => undefined }),
+  });
+  await reporter.report(trouble, new AbortController().signal);
+  return written.map(({ status, reason, message }) => `${status} ${reason} ${message}`).join();
+}
+
+const down: LinkTrouble = { reason: "LinkDown", message: "it does not answer." };
+
+test("a target that said that it shuts down and is out of reach has shut down, whoever asks; another trouble is a new word", async () => {
+  const last = { message: "node is shutting down" };
+  assert.equal(await reported(last, down), "False KubeletNotReady node is shutting down");
+  const mistaken: LinkTrouble = { reason: "HostKeyMismatch", message: "another key" };
+  assert.equal(await reported(last, mistaken), "False HostKeyMismatch another key");
+  assert.equal(await reported({ message: "something else" }, down), "False LinkDown it does not answer.");
+  assert.equal(await reported({ ...last, status: "True" }, down), "False LinkDown it does not answer.");
+});

@@ -1,0 +1,216 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { inhibitDelayDirectory, inhibitDelayFile } from "../../../src/host/systemd/logind.ts";
+import { readOwnershipRecord, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createShutdownManager } from "../../../src/shutdown/shutdown.ts";
+import { createCell } from "../../../src/state/cells.ts";
+import type { WorkerView } from "../../../src/state/pod-table.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { fakeLogind } from "../../fakes/logind.ts";
+import { type TestPod, aPod } from "../../fakes/pods.ts";
+import { fakePresence } from "../../fakes/presence.ts";
+import { aColumn, signalLines } from "../../fakes/state.ts";
+
+const never = new AbortController().signal;
+const rootDir = "/var/lib/kubelet";
+const began = "Normal Shutdown Shutdown manager detected shutdown event";
+const calledOff = "Normal Shutdown Shutdown manager detected shutdown cancellation";
+
+async function until(holds: () => boolean): Promise<void> {
+  for (let turns = 0; !holds(); turns++) {
+    if (turns > 2_000) assert.fail(`in vain: ${String(holds)}`);
+    await new Promise(setImmediate);
+  }
+}
+
+/** A node with these pods, whose machine has logind unless told otherwise. */
+async function node(pods: readonly TestPod[] = [], hasLogind = true) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  await host.fs.apply([{ do: "mkdir", path: `${rootDir}/graftlet`, parents: true }]);
+  await host.fs.apply([{ do: "mkdir", path: "/etc/systemd", parents: true }]);
+  await writeOwnershipRecord(host.fs, rootDir, { node: "n", made: ["/x"] }, never);
+  const logind = hasLogind ? await fakeLogind(host) : undefined;
+  const worker = aColumn<WorkerView>();
+  for (const pod of pods) worker.set(pod.metadata.uid, { phase: "syncing", pod: undefined });
+  const goingDown = createCell<true>();
+  const signals = signalLines();
+  const events = eventLines();
+  const target = fakePresence();
+  const times = { began: 0, ended: 0 };
+  const lines: string[] = [];
+  const stop = new AbortController();
+  const manager = createShutdownManager({
+    periods: [
+      { priority: 0, seconds: 20 },
+      { priority: 2_000_000_000, seconds: 10 },
+    ],
+    nodeName: "n",
+    rootDir,
+    keepsRecord: true,
+    pods: { list: () => pods },
+    cache: { get: () => undefined },
+    worker,
+    goingDown: goingDown.writer,
+    signals,
+    host,
+    isRemote: false,
+    events,
+    measures: { began: (at) => void (times.began = at), ended: (at) => void (times.ended = at) },
+    presence: target.present,
+    clock,
+    log: createLogger(0, { write: (line) => void lines.push(String(line)) }),
+  });
+  const running = manager.run(stop.signal);
+  return {
+    ...{ clock, host, worker, goingDown: goingDown.reader, signals, events, target, times, lines, running },
+    logind: logind as NonNullable<typeof logind>,
+    finish: (...names: readonly string[]) =>
+      names.forEach((uid) => worker.set(uid, { phase: "finished", pod: undefined })),
+    said: (text: string) => lines.filter((line) => line.includes(text)).length,
+    record: () => JSON.parse(host.files.text(`${rootDir}/graceful_node_shutdown_state`)) as Record<string, string>,
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+    },
+  };
+}
+
+const pod = (uid: string, priority: number, terminationGracePeriodSeconds = 30) =>
+  aPod({ priority, terminationGracePeriodSeconds }, { uid, name: uid });
+const three = [pod("late", 2_000_000_000), pod("slow", 0), pod("quick", 5, 2)];
+
+test("a shutdown is delayed for as long as the pods may take, by a file that the node notes down as its own", async () => {
+  await using t = await node();
+  await until(() => t.logind.locks() === 1);
+  assert.equal(t.logind.delaySeconds, 30);
+  assert.equal(t.host.files.text(inhibitDelayFile), "# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=30\n");
+  assert.deepEqual(await readOwnershipRecord(t.host.fs, rootDir, never), {
+    node: "n",
+    made: ["/x", inhibitDelayDirectory],
+    files: [inhibitDelayFile],
+  });
+  assert.equal(t.logind.connections(), 1);
+});
+
+test("logind that keeps its own delay is an error in the kubelet's words, said once", async () => {
+  await using t = await node();
+  t.logind.isDeaf = true;
+  for (let round = 0; round < 6; round++) {
+    for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+    await t.clock.advance(1_600);
+  }
+  await t.running;
+  assert.equal(t.said("Failed to start node shutdown manager"), 1);
+  assert.match(
+    t.lines.join(),
+    /timed out after 5 attempts waiting for logind InhibitDelayMaxSec to update to 30s \(ShutdownGracePeriod\), current value is 5s/,
+  );
+  assert.equal(t.logind.locks(), 0);
+});
+
+test("a machine without logind is said once, and nothing else changes", async () => {
+  await using t = await node(three, false);
+  await t.running;
+  assert.equal(t.said("Failed to start node shutdown manager"), 1);
+  assert.deepEqual([t.signals.sent, t.events.lines], [[], []]);
+});
+
+test("pods end group by group; the machine goes on when the last is over, and the record says when that was", async () => {
+  await using t = await node(three);
+  await until(() => t.logind.locks() === 1);
+  await t.logind.announce(true);
+  await until(() => t.signals.sent.length === 3);
+  assert.deepEqual(t.signals.sent, ["nodeChanged", "end slow 20 Terminated", "end quick 2 Terminated"]);
+  assert.equal(t.goingDown.get(), true);
+  assert.deepEqual(t.events.lines, [began]);
+  assert.equal(t.record()["endTime"], "0001-01-01T00:00:00Z");
+  t.finish("quick");
+  await t.clock.advance(5_000);
+  assert.equal(t.signals.sent.length, 3, "volumes of the first group are in use yet");
+  t.finish("slow");
+  await until(() => t.signals.sent.includes("end late 10 Terminated"));
+  assert.equal(t.logind.locks(), 1);
+  t.finish("late");
+  await until(() => t.logind.locks() === 0);
+  assert.equal(Date.parse(t.record()["endTime"] ?? ""), t.times.ended);
+  assert.equal(t.times.ended - t.times.began, 5_000);
+});
+
+test("a group has no longer than its time", async () => {
+  await using t = await node(three);
+  await until(() => t.logind.locks() === 1);
+  await t.logind.announce(true);
+  await until(() => t.signals.sent.length === 3);
+  await t.clock.advance(20_000);
+  await until(() => t.signals.sent.includes("end late 10 Terminated"));
+  await t.clock.advance(10_000);
+  await until(() => t.logind.locks() === 0);
+  assert.equal(t.said("Shutdown manager pod killing time out"), 2);
+});
+
+test("one that is called off shows the node as before, with a lock for the next", async () => {
+  await using t = await node();
+  await until(() => t.logind.locks() === 1);
+  await t.logind.announce(true);
+  await until(() => t.logind.locks() === 0);
+  await t.logind.announce(false);
+  await until(() => t.logind.locks() === 1);
+  assert.equal(t.goingDown.get(), undefined);
+  assert.deepEqual(t.events.lines, [began, calledOff]);
+});
+
+test("a bus that starts anew is connected to again, with one lock all the time; so is the end of what holds the lock", async () => {
+  await using t = await node();
+  await until(() => t.logind.locks() === 1);
+  for (const lose of [t.logind.cut, t.logind.endLocks]) {
+    lose();
+    await until(() => t.said("Unable to watch the node for shutdown events") > 0);
+    t.lines.length = 0;
+    await t.clock.advance(1_000);
+    await until(() => t.logind.connections() === 1 && t.logind.locks() === 1);
+  }
+  await t.logind.announce(true);
+  await until(() => t.events.lines.includes(began));
+});
+
+test("a node that begins while its machine shuts down ends its pods, without a lock", async () => {
+  await using t = await node(three);
+  t.logind.isShuttingDown = true;
+  await until(() => t.signals.sent.includes("end slow 20 Terminated"));
+  assert.equal(t.goingDown.get(), true);
+  assert.equal(t.logind.locks(), 0);
+});
+
+test("a link that is lost in mid-shutdown: back, the rest ends; called off meanwhile, the node is as before", async () => {
+  await using t = await node(three);
+  await until(() => t.logind.locks() === 1);
+  await t.logind.announce(true);
+  await until(() => t.signals.sent.length === 3);
+  t.target.lose();
+  await until(() => t.logind.connections() === 0 && t.logind.locks() === 0);
+  t.finish("slow", "quick");
+  t.logind.isShuttingDown = true;
+  t.target.find();
+  await t.clock.advance(1_000);
+  await until(() => t.signals.sent.includes("end late 10 Terminated"));
+  t.target.lose();
+  await until(() => t.logind.connections() === 0);
+  t.logind.isShuttingDown = false;
+  t.target.find();
+  await t.clock.advance(1_000);
+  await until(() => t.logind.locks() === 1);
+  assert.equal(t.goingDown.get(), undefined);
+  assert.equal(t.events.lines.at(-1), calledOff);
+});
+
+test("what an earlier shutdown left is shown again after a start", async () => {
+  const state = { startTime: "2026-01-02T03:04:05.678Z", endTime: "0001-01-01T00:00:00Z" };
+  await using t = await node();
+  t.host.files.put(`${rootDir}/graceful_node_shutdown_state`, { data: JSON.stringify(state) });
+  await until(() => t.times.began > 0);
+  assert.deepEqual(t.times, { began: Date.parse(state.startTime), ended: 0 });
+});
