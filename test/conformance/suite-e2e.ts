@@ -23,7 +23,7 @@ export const runE2e: RunSuite = async (run) => {
     suite,
     description: "Kubernetes e2e suite",
     names: run.names,
-    processes: 6,
+    processes: run.processes ?? 6,
     args: [
       `--kubeconfig=${cluster.adminKubeconfig}`,
       `--kubectl-path=${cluster.tools.path("kubectl")}`,
@@ -34,6 +34,7 @@ export const runE2e: RunSuite = async (run) => {
     ],
     folder: run.folder,
     start: (argv, options) => start(networkArgv(cluster.layout, argv), options),
-    say: run.say,
+    ended: run.ended,
+    limits: run.limits,
   });
 };

@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ginkgoArgv, type GinkgoRun, runGinkgo } from "../../conformance/ginkgo.ts";
+import { createProgress } from "../../conformance/progress.ts";
 import { start } from "../../harness/processes.ts";
 
 const run = { suite: "e2e.test", description: "Suite", names: ["[sig-node] A"], processes: 6, args: ["--num-nodes=1"] };
@@ -13,7 +14,8 @@ const scripted = async (folder: string, script: string): Promise<GinkgoRun & { r
   const ginkgo = join(folder, "ginkgo");
   await writeFile(ginkgo, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   const said: string[] = [];
-  return { ...run, ginkgo, folder, start, say: (line) => said.push(line), said };
+  const ended = createProgress(run.names.length, (line) => said.push(line));
+  return { ...run, ginkgo, folder, start, ended, said };
 };
 
 test("ginkgo runs the named tests once, and leaves its report where it is looked for", () => {
