@@ -7,19 +7,25 @@ export interface TestEnd {
   readonly title: string;
 }
 
-/** Follows ginkgo's output, a line at a time, and gives each test that has ended.
+/** What separates tests in ginkgo's output. */
+const separator = "------------------------------";
+
+/** Follows ginkgo's output, a line at a time, and gives each test that has ended. Its name is in the line after that on its end; of one
+ *  that passed while no other ran, in the line after the last separator.
  *  @see https://onsi.github.io/ginkgo/#controlling-the-output-of-ginkgo */
 export function createEnds(ended: (end: TestEnd) => void): (line: string) => void {
   let ending: Omit<TestEnd, "title"> | undefined;
+  let before = "";
+  let begun = "";
   return (line) => {
-    // Its name is in the next line.
     if (ending !== undefined) {
-      ended({ ...ending, title: line.trim() });
+      ended({ ...ending, title: (line === separator ? begun : line).trim() });
       ending = undefined;
-      return;
     }
     const end = /^[•S]!?(?: \[([A-Z! ]+)\])? \[([\d.]+) seconds\]$/.exec(line);
     if (end) ending = { state: end[1]?.toLowerCase() ?? "passed", seconds: Number(end[2]) };
+    else if (before === separator) begun = line;
+    before = line;
   };
 }
 

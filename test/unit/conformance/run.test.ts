@@ -54,3 +54,20 @@ test("each test that ends is told with its name, and how many have", () => {
     "2 of 2, 1 not passed: FAILED after 302 s: [sig-node] Pods [It] should end",
   ]);
 });
+
+test("one test at a time, ginkgo tells the name before the test runs", () => {
+  const ends: unknown[] = [];
+  const line = createEnds((end) => ends.push(end));
+  const separator = "------------------------------";
+  const passed = ["[sig-node] A [Serial] [sig-node]", "a.go:1", "  STEP: one", "• [3.000 seconds]"];
+  const failed = [
+    "[sig-node] B [Serial] [sig-node]",
+    "• [FAILED] [4.000 seconds]",
+    "[sig-node] B [It] [Serial] [sig-node]",
+  ];
+  for (const text of [separator, ...passed, separator, ...failed, separator]) line(text);
+  assert.deepEqual(ends, [
+    { state: "passed", seconds: 3, title: "[sig-node] A [Serial] [sig-node]" },
+    { state: "failed", seconds: 4, title: "[sig-node] B [It] [Serial] [sig-node]" },
+  ]);
+});
