@@ -65,3 +65,15 @@ test("ginkgo that ends without a report is an error with its last words", async 
     /^Error: ginkgo ended with 2 and left no report:\nflag provided but not defined$/,
   );
 });
+
+test("a run in which no test ends for too long is interrupted with all its processes, and its report counts", async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
+  const spec = { ContainerHierarchyTexts: ["[sig-node]"], LeafNodeType: "It", LeafNodeText: "A", RunTime: 3e9 };
+  await writeFile(
+    join(folder.path, "made.json"),
+    JSON.stringify([{ SpecReports: [{ ...spec, State: "interrupted", Failure: { Message: "by hand" } }] }]),
+  );
+  const given = await scripted(folder.path, "trap 'cp made.json report.json; exit 1' INT\nsleep 60");
+  const { tests } = await runGinkgo({ ...given, limits: { wholeMs: 60_000, quietMs: 300 } });
+  assert.deepEqual([...tests], [["[sig-node] A", { state: "interrupted", seconds: 3, says: "by hand" }]]);
+});
