@@ -61,7 +61,8 @@ export function orderPodIPs(podIPs: readonly string[], hostIPs: readonly string[
   return first.map((family) => podIPs.find((ip) => family(ip))).filter((ip) => ip !== undefined);
 }
 
-/** The value of a `resourceFieldRef`, in units of its divisor, rounded up. A limit that is not set is the node's allocatable.
+/** The value of a `resourceFieldRef`, in units of its divisor, rounded up. A limit that is not set is the pod's own, or else the node's
+ *  allocatable.
  *  @param containerName the container that asks; the selector's own name wins.
  *  @param allocatable of the node, as quantities by resource name.
  *  @throws Error when there is no such container or resource.
@@ -80,7 +81,7 @@ export function resourceField(
   const match = /^(limits|requests)\.(cpu|memory|ephemeral-storage|hugepages-.+)$/.exec(selector.resource);
   const [, list, resource] = match ?? [];
   if (!list || !resource) throw new Error(`unsupported container resource : ${selector.resource}`);
-  const quantity = quantityOf(container, list, resource, allocatable);
+  const quantity = quantityOf(container, list, resource, { ...allocatable, ...podLimits(pod) });
   const measure = resource === "cpu" ? quantityMilli : quantityValue;
   const divisor = selector.divisor !== undefined && quantityMilli(selector.divisor) !== 0 ? selector.divisor : "1";
   return String(Math.ceil(measure(quantity) / measure(divisor)));
@@ -90,13 +91,21 @@ function quantityOf(
   container: Container,
   list: string,
   resource: string,
-  allocatable: Readonly<Record<string, string>>,
+  defaults: Readonly<Record<string, string>>,
 ): string {
   if (list === "requests") return container.resources?.requests?.[resource] ?? "0";
   const limit = container.resources?.limits?.[resource] ?? "0";
   // Huge pages are never overcommitted: the node's allocatable is not a limit for them.
   if (quantityMilli(limit) !== 0 || resource.startsWith("hugepages-")) return limit;
-  return allocatable[resource] ?? "0";
+  return defaults[resource] ?? "0";
+}
+
+/** The CPU and memory limits of the pod as a whole, of those that are set. */
+function podLimits({ spec }: Pod): Readonly<Record<string, string>> {
+  const set = Object.entries(spec.resources?.limits ?? {}).filter(
+    ([resource, limit]) => ["cpu", "memory"].includes(resource) && quantityMilli(limit) !== 0,
+  );
+  return Object.fromEntries(set);
 }
 
 /** Labels or annotations as sorted `key="value"` lines, values quoted as Go's strconv.Quote does. */

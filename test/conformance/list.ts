@@ -8,7 +8,7 @@ export interface ListedTest {
   readonly name: string;
 }
 
-/** Reads a list of tests: a line each, the suite, a tab, the name; `#` begins a comment.
+/** Reads a list of tests: a line each, the suite, a tab, the name, and what else a list has after more tabs; `#` begins a comment.
  *  @param source the file, for errors. @throws a sentence that names the line. */
 export function parseList(text: string, source: string): readonly ListedTest[] {
   const tests: ListedTest[] = [];
@@ -16,12 +16,13 @@ export function parseList(text: string, source: string): readonly ListedTest[] {
   for (const [index, line] of text.split("\n").entries()) {
     if (line.trim() === "" || line.startsWith("#")) continue;
     const fault = (why: string): Error => new Error(`line ${index + 1} of ${source} ${why}: ${JSON.stringify(line)}`);
-    const [given, name, ...rest] = line.split("\t");
+    const [given, name] = line.split("\t");
     const suite = suiteNames.find((each) => each === given);
-    if (suite === undefined || !name?.trim() || rest.length > 0)
+    if (suite === undefined || !name?.trim())
       throw fault(`is not one of ${suiteNames.join(", ")}, a tab and a test's name`);
-    if (seen.has(line)) throw fault("stands there twice");
-    seen.add(line);
+    const key = `${given}\t${name}`;
+    if (seen.has(key)) throw fault("stands there twice");
+    seen.add(key);
     // A container of tests without a text leaves two blanks in reports; ginkgo's focus is held against a name without it.
     tests.push({ suite, name: name.replaceAll(/ {2,}/g, " ") });
   }

@@ -16,11 +16,13 @@ export interface ConformanceOptions {
   readonly list: string | undefined;
   /** The few tests that stand for the list. */
   readonly part: boolean;
+  /** Of a score: also what did not pass at its last attempt. */
+  readonly again: boolean;
   /** The list as it stands, on graftlet: what the docs are about. */
   readonly whole: boolean;
 }
 
-/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS`, `LIST` and `PART`; empty counts as
+/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS`, `LIST`, `PART` and `AGAIN`; empty counts as
  *  not given. @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): ConformanceOptions {
   const provider = oneOf("PROVIDER", providers, env.PROVIDER || "cri");
@@ -29,9 +31,10 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
     throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
   const focus = env.FOCUS || undefined;
   const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
+  const again = oneOf("AGAIN", ["", "1"], env.AGAIN ?? "") === "1";
   const list = env.LIST || undefined;
   const whole = agent === "graftlet" && focus === undefined && list === undefined && !part;
-  return { provider, agent, focus, list, part, whole };
+  return { provider, agent, focus, list, part, again, whole };
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

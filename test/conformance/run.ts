@@ -1,24 +1,17 @@
 // make conformance: Kubernetes' own tests on a node that graftlet runs, or the kubelet. See docs/conformance.md.
 import { readFileSync, writeFileSync } from "node:fs";
-import { homedir } from "node:os";
 import { join } from "node:path";
 import { withPart } from "../bench/document.ts";
-import { buildSuites, findTools, type SuiteProgram } from "../harness/tools.ts";
+import { buildSuites, findTools } from "../harness/tools.ts";
 import { parseLimits } from "./limits.ts";
 import { matching, parseList, type SuiteName, suiteNames } from "./list.ts";
 import { type ConformanceOptions, readOptions } from "./options.ts";
 import type { SuiteOutcome } from "./outcomes.ts";
+import { createProgress } from "./progress.ts";
 import { failureLine, partOf, tableOf } from "./page.ts";
-import { runE2e } from "./suite-e2e.ts";
-import { runE2eNode } from "./suite-node.ts";
-import type { RunSuite } from "./suite-run.ts";
+import { runFolder, suites } from "./suites.ts";
 import { verdictsOn } from "./verdicts.ts";
 import { versionsLine } from "./versions.ts";
-
-const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram; readonly run: RunSuite }>> = {
-  e2e: { program: "e2e.test", run: runE2e },
-  e2e_node: { program: "e2e_node.test", run: runE2eNode },
-};
 
 const project = join(import.meta.dirname, "..", "..");
 const page = join(project, "docs", "conformance.md");
@@ -75,13 +68,13 @@ async function outcomeOf(
   { provider, agent }: ConformanceOptions,
 ): Promise<SuiteOutcome> {
   const { program, run } = suites[suite];
-  const cache = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "conformance");
-  const mark = process.env.GRAFTLET_TEST_MARK ?? "";
-  const folder = join(cache, [agent, provider, suite, mark].filter(Boolean).join("-"));
+  const folder = runFolder(agent, provider, suite, process.env.GRAFTLET_TEST_MARK ?? "");
   try {
     const programs = await buildSuites([program, "ginkgo"], say);
     say(`${suite}: ${names.length} tests; output and reports in ${folder}`);
-    const outcome = await run({ provider, agent, names, programs, folder, say: (line) => say(`${suite}: ${line}`) });
+    const told = (line: string): void => say(`${suite}: ${line}`);
+    const ended = createProgress(names.length, told);
+    const outcome = await run({ provider, agent, names, programs, folder, ended, say: told });
     for (const trouble of outcome.trouble) say(`${suite}: ${trouble}`);
     return outcome;
   } catch (error) {

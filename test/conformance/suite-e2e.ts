@@ -3,8 +3,9 @@ import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
 import { startCluster } from "../harness/cluster.ts";
 import { startDns } from "../harness/dns.ts";
-import { networkArgv } from "../harness/namespaces.ts";
-import { start } from "../harness/processes.ts";
+import { insideArgv, networkArgv } from "../harness/namespaces.ts";
+import { must, start } from "../harness/processes.ts";
+import { type Layout, readState } from "../harness/state.ts";
 import { runGinkgo } from "./ginkgo.ts";
 import { prepareFolder, type RunSuite } from "./suite-run.ts";
 
@@ -13,6 +14,7 @@ import { prepareFolder, type RunSuite } from "./suite-run.ts";
 export const runE2e: RunSuite = async (run) => {
   const { suite, reports } = prepareFolder(run, "e2e.test");
   await using cluster = await startCluster({ name: "conformance", provider: run.provider, say: run.say });
+  await showOwnMounts(cluster.layout);
   await using _ = run.agent === "kubelet" ? await startKubelet(cluster) : await startGraftlet(cluster, { built: true });
   // Before all of it goes, however the run ends.
   using logs = new DisposableStack();
@@ -23,7 +25,7 @@ export const runE2e: RunSuite = async (run) => {
     suite,
     description: "Kubernetes e2e suite",
     names: run.names,
-    processes: 6,
+    processes: run.processes ?? 6,
     args: [
       `--kubeconfig=${cluster.adminKubeconfig}`,
       `--kubectl-path=${cluster.tools.path("kubectl")}`,
@@ -34,6 +36,14 @@ export const runE2e: RunSuite = async (run) => {
     ],
     folder: run.folder,
     start: (argv, options) => start(networkArgv(cluster.layout, argv), options),
-    say: run.say,
+    ended: run.ended,
+    limits: run.limits,
   });
 };
+
+/** Tests make volumes from a pod that enters the mounts of process 1: inside, those are the cluster's machine's. */
+async function showOwnMounts(layout: Layout): Promise<void> {
+  const holder = readState(layout)?.holder;
+  if (!holder) throw new Error(`the state of the cluster ${layout.name} cannot be read: ${layout.stateFile}`);
+  await must(insideArgv(layout, holder, ["mount", "--bind", `/proc/${holder.pid}`, "/proc/1"]));
+}

@@ -29,7 +29,7 @@ export const runE2eNode: RunSuite = async (run) => {
     suite,
     description: "E2eNode Suite",
     names: run.names,
-    processes: 5,
+    processes: run.processes ?? 5,
     args: [
       `--k8s-bin-dir=${binaries}`,
       `--node-name=${rig.nodeName}`,
@@ -50,7 +50,8 @@ export const runE2eNode: RunSuite = async (run) => {
         env: { ...env, PATH, STAND_IN_UNITS: units },
       });
     },
-    say: run.say,
+    ended: run.ended,
+    limits: run.limits,
   });
 };
 

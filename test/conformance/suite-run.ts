@@ -2,7 +2,9 @@ import { mkdirSync, rmSync, symlinkSync } from "node:fs";
 import { join } from "node:path";
 import type { SuiteProgram } from "../harness/tools.ts";
 import type { SuiteOutcome } from "./outcomes.ts";
+import type { RunLimits } from "./ginkgo.ts";
 import type { AgentName, Provider } from "./options.ts";
+import type { TestEnd } from "./progress.ts";
 
 /** A suite's run: which of its tests, on whose node. */
 export interface SuiteRun {
@@ -13,6 +15,11 @@ export interface SuiteRun {
   readonly programs: string;
   /** Where what the run leaves is kept; emptied first. */
   readonly folder: string;
+  /** How many tests run side by side; five or six unless given. */
+  readonly processes?: number;
+  readonly limits?: RunLimits;
+  /** Called for each test that has ended. */
+  readonly ended: (end: TestEnd) => void;
   readonly say: (line: string) => void;
 }
 

@@ -28,7 +28,7 @@ export function verdictsOn(
 }
 
 /** The first line that says something, cut where it is long. */
-function firstLine(text: string): string {
+export function firstLine(text: string): string {
   const line = text.split("\n").find((each) => each.trim() !== "") ?? "";
   const short = line.trim().replaceAll(/\s+/g, " ");
   return short.length > 240 ? `${short.slice(0, 239)}…` : short;

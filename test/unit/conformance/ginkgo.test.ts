@@ -4,6 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import { ginkgoArgv, type GinkgoRun, runGinkgo } from "../../conformance/ginkgo.ts";
+import { createProgress } from "../../conformance/progress.ts";
 import { start } from "../../harness/processes.ts";
 
 const run = { suite: "e2e.test", description: "Suite", names: ["[sig-node] A"], processes: 6, args: ["--num-nodes=1"] };
@@ -13,7 +14,8 @@ const scripted = async (folder: string, script: string): Promise<GinkgoRun & { r
   const ginkgo = join(folder, "ginkgo");
   await writeFile(ginkgo, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
   const said: string[] = [];
-  return { ...run, ginkgo, folder, start, say: (line) => said.push(line), said };
+  const ended = createProgress(run.names.length, (line) => said.push(line));
+  return { ...run, ginkgo, folder, start, ended, said };
 };
 
 test("ginkgo runs the named tests once, and leaves its report where it is looked for", () => {
@@ -62,4 +64,16 @@ test("ginkgo that ends without a report is an error with its last words", async 
     runGinkgo(given),
     /^Error: ginkgo ended with 2 and left no report:\nflag provided but not defined$/,
   );
+});
+
+test("a run in which no test ends for too long is interrupted with all its processes, and its report counts", async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-ginkgo-"));
+  const spec = { ContainerHierarchyTexts: ["[sig-node]"], LeafNodeType: "It", LeafNodeText: "A", RunTime: 3e9 };
+  await writeFile(
+    join(folder.path, "made.json"),
+    JSON.stringify([{ SpecReports: [{ ...spec, State: "interrupted", Failure: { Message: "by hand" } }] }]),
+  );
+  const given = await scripted(folder.path, "trap 'cp made.json report.json; exit 1' INT\nsleep 60");
+  const { tests } = await runGinkgo({ ...given, limits: { wholeMs: 60_000, quietMs: 300 } });
+  assert.deepEqual([...tests], [["[sig-node] A", { state: "interrupted", seconds: 3, says: "by hand" }]]);
 });

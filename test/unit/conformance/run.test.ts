@@ -1,10 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readOptions } from "../../conformance/options.ts";
-import { createProgress } from "../../conformance/progress.ts";
+import { createEnds, createProgress } from "../../conformance/progress.ts";
 
 test("unless told otherwise a run is the whole list on graftlet with the cri provider", () => {
-  const whole = { provider: "cri", agent: "graftlet", focus: undefined, list: undefined, part: false, whole: true };
+  const whole = {
+    provider: "cri",
+    agent: "graftlet",
+    focus: undefined,
+    list: undefined,
+    part: false,
+    again: false,
+    whole: true,
+  };
   assert.deepEqual(readOptions({}), whole);
   assert.deepEqual(readOptions({ PROVIDER: "", AGENT: "", FOCUS: "", PART: "" }), whole);
   assert.deepEqual(readOptions({ PROVIDER: "ssh" }), { ...whole, provider: "ssh" });
@@ -21,6 +29,7 @@ test("a wrong variable is refused by name", () => {
     [{ PROVIDER: "podman" }, /^Error: PROVIDER is "podman": it is one of cri, docker, ssh$/],
     [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
     [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],
+    [{ AGAIN: "yes" }, /^Error: AGAIN is "yes": it is one of 1$/],
     [{ PART: "2" }, /^Error: PART is "2": it is one of 1$/],
   ] as const)
     assert.throws(() => readOptions(env), why);
@@ -28,7 +37,7 @@ test("a wrong variable is refused by name", () => {
 
 test("each test that ends is told with its name, and how many have", () => {
   const said: string[] = [];
-  const line = createProgress(2, (text) => said.push(text));
+  const line = createEnds(createProgress(2, (text) => said.push(text)));
   for (const text of [
     "------------------------------",
     "• [12.345 seconds]",
@@ -43,5 +52,22 @@ test("each test that ends is told with its name, and how many have", () => {
   assert.deepEqual(said, [
     "1 of 2: passed after 12 s: [sig-node] Pods should run [Conformance]",
     "2 of 2, 1 not passed: FAILED after 302 s: [sig-node] Pods [It] should end",
+  ]);
+});
+
+test("one test at a time, ginkgo tells the name before the test runs", () => {
+  const ends: unknown[] = [];
+  const line = createEnds((end) => ends.push(end));
+  const separator = "------------------------------";
+  const passed = ["[sig-node] A [Serial] [sig-node]", "a.go:1", "  STEP: one", "• [3.000 seconds]"];
+  const failed = [
+    "[sig-node] B [Serial] [sig-node]",
+    "• [FAILED] [4.000 seconds]",
+    "[sig-node] B [It] [Serial] [sig-node]",
+  ];
+  for (const text of [separator, ...passed, separator, ...failed, separator]) line(text);
+  assert.deepEqual(ends, [
+    { state: "passed", seconds: 3, title: "[sig-node] A [Serial] [sig-node]" },
+    { state: "failed", seconds: 4, title: "[sig-node] B [It] [Serial] [sig-node]" },
   ]);
 });

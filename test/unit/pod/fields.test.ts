@@ -74,6 +74,12 @@ describe("resourceFieldRef", () => {
       assert.equal(resourceField(two, selector, "web", allocatable), value);
     });
   }
+  it("a limit that is not set is the pod's own, and the node's only without one", () => {
+    const resources = { limits: { cpu: "3", memory: "64Mi", "ephemeral-storage": "1Gi" } };
+    const pod = { ...two, spec: { ...two.spec, resources } };
+    const limit = (resource: string) => resourceField(pod, { resource: `limits.${resource}` }, "web", allocatable);
+    assert.deepEqual(["cpu", "memory", "ephemeral-storage"].map(limit), ["2", "67108864", "53687091200"]);
+  });
   it("names what it does not know", () => {
     assert.throws(
       () => resourceField(two, { resource: "limits.gpu" }, "web", {}),

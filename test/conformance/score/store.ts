@@ -1,0 +1,56 @@
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { withPart } from "../../bench/document.ts";
+import { type ListedTest, parseList } from "../list.ts";
+import { type AgentName, type Provider, providers } from "../options.ts";
+import { type Entry, isPassed, lists, type ListName, listText, parseEntries, placeAll } from "./lists.ts";
+import { attemptsOf, readRecords } from "./records.ts";
+import { parseResults, type Result, resultsOf, resultsText } from "./results.ts";
+import { scoreText } from "./table.ts";
+import { parseWithheld, type Withheld } from "./withheld.ts";
+
+const folder = join(import.meta.dirname, "..");
+const page = join(folder, "..", "..", "docs", "conformance.md");
+const listFile = (name: ListName): string => join(folder, "lists", `${name}.txt`);
+const resultsFile = (provider: Provider): string => join(folder, "results", `${provider}.txt`);
+const read = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
+
+/** All candidates. */
+export function readCandidates(): readonly ListedTest[] {
+  return parseList(read(join(folder, "candidates.txt")), "test/conformance/candidates.txt");
+}
+
+/** The tests that are not run beside other work. */
+export function readWithheld(): readonly Withheld[] {
+  return parseWithheld(read(join(folder, "score", "withheld.yaml")), "test/conformance/score/withheld.yaml");
+}
+
+/** The lists as they are committed. */
+export function readEntries(): readonly Entry[] {
+  return (Object.keys(lists) as ListName[]).flatMap((name) => parseEntries(name, read(listFile(name))));
+}
+
+/** The results as they are committed. */
+export function readResults(provider: Provider): readonly Result[] {
+  return parseResults(read(resultsFile(provider)), resultsFile(provider));
+}
+
+/** Writes what the records say into the committed lists or results, and the table into docs/conformance.md. */
+export function writeScore(agent: AgentName, provider: Provider, records: string): void {
+  const attempts = attemptsOf(readRecords(records));
+  const candidates = readCandidates();
+  if (agent === "kubelet") {
+    const placed = placeAll(candidates, { attempts, withheld: readWithheld(), committed: readEntries() });
+    mkdirSync(join(folder, "lists"), { recursive: true });
+    for (const name of Object.keys(lists) as ListName[]) writeFileSync(listFile(name), listText(name, placed));
+  }
+  const entries = readEntries();
+  if (agent === "graftlet") {
+    const results = resultsOf(attempts, readResults(provider), entries.filter(isPassed));
+    mkdirSync(join(folder, "results"), { recursive: true });
+    writeFileSync(resultsFile(provider), resultsText(provider, results));
+  }
+  const [cri, docker, ssh] = providers.map(readResults);
+  const text = scoreText({ candidates, entries, results: { cri: cri ?? [], docker: docker ?? [], ssh: ssh ?? [] } });
+  writeFileSync(page, withPart(readFileSync(page, "utf8"), "conformance score", text));
+}

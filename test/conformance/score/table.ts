@@ -1,0 +1,63 @@
+import { markdownTable } from "../../bench/table.ts";
+import { type ListedTest, whole } from "../list.ts";
+import { type Provider, providers } from "../options.ts";
+import { capabilityOf } from "./capabilities.ts";
+import { type Entry, isPassed } from "./lists.ts";
+import type { Result } from "./results.ts";
+
+/** All that is known of the candidates. */
+export interface Standing {
+  readonly candidates: readonly ListedTest[];
+  readonly entries: readonly Entry[];
+  readonly results: Readonly<Record<Provider, readonly Result[]>>;
+}
+
+/** The score's part of docs/conformance.md, in Markdown. */
+export function scoreText(standing: Standing): string {
+  return [sentence(standing), tableOf(standing)].join("\n\n");
+}
+
+function sentence({ candidates, entries }: Standing): string {
+  const passed = entries.filter(isPassed);
+  const once = passed.filter(({ note }) => note === "passed 1 of 1").length;
+  const unknown = candidates.length - entries.length;
+  const of = (list: Entry["list"]) => entries.filter((entry) => entry.list === list).length;
+  return [
+    `Of ${candidates.length} candidates the kubelet passes ${passed.length} on this machine${once > 0 ? `, ${once} of them with one attempt so far` : ""}.`,
+    `${of("guest")} need another machine, ${of("others")} it skips or fails for another reason,`,
+    `and ${unknown} ${unknown === 1 ? "has" : "have"} not been run yet.`,
+  ].join("\n");
+}
+
+/** A row a capability: how many candidates, how many of them the kubelet passes, and of those graftlet on each provider. */
+function tableOf({ candidates, entries, results }: Standing): string {
+  const passed = entries.filter(isPassed);
+  const known = new Map(entries.map((entry) => [whole(entry), entry]));
+  const row = (name: string, belongs: (capability: string) => boolean): readonly string[] => {
+    const all = candidates.filter((test) => belongs(capabilityOf(test)));
+    const listed = passed.filter(({ capability }) => belongs(capability));
+    const unknown = all.filter((test) => !known.has(whole(test))).length;
+    const kubelet = notRun(`${listed.length}`, unknown, all.length);
+    return [name, `${all.length}`, kubelet, ...providers.map((provider) => cell(listed, results[provider]))];
+  };
+  const capabilities = [...new Set(candidates.map(capabilityOf))].toSorted();
+  return markdownTable(
+    ["capability", "candidates", "kubelet passes", ...providers.map((provider) => `graftlet, ${provider}`)],
+    [...capabilities.map((name) => row(name, (capability) => capability === name)), row("all", () => true)],
+  );
+}
+
+/** What graftlet passes of what the kubelet passes. */
+function cell(listed: readonly ListedTest[], results: readonly Result[]): string {
+  if (listed.length === 0) return "";
+  const states = new Map(results.map((result) => [whole(result), result.state]));
+  const run = listed.filter((test) => states.has(whole(test)));
+  const passed = run.filter((test) => states.get(whole(test)) === "passed");
+  return notRun(`${passed.length} of ${listed.length}`, listed.length - run.length, listed.length);
+}
+
+/** A count, and how many were not run. */
+function notRun(count: string, missing: number, all: number): string {
+  if (missing === 0) return count;
+  return missing === all ? "not run" : `${count}, ${missing} not run`;
+}

@@ -1,0 +1,19 @@
+import { homedir } from "node:os";
+import { join } from "node:path";
+import type { SuiteProgram } from "../harness/tools.ts";
+import type { SuiteName } from "./list.ts";
+import { runE2e } from "./suite-e2e.ts";
+import { runE2eNode } from "./suite-node.ts";
+import type { RunSuite } from "./suite-run.ts";
+
+/** What each suite is run with. */
+export const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram; readonly run: RunSuite }>> = {
+  e2e: { program: "e2e.test", run: runE2e },
+  e2e_node: { program: "e2e_node.test", run: runE2eNode },
+};
+
+/** A folder below the cache for what a run leaves. @param parts of its name; empty ones are left out. */
+export function runFolder(...parts: readonly string[]): string {
+  const cache = process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache");
+  return join(cache, "graftlet", "conformance", parts.filter(Boolean).join("-"));
+}

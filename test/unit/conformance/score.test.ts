@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { appendFile, mkdtempDisposable } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import type { ListedTest } from "../../conformance/list.ts";
+import type { Outcome } from "../../conformance/outcomes.ts";
+import { capabilityOf } from "../../conformance/score/capabilities.ts";
+import { isOpen, judge } from "../../conformance/score/judgement.ts";
+import { listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
+import { addRecord, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
+import { parseResults, resultsOf, resultsText } from "../../conformance/score/results.ts";
+import { shardsOf } from "../../conformance/score/shards.ts";
+import { readCandidates, readEntries, readResults, readWithheld } from "../../conformance/score/store.ts";
+import { scoreText } from "../../conformance/score/table.ts";
+import { parseWithheld, reasonAgainst } from "../../conformance/score/withheld.ts";
+
+const passed: Outcome = { state: "passed", seconds: 3 };
+const failed: Outcome = { state: "failed", seconds: 4, says: "\n  no pod\nof that name" };
+const skipped: Outcome = { state: "skipped", seconds: 0, says: "needs swap" };
+const e2e = (name: string): ListedTest => ({ suite: "e2e", name });
+
+test("two attempts that agree decide, a third one where they do not", () => {
+  for (const [attempts, judgement, open] of [
+    [[], "not run", true],
+    [[passed], "passed once", true],
+    [[failed], "failed once", true],
+    [[skipped], "skipped", false],
+    [[passed, passed], "passes", false],
+    [[failed, failed], "fails", false],
+    [[passed, failed], "undecided", true],
+    [[passed, failed, passed], "passes", false],
+    [[failed, passed, failed], "fails", false],
+  ] as const) {
+    assert.equal(judge(attempts), judgement);
+    assert.equal(isOpen(judge(attempts)), open, judgement);
+  }
+});
+
+test("records are read back as attempts; the later line of a run counts, and a line cut short does not", async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-records-"));
+  const file = join(folder.path, "records.jsonl");
+  assert.deepEqual(readRecords(file), []);
+  addRecord(file, { run: "1", ...e2e("A"), state: "failed", seconds: 4 });
+  addRecord(file, { run: "1", ...e2e("A"), ...failed });
+  addRecord(file, { run: "2", ...e2e("A"), ...passed });
+  addRecord(file, { run: "2", suite: "e2e_node", name: "A", ...skipped });
+  await appendFile(file, '{"run":"3","sui');
+  assert.deepEqual(
+    [...attemptsOf(readRecords(file))],
+    [
+      ["e2e A", [failed, passed]],
+      ["e2e_node A", [skipped]],
+    ],
+  );
+});
+
+test("a test that was interrupted counts only when it is the one that hung", () => {
+  assert.equal(counts({ state: "interrupted", seconds: 5 }, 60_000), false);
+  assert.equal(counts({ state: "interrupted", seconds: 61 }, 60_000), true);
+  assert.equal(counts(failed, 60_000), true);
+});
+
+test("ginkgo's title of a test is found among the names that run", () => {
+  const names = ["[sig-node] Pods should run", "[sig-node] Pods should run [Slow]", "[sig-node] Pods"];
+  assert.equal(nameOf("[sig-node] Pods [It] should run [sig-node, NodeConformance]", names), names[0]);
+  assert.equal(nameOf("[sig-node] Pods [BeforeEach] should run [Slow] [sig-node, Slow]", names), names[1]);
+  assert.equal(nameOf("[sig-node] Pods  [DeferCleanup (Each)] should run", names), names[0]);
+  assert.equal(nameOf("[SynchronizedBeforeSuite]", names), undefined);
+});
+
+test("shards hold one suite and one kind; plain tests come first, serial ones run one at a time", () => {
+  const tests = [
+    e2e("[sig-node] A [Slow]"),
+    e2e("[sig-node] B [Serial]"),
+    e2e("[sig-storage] In-tree Volumes [Driver: local] C"),
+    ...Array.from({ length: 201 }, (_, index) => e2e(`[sig-node] D ${index}`)),
+    { suite: "e2e_node" as const, name: "[sig-node] E [Disruptive]" },
+  ];
+  const shards = shardsOf(tests);
+  assert.deepEqual(
+    shards.map(({ name, serial, tests: { length } }) => [name, serial, length]),
+    [
+      ["e2e-plain-others-1", false, 101],
+      ["e2e-plain-others-2", false, 100],
+      ["e2e-plain-volumes-1", false, 1],
+      ["e2e-serial-others-1", true, 1],
+      ["e2e_node-serial-others-1", true, 1],
+      ["e2e-slow-others-1", false, 1],
+    ],
+  );
+  assert.deepEqual(new Set(shards.flatMap(({ tests: members }) => members)), new Set(tests));
+});
+
+test("a candidate's list follows from the kubelet's attempts; one that was not run stays where it is", () => {
+  const candidates = ["A", "B", "C", "D", "E", "F", "G"].map((letter) => e2e(`[sig-node] ${letter}`));
+  const attempts = new Map([
+    ["e2e [sig-node] A", [passed, passed]],
+    ["e2e [sig-node] B", [{ ...passed, seconds: 600 }]],
+    ["e2e [sig-node] C", [failed, failed]],
+    ["e2e [sig-node] D", [{ ...skipped, says: "needs cgroup v2" }]],
+  ]);
+  const withheld = parseWithheld("- test: ' E$'\n  reason: fills the disk", "withheld");
+  const committed = parseEntries("here", "e2e\t[sig-node] F\tpods\tpassed 2 of 2\n");
+  const entries = placeAll(candidates, { attempts, withheld, committed });
+  assert.deepEqual(
+    entries.map(({ name, list, note }) => [name.at(-1), list, note]),
+    [
+      ["A", "here", "passed 2 of 2"],
+      ["B", "here-slow", "passed 1 of 1"],
+      ["C", "others", "passed 0 of 2: no pod"],
+      ["D", "guest", "cgroup v2; skipped: needs cgroup v2"],
+      ["E", "guest", "not run: fills the disk"],
+      ["F", "here", "passed 2 of 2"],
+    ],
+  );
+  assert.deepEqual(
+    parseEntries("others", listText("others", entries)),
+    entries.filter(({ list }) => list === "others"),
+  );
+});
+
+test("of graftlet's attempts the last one is the result, and a file of results is read back", () => {
+  const listed = ["A", "B", "C"].map(e2e);
+  const earlier = [{ ...e2e("B"), state: "passed", says: "" }];
+  const results = resultsOf(new Map([["e2e A", [passed, failed]]]), earlier, listed);
+  assert.deepEqual(results, [{ ...e2e("A"), state: "failed", says: "no pod" }, ...earlier]);
+  assert.deepEqual(parseResults(resultsText("cri", results), "results"), results);
+});
+
+test("the table counts what was not run apart from what failed", () => {
+  const candidates = ["DRA] A", "DRA] B", "DRA] C", "DRA] D"].map((name) => e2e(`[sig-node] [${name}`));
+  const entries = parseEntries(
+    "here",
+    candidates
+      .slice(0, 3)
+      .map(({ name }) => `e2e\t${name}\tDRA\tpassed 1 of 1`)
+      .join("\n"),
+  );
+  const ran = (count: number, state: string) =>
+    candidates.slice(0, count).map((each) => ({ ...each, state, says: "" }));
+  const text = scoreText({
+    candidates,
+    entries,
+    results: { cri: ran(2, "passed"), docker: [], ssh: ran(3, "failed") },
+  });
+  assert.match(text, /^Of 4 candidates the kubelet passes 3 on this machine, 3 of them with one attempt so far\.$/m);
+  assert.match(text, /^and 1 has not been run yet\.$/m);
+  assert.match(text, /^\| DRA +\| 4 +\| 3, 1 not run +\| 2 of 3, 1 not run +\| not run +\| 0 of 3 +\|$/m);
+});
+
+test("an entry of the withheld tests without a reason is named", () => {
+  assert.throws(
+    () => parseWithheld("- test: A", "withheld"),
+    /^Error: entry 1 of withheld is not a test and a reason$/,
+  );
+  assert.equal(reasonAgainst(parseWithheld("- {test: '^e2e_node A', reason: why}", "withheld"), e2e("A")), undefined);
+});
+
+test("what is committed agrees: lists and results name candidates, each in one list, with its capability", () => {
+  const key = ({ suite, name }: ListedTest) => `${suite} ${name}`;
+  const candidates = new Set(readCandidates().map(key));
+  const entries = readEntries();
+  assert.equal(new Set(entries.map(key)).size, entries.length);
+  for (const entry of entries) {
+    assert.ok(candidates.has(key(entry)), key(entry));
+    assert.equal(entry.capability, capabilityOf(entry), key(entry));
+  }
+  for (const provider of ["cri", "docker", "ssh"] as const)
+    for (const result of readResults(provider)) assert.ok(candidates.has(key(result)), key(result));
+  assert.ok(
+    readWithheld().every((entry) => readCandidates().some((test) => reasonAgainst([entry], test) !== undefined)),
+  );
+});
