@@ -150,6 +150,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "several-nodes": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
   "several-targets": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
+  shares: {
+    on: ["cri", "docker", "ssh-systemd"],
+    why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
+    fits: all,
+    seconds: 35,
+  },
   "ssh-claim": { on: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 70 },
   "ssh-cut": { on: [], why: "takes minutes of a cut link: make link-cut", fits: overSsh, seconds: 400 },
   "ssh-faults": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 205 },
