@@ -41,6 +41,12 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
   admission: { on: cri, why: cluster, seconds: 20 },
+  "cgroup-faults": {
+    on: ["cri", "ssh-systemd"],
+    why: "what others do to cgroups the kernel shows in files, systemd in units",
+    fits: all,
+    seconds: 110,
+  },
   certificates: { on: cri, why: cluster, seconds: 35 },
   "chaos-apiserver": { on: cri, why: cluster, fits: onContainerd, seconds: 235 },
   "chaos-kill": { on: cri, why: "kills the agent alone, at random", fits: onContainerd, seconds: 70 },
