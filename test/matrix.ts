@@ -41,6 +41,12 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
   admission: { on: cri, why: cluster, seconds: 20 },
+  "cgroup-faults": {
+    on: ["cri", "ssh-systemd"],
+    why: "what others do to cgroups the kernel shows in files, systemd in units",
+    fits: all,
+    seconds: 110,
+  },
   certificates: { on: cri, why: cluster, seconds: 35 },
   "chaos-apiserver": { on: cri, why: cluster, fits: onContainerd, seconds: 235 },
   "chaos-kill": { on: cri, why: "kills the agent alone, at random", fits: onContainerd, seconds: 70 },
@@ -161,6 +167,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "several-nodes": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
   "several-targets": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
+  shares: {
+    on: ["cri", "docker", "ssh-systemd"],
+    why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
+    fits: all,
+    seconds: 35,
+  },
   shutdown: {
     on: onSystemd,
     why: "needs a logind; how pods end is in pods-end, with each runtime",

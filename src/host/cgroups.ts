@@ -2,6 +2,7 @@ import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.t
 import type { FileChange, Host } from "../seams/host.ts";
 import { exists } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
+import { inodes, killProcesses } from "./cgroup-commands.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones stay unchanged. */
@@ -22,14 +23,20 @@ export interface CgroupLimits {
 export interface Cgroups {
   /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
   ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
-  /** The same for a cgroup without processes, in a single change of files when its ancestors were created before. */
-  make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
+  /** The same for a cgroup without processes, in a single change of files when its ancestors were created before.
+   *  @returns false when ancestors that had been made here were not found as they had been left. */
+  make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
   /** Removes cgroups without processes, and their descendants; a missing one is success. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
   /** Directories of a cgroup that are not there: one for each hierarchy in which pods have theirs. */
   missing(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Names of a cgroup's children; none for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
+   *  @returns the numbers of those that were there. */
+  kill(paths: readonly string[], signal: AbortSignal): Promise<readonly number[]>;
+  /** What tells cgroups from others that are made at their paths later, by path; none for a missing one. */
+  identities(paths: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>;
 }
 
 /** Hierarchies of version 1 in which the kubelet creates a pod's cgroup; and version 2's on hybrid machines, since runc puts
@@ -63,44 +70,47 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
   };
   const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
-  const directories = (path: string) =>
-    roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents: true }));
+  const directories = (path: string, parents: boolean) =>
+    roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents }));
   const stepByStep: Cgroups["ensure"] = async (path, limits, stop) => {
-    await host.fs.apply(directories(path), stop);
+    await host.fs.apply(directories(path, true), stop);
     await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
     // Its descendants take over what it has from now on.
     if (limits.cpus !== undefined) inheritance.forget(path);
   };
-  /** @param changes everything but the limits, when known to be sufficient. */
+  /** @param changes everything but the limits, when known to be sufficient.
+   *  @returns false when they were not. */
   const atOnce = async (
     path: string,
     changes: readonly FileChange[] | undefined,
     limits: CgroupLimits,
     stop: AbortSignal,
-  ): Promise<void> => {
-    if (!changes) return stepByStep(path, limits, stop);
+  ): Promise<boolean> => {
     try {
-      await host.fs.apply([...changes, ...limitsOf(path, limits)], stop);
-    } catch {
+      await (changes ? host.fs.apply([...changes, ...limitsOf(path, limits)], stop) : stepByStep(path, limits, stop));
+      return true;
+    } catch (error) {
+      if (!changes) throw error;
       throwIfAborted(stop);
       // The ancestors have changed: repeat step by step, which works or shows the reason.
       inheritance.forget(path);
       await stepByStep(path, limits, stop);
+      return false;
     }
   };
+  const everywhere = (paths: readonly string[]) => paths.flatMap((path) => roots.map((root) => root + path));
   return {
-    ensure(path, limits, stop) {
+    async ensure(path, limits, stop) {
       const isSettled = inheritance.has(path) && limits.cpus === undefined;
-      return atOnce(path, isSettled ? [] : undefined, limits, stop);
+      await atOnce(path, isSettled ? [] : undefined, limits, stop);
     },
     make(path, limits, stop) {
       const inherited = inheritance.ofNew(path);
-      return atOnce(path, inherited && [...directories(path), ...inherited], limits, stop);
+      return atOnce(path, inherited && [...directories(path, false), ...inherited], limits, stop);
     },
     async remove(paths, stop) {
-      const all = paths.flatMap((path) => roots.map((root) => root + path));
-      await removeTrees(host, all, stop);
+      await removeTrees(host, everywhere(paths), stop);
       paths.forEach(inheritance.gone);
     },
     async missing(path, stop) {
@@ -112,6 +122,16 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       const names = new Set<string>();
       for (const root of roots) for (const name of await subgroups(host, root + path, stop)) names.add(name);
       return [...names];
+    },
+    kill: (paths, stop) => killProcesses(host, everywhere(paths), stop),
+    async identities(paths, stop) {
+      const root = roots.find(isLimiting) ?? mount;
+      const found = await inodes(
+        host,
+        paths.map((path) => root + path),
+        stop,
+      );
+      return new Map([...found].map(([path, inode]) => [path.slice(root.length), inode]));
     },
   };
 }

@@ -148,7 +148,7 @@ export async function kernelHasNoswap(host: Host, signal?: AbortSignal): Promise
 }
 
 /** True when the user that commands run as holds CAP_SYS_ADMIN. */
-async function mayMount(host: Host, signal?: AbortSignal): Promise<boolean> {
+export async function mayMount(host: Host, signal?: AbortSignal): Promise<boolean> {
   const capabilities = /^CapEff:\s*([0-9a-f]+)$/m.exec(await readProc(host, "/proc/self/status", signal))?.[1] ?? "0";
   return ((BigInt(`0x${capabilities}`) >> 21n) & 1n) === 1n;
 }

@@ -23,20 +23,15 @@ export async function openTargetCgroups(
   capacity: HostFacts,
 ): Promise<TargetCgroups> {
   const { host, runtime } = target;
-  const { kubelet, nodeName } = config;
+  const { kubelet, nodeName, rootDir } = config;
   const layout = createCgroupLayout({ runtime, kubelet, clock, log });
-  const open = createNodeCgroups({ host, layout, measures: metrics.measures.cgroups, clock });
-  const reserved = createReservedCgroups({
-    cgroups: open,
-    capacity,
-    enforcement: enforcement(config),
-    nodeName,
-    events,
-  });
+  const open = createNodeCgroups({ host, layout, rootDir, measures: metrics.measures.cgroups, clock, log });
+  const enforced = enforcement(config);
+  const reserved = createReservedCgroups({ cgroups: open, capacity, enforcement: enforced, nodeName, events });
   await reserved.limit(signal).catch((error: unknown) => {
     if (!hasCode(error, "unavailable", "deadline_exceeded")) throw error;
   });
-  return { layout, open, reserved };
+  return { layout, open, reserved, enforced };
 }
 
 /** The node's cgroups. */
@@ -55,7 +50,7 @@ interface CgroupParts extends Pick<Allocating, "allocations"> {
 export function composeCgroups(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,
-  { agent, cgroups: { open, reserved }, presence }: Observed,
+  { agent, cgroups: { open, reserved, enforced }, presence }: Observed,
   { allocations, settings }: CgroupParts,
 ): ComposedCgroups {
   const { host, runtime } = target;
@@ -72,14 +67,16 @@ export function composeCgroups(
     podPidsLimit: kubelet.podPidsLimit,
     pageSizes: sizes,
     runtime,
+    events,
     log,
   });
   const nodeAllocatable = createNodeAllocatable({
     cgroups: open,
     tiers,
+    pods: ground,
     reserved,
     capacity: agent.facts,
-    enforcement: enforcement(config),
+    enforcement: enforced,
     nodeName,
     events,
     ...(presence && { presence }),

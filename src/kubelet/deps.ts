@@ -19,7 +19,7 @@ import type { TargetRights } from "../node/target-rights.ts";
 import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
-import type { ReservedCgroups } from "../resources/reserved-cgroups.ts";
+import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
 import type { Pleg } from "../pleg/pleg.ts";
 import type { Target } from "../seams/provider.ts";
 import type { Strangers } from "../server/strangers.ts";
@@ -86,6 +86,7 @@ export interface TargetCgroups {
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly open: OpenNodeCgroups;
   readonly reserved: ReservedCgroups;
+  readonly enforced: Enforcement;
 }
 
 /** The target as a node sees it: its pods, logs, devices and health. */

@@ -15,6 +15,8 @@ import type { Tiers } from "./tiers.ts";
 export interface NodeAllocatableDeps {
   readonly cgroups: OpenNodeCgroups;
   readonly tiers: Pick<Tiers, "repair">;
+  /** Cgroups of pods. */
+  readonly pods: { mend(signal: AbortSignal): Promise<void> };
   readonly reserved: ReservedCgroups;
   readonly capacity: TargetCapacity;
   readonly enforcement: Enforcement;
@@ -27,6 +29,8 @@ export interface NodeAllocatableDeps {
 
 /** The kubelet's period, milliseconds. */
 const periodMs = 60_000;
+/** Pause before a runtime that does not say its cgroup driver is asked again, milliseconds. */
+const firstMs = 2_000;
 
 /** Limits all pods together, and those of the target's own processes that are to be limited, to their shares; and keeps the pods' cgroups
  *  true, whoever changes them. While the pods use more memory than they shall have the kernel refuses the limit: it is set once they use
@@ -34,7 +38,7 @@ const periodMs = 60_000;
  *  @throws TargetError in the kubelet's words when a reserved cgroup is not there, or takes no limits.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
-  const { tiers, reserved, events, log } = deps;
+  const { tiers, pods, reserved, events, log } = deps;
   const node = nodeReference(deps.nodeName);
   let inForce = false;
   const limitPods = async ({ cgroups, layout }: NodeCgroups, signal: AbortSignal) => {
@@ -51,6 +55,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
       events.event(node, "Warning", "FailedNodeAllocatableEnforcement", message);
     }
     await tiers.repair(signal);
+    await pods.mend(signal);
   };
   let told = false;
   const rounds = patrol({ ...deps, name: "node-allocatable", everyMs: periodMs }, async (signal) => {
@@ -67,7 +72,8 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
   return {
     name: rounds.name,
     async run(signal) {
-      await onceReached(deps, () => reserved.limit(signal), signal);
+      await onceReached(deps, () => deps.cgroups(signal), firstMs, signal);
+      await onceReached(deps, () => reserved.limit(signal), periodMs, signal);
       await rounds.run(signal);
     },
   };
@@ -76,18 +82,22 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
 /** Repeats work until it is done, or the node ends. @throws TargetError, which does not pass by itself. */
 async function onceReached(
   { clock, log }: NodeAllocatableDeps,
-  work: () => Promise<void>,
+  work: () => Promise<unknown>,
+  pauseMs: number,
   signal: AbortSignal,
 ): Promise<void> {
+  let told = false;
   while (!signal.aborted) {
     try {
-      return await work();
+      await work();
+      return;
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof TargetError) throw error;
-      log.warn({ err: error }, "limits of reserved cgroups could not be set, will try again");
+      if (!told) log.warn({ err: error }, "limits of cgroups could not be set, will try again");
+      told = true;
     }
-    await clock.sleep(periodMs, signal).catch(() => undefined);
+    await clock.sleep(pauseMs, signal).catch(() => undefined);
   }
 }
 

@@ -1,18 +1,24 @@
 import type { Cgroups } from "../host/cgroups.ts";
 import { cgroupVersion } from "../host/exists.ts";
+import { mayMount } from "../host/mounts.ts";
 import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
 import type { CgroupMeasures, CgroupOperation } from "../measures.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
 import { openCgroupsOf } from "./cgroup-driver.ts";
+import { type FormerCgroups, findFormerCgroups } from "./former-cgroups.ts";
 
 export interface NodeCgroupsDeps {
   readonly host: Host;
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
+  readonly rootDir: string;
   readonly measures: CgroupMeasures;
   readonly clock: Clock;
+  readonly log: Logger;
 }
 
 /** The target's cgroups, and where pods have theirs. */
@@ -20,6 +26,8 @@ export interface NodeCgroups {
   readonly cgroups: Cgroups;
   readonly layout: CgroupLayout;
   readonly version: 1 | 2;
+  /** Absent unless pods run that have theirs from another driver. */
+  readonly former?: FormerCgroups | undefined;
 }
 
 /** Opens the target's cgroups. @throws while the target or its runtime cannot be asked; the next call asks again. */
@@ -36,17 +44,27 @@ export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   const open = async (signal: AbortSignal): Promise<NodeCgroups> => {
     const version = await cgroupVersion(host.fs, signal);
     const layout = await deps.layout(signal);
-    const cgroups = measured(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
-    known = { cgroups, layout, version };
+    const cgroups = told(await openCgroupsOf({ ...layout, version }, { host, clock }, signal), deps);
+    const former = await findFormerCgroups({ ...deps, layout, version }, signal);
+    known = { cgroups, layout, version, former };
     return known;
   };
   return async (signal) => known ?? opening(open, signal);
 }
 
-/** The same cgroups; how long changes of them take is told. */
-function measured(cgroups: Cgroups, { measures, clock }: Pick<NodeCgroupsDeps, "measures" | "clock">): Cgroups {
-  const timing = (operation: CgroupOperation, change: () => Promise<void>): Promise<void> =>
-    timed(clock, change, (ms) => measures.changed(operation, ms));
+/** The same cgroups; how long changes of them take is told, and who may do everything is not told that it may not: files that are
+ *  read-only are so for all. */
+function told(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps): Cgroups {
+  const blamed = async (error: unknown) => {
+    if (!hasCode(error, "permission_denied") || !(await mayMount(host))) throw error;
+    throw new CodedError("failed_precondition", messageOf(error), { cause: error });
+  };
+  const timing = <T>(operation: CgroupOperation, change: () => Promise<T>): Promise<T> =>
+    timed(
+      clock,
+      () => change().catch(blamed),
+      (ms) => measures.changed(operation, ms),
+    );
   return {
     ...cgroups,
     make: (...of) => timing("create", () => cgroups.make(...of)),

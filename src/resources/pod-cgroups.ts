@@ -17,8 +17,8 @@ import {
 import type { NodeCgroups } from "./node-cgroups.ts";
 import type { Tiers } from "./tiers.ts";
 
-export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout"> {
-  readonly tiers: Pick<Tiers, "ensure">;
+export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" | "former"> {
+  readonly tiers: Tiers;
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
@@ -30,7 +30,11 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout"> 
 export interface PodCgroups {
   /** @param empty nothing of the pod runs yet. */
   ensure(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
+  /** Kills what is left in it, whosever it is. */
   remove(uid: string, signal: AbortSignal): Promise<void>;
+  /** Sets the limits of cgroups that are no longer those they were set on: somebody has removed them, and a runtime may have made them
+   *  anew. */
+  mend(signal: AbortSignal): Promise<void>;
   /** The pod has a cgroup that was made here, once it is there. */
   has(pod: Pod): boolean;
   /** Such a cgroup is limited to something else than it is to be. */
@@ -44,6 +48,7 @@ export interface PodCgroups {
 const noCgroups: PodCgroups = {
   ensure: async () => {},
   remove: async () => {},
+  mend: async () => {},
   has: () => false,
   isStale: () => false,
   wanted: () => ({}),
@@ -59,7 +64,7 @@ const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
  *  A target whose user may make none has none, and there only the limits of each container hold.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
-  const { cgroups, layout, tiers, log } = deps;
+  const { cgroups, layout, former, tiers, log } = deps;
   if (!layout.perQos) return noCgroups;
   /** Pods' cgroups, with their limits. */
   const made = new Map<string, CgroupLimits>();
@@ -69,14 +74,27 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     await tiers.ensure(signal);
     if (made.has(path)) return;
     const limits = podLimitsOf(pod, deps);
-    await (empty ? cgroups.make(path, limits, signal) : cgroups.ensure(path, limits, signal));
+    if (!empty) await cgroups.ensure(path, limits, signal);
+    else if (!(await cgroups.make(path, limits, signal))) await tiers.repair(signal);
     made.set(path, limits);
+  };
+  const removeAll = async (paths: readonly string[], signal: AbortSignal) => {
+    try {
+      await cgroups.remove(paths, signal);
+    } catch (error) {
+      if (!hasCode(error, "failed_precondition")) throw error;
+      const killed = await cgroups.kill(paths, signal);
+      if (killed.length > 0)
+        log.info({ paths, killed }, "processes left in the cgroup of a pod that is over were killed");
+      await cgroups.remove(paths, signal);
+    }
   };
   const remove = async (uid: string, signal: AbortSignal) => {
     const possible = classes.map((qos) => podCgroup(uid, qos, layout));
     const known = possible.filter((path) => made.has(path));
-    await cgroups.remove(known.length > 0 ? known : possible, signal);
     for (const path of known) made.delete(path);
+    await removeAll(known.length > 0 ? known : possible, signal);
+    await former?.remove(uid, signal);
     await tiers.ensure(signal);
   };
   let told = false;
@@ -88,6 +106,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   return {
     ensure: (pod, empty, signal) => ensure(pod, empty, signal).catch(whereAllowed),
     remove: (uid, signal) => remove(uid, signal).catch(whereAllowed),
+    mend: createMending(cgroups, made),
     has: (pod) => made.has(pathOf(pod)),
     isStale(pod) {
       const has = made.get(pathOf(pod));
@@ -98,10 +117,35 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     wanted: (pod) => podLimitsOf(pod, deps),
     async set(pod, limits, signal) {
       const path = pathOf(pod);
-      await cgroups.ensure(path, limits, signal);
-      made.set(path, { ...made.get(path), ...limits });
+      const before = made.get(path);
+      made.set(path, { ...before, ...limits });
+      try {
+        await cgroups.ensure(path, limits, signal);
+      } catch (error) {
+        if (before) made.set(path, before);
+        else made.delete(path);
+        throw error;
+      }
       if (limits.cpuShares !== undefined) await tiers.ensure(signal);
     },
+  };
+}
+
+/** @param made the cgroups with their limits, which come and go meanwhile. */
+function createMending(
+  cgroups: Pick<PodCgroupsDeps["cgroups"], "identities" | "ensure" | "remove">,
+  made: ReadonlyMap<string, CgroupLimits>,
+): PodCgroups["mend"] {
+  /** Cgroups on which limits were set, by path. */
+  let known: ReadonlyMap<string, string> = new Map();
+  return async (signal) => {
+    const found = await cgroups.identities([...made.keys()], signal);
+    for (const path of made.keys()) {
+      if (found.has(path) && found.get(path) === known.get(path)) continue;
+      await cgroups.ensure(path, made.get(path) ?? {}, signal);
+      if (!made.has(path)) await cgroups.remove([path], signal);
+    }
+    known = found;
   };
 }
 

@@ -1,9 +1,11 @@
 import type { CgroupLimits } from "../host/cgroups.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { RuntimePod } from "../pipeline.ts";
-import { podCgroup } from "../pod/cgroup-path.ts";
+import type { EventSink, RuntimePod } from "../pipeline.ts";
+import { cgroupNames, podCgroup } from "../pod/cgroup-path.ts";
 import { qosClass } from "../pod/qos.ts";
+import { podReference } from "../pod/reference.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { GivenPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
@@ -17,11 +19,12 @@ export interface PodGroundDeps {
   readonly host: Host;
   readonly rootDir: string;
   readonly cgroups: OpenNodeCgroups;
-  readonly tiers: Pick<Tiers, "ensure">;
+  readonly tiers: Tiers;
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
   readonly pageSizes: readonly string[];
   readonly runtime: Pick<Stats, "containerStats">;
+  readonly events: EventSink;
   readonly log: Logger;
 }
 
@@ -38,6 +41,19 @@ export function createPodGround(deps: PodGroundDeps) {
     cgroups ??= createPodCgroups({ ...deps, ...opened });
     return cgroups;
   };
+  const makeCgroup = async (pod: GivenPod, empty: boolean, signal: AbortSignal) => {
+    const groups = await open(signal);
+    try {
+      await groups.ensure(pod, empty, signal);
+    } catch (error) {
+      if (signal.aborted || hasCode(error, "unavailable")) throw error;
+      const { layout } = await deps.cgroups(signal);
+      const names = cgroupNames(podCgroup(pod.metadata.uid, qosClass(pod.spec), layout), layout.driver).join(" ");
+      const message = `unable to ensure pod container exists: failed to create container for [${names}] : ${messageOf(error)}`;
+      deps.events.event(podReference(pod), "Warning", "FailedToCreatePodContainer", message);
+      throw error;
+    }
+  };
   return {
     /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
     async prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void> {
@@ -47,10 +63,7 @@ export function createPodGround(deps: PodGroundDeps) {
       const directories = ["", "/volumes", "/plugins", "/containers"].map(
         (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
       );
-      await Promise.all([
-        host.fs.apply(directories, signal),
-        open(signal).then((groups) => groups.ensure(pod, empty, signal)),
-      ]);
+      await Promise.all([host.fs.apply(directories, signal), makeCgroup(pod, empty, signal)]);
       made.add(uid);
     },
     /** Gives back the cgroup of a pod whose containers are gone. Safe to repeat. */
@@ -58,6 +71,8 @@ export function createPodGround(deps: PodGroundDeps) {
       made.delete(uid);
       await (await open(signal)).remove(uid, signal);
     },
+    /** Sets the limits of pods' cgroups that were removed by others, and that a runtime may have made anew. */
+    mend: async (signal: AbortSignal) => cgroups?.mend(signal),
     /** Cgroups of pods that have one. */
     groups: {
       wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},

@@ -1,7 +1,7 @@
 import { PassThrough, type Readable, type Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import type { Clock } from "../../src/lib/clock.ts";
-import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
+import { CodedError, abortError, throwIfAborted, unlessGone } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
 import type { Host, HostProcess } from "../../src/seams/host.ts";
 import type { FakeFiles } from "./host-fs.ts";
@@ -42,6 +42,17 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
         args[0]?.startsWith("--make-")
           ? 0
           : orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
+    ],
+    [
+      "stat",
+      async (args, { stdout }) => {
+        // `-c "%i %n"`
+        for (const path of args.slice(2)) {
+          const found = await unlessGone(files.fs.stat(path));
+          if (found) said(stdout, `${found.inode} ${path}\n`);
+        }
+        return 0;
+      },
     ],
     ["umount", (args, { stderr }) => Math.max(...args.map((path) => orRefused(stderr, () => files.unmount(path))))],
   ]);

@@ -12,6 +12,8 @@ export interface SystemdCgroupsDeps {
   readonly clock: Clock;
 }
 
+type Change<T> = (path: string, limits: CgroupLimits, signal: AbortSignal) => Promise<T>;
+
 /** Cgroups that are systemd's slices, with paths such as `/kubepods.slice/kubepods-burstable.slice`. systemd makes, limits and
  *  removes them where it has hierarchies, so that it does not undo what it does not know of; files hold what it has no property
  *  for, exact values, and the hierarchies that it leaves alone. Nothing is asked of systemd before the first change.
@@ -49,32 +51,31 @@ export async function openSystemdCgroups(
       await start(path, properties, stop);
     }
   };
-  const both = async (how: "ensure" | "make", path: string, limits: CgroupLimits, stop: AbortSignal) => {
+  const both = async <T>(how: Change<T>, path: string, limits: CgroupLimits, stop: AbortSignal): Promise<T> => {
     const rounded = roundedLimits(limits);
     const wasStarted = started.has(slicesOf(path).at(-1)?.slice ?? "");
     await change(path, limits, stop);
     try {
-      await files[how](path, rounded, stop);
+      return await how(path, rounded, stop);
     } catch (error) {
       throwIfAborted(stop);
       if (!wasStarted) throw error;
       // Somebody has stopped it.
       forget(path);
       await change(path, limits, stop);
-      await files.ensure(path, rounded, stop);
+      return await how(path, rounded, stop);
     }
   };
   return {
-    ensure: (path, limits, stop) => both("ensure", path, limits, stop),
-    make: (path, limits, stop) => both("make", path, limits, stop),
+    ...files,
+    ensure: (path, limits, stop) => both(files.ensure, path, limits, stop),
+    make: (path, limits, stop) => both(files.make, path, limits, stop),
     async remove(paths, stop) {
       for (const path of paths) started.delete(slicesOf(path).at(-1)?.slice ?? "");
       const last = paths.flatMap((path) => slicesOf(path).slice(-1));
       await Promise.all(last.map(({ slice }) => units.stop(slice, stop)));
       await files.remove(paths, stop);
     },
-    missing: files.missing,
-    children: files.children,
     [Symbol.asyncDispose]: () => units[Symbol.asyncDispose](),
   };
 }

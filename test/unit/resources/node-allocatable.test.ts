@@ -28,6 +28,7 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
     if (change.do === "write" && change.path === `${pods}/memory.max` && refusals[0]) throw refusals[0];
   });
   const told: string[] = [];
+  const mended: number[] = [];
   const lines: string[] = [];
   const open = async () => ({ cgroups, layout, version: 2 as const });
   const tiers = createTiers({
@@ -58,13 +59,14 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
   const service = createNodeAllocatable({
     ...common,
     tiers,
+    pods: { mend: async () => void mended.push(clock.now()) },
     reserved: createReservedCgroups(common),
     clock,
     log: createLogger(0, { write: (line: string) => void lines.push(line) }),
   });
   const stop = new AbortController();
   const read = (name: string) => host.files.text(`${pods}/${name}`);
-  return { clock, host, told, lines, read, refusals, stop, run: () => service.run(stop.signal) };
+  return { clock, host, told, mended, lines, read, refusals, stop, run: () => service.run(stop.signal) };
 }
 
 test("all pods together are limited to what is not reserved, and the tiers are made; the node tells of it once", async () => {
@@ -95,7 +97,7 @@ test("without enforcement they are limited to what the target has", async () => 
 });
 
 test("a limit that the kernel refuses is told and tried each minute; what others changed is mended by then", async () => {
-  const { clock, host, told, read, refusals, stop, run } = await rig();
+  const { clock, host, told, mended, read, refusals, stop, run } = await rig();
   refusals.push(new CodedError("failed_precondition", "device or resource busy"));
   const running = run();
   await clock.advance(0);
@@ -109,6 +111,7 @@ test("a limit that the kernel refuses is told and tried each minute; what others
   refusals.length = 0;
   await clock.advance(minute);
   assert.deepEqual(told, ["Node n Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods"]);
+  assert.equal(mended.length, 3, "pods' cgroups are looked at in each round");
   stop.abort();
   await running;
 });

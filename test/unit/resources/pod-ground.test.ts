@@ -8,7 +8,7 @@ import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakeHost } from "../../fakes/host.ts";
+import { type FakeHost, fakeHost } from "../../fakes/host.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../../../src/roles.ts";
@@ -26,13 +26,16 @@ function rig(
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const changes: string[] = [];
+  const heard: string[] = [];
   host.files.put("/sys/fs/cgroup/cgroup.controllers", { data: "cpu memory pids\n" });
   const store = { get: () => undefined, byName: () => undefined, list: () => pods };
   const cgroups = createNodeCgroups({
     host,
     layout: async () => layout,
+    rootDir: "/root",
     measures: { changed: (operation) => void changes.push(operation) },
     clock,
+    log,
   });
   const ground = createPodGround({
     host,
@@ -48,6 +51,7 @@ function rig(
     }),
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
+    events: { event: (_, ...said) => void heard.push(said.join(" ")) },
     pageSizes: [],
     runtime: {
       containerStats: async (id) =>
@@ -58,7 +62,7 @@ function rig(
     log,
   });
   const read = (path: string) => host.files.text(`/sys/fs/cgroup/lab/kubepods${path}`);
-  return { host, ground, read, changes };
+  return { host, ground, read, changes, heard };
 }
 
 const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
@@ -266,7 +270,8 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
 
 test("where the target's user may make no cgroup, pods start and end without", async () => {
   const pod = withResources({ cpu: "250m" });
-  const { host, ground } = rig([pod]);
+  const { host, ground, heard } = rig([pod]);
+  host.files.put("/proc/self/status", { data: "CapEff:\t0000000000000000\n" });
   host.files.onChange((change) => {
     if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("permission_denied", change.path);
   });
@@ -276,7 +281,68 @@ test("where the target's user may make no cgroup, pods start and end without", a
   host.files.onChange((change) => {
     if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("resource_exhausted", change.path);
   });
+  assert.deepEqual(heard, []);
   await assert.rejects(ground.prepare(pod, true, never), { code: "resource_exhausted" });
+  assert.equal(heard.length, 1);
+});
+
+test("cgroups that are read-only for who may do everything keep a pod from its start, in the kubelet's words", async () => {
+  const pod = withResources({ cpu: "250m" });
+  const { host, ground, heard } = rig([pod]);
+  host.files.onChange((change) => {
+    if ("path" in change && change.path.startsWith("/sys/")) throw new CodedError("permission_denied", "read-only");
+  });
+  await assert.rejects(ground.prepare(pod, true, never), { code: "failed_precondition" });
+  const names = "[lab kubepods burstable poduid-1]";
+  assert.deepEqual(heard, [
+    `Warning FailedToCreatePodContainer unable to ensure pod container exists: failed to create container for ${names} : read-only`,
+  ]);
+});
+
+/** Removes a directory with the files that the kernel would remove with it. */
+async function takeAway(host: FakeHost, path: string): Promise<void> {
+  for (const each of [...host.files.tree(path).toReversed(), path]) await host.fs.apply([{ do: "remove", path: each }]);
+}
+
+test("a pod's cgroup that somebody removed gets its limits again, whether or not a runtime has made it anew", async () => {
+  const [pod, other] = ["uid-1", "uid-2"].map((uid) => aPod(withResources({ cpu: "250m" }).spec, { uid }));
+  assert.ok(pod && other);
+  const { host, ground, read } = rig([pod, other]);
+  for (const each of [pod, other]) await ground.prepare(each, true, never);
+  await ground.mend(never);
+  const own = "/sys/fs/cgroup/lab/kubepods/burstable/poduid-1";
+  await takeAway(host, own);
+  const before = host.files.changes.length;
+  await ground.mend(never);
+  assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
+  await ground.mend(never);
+  await takeAway(host, own);
+  await host.fs.apply([{ do: "mkdir", path: own }]);
+  await ground.mend(never);
+  assert.equal(read("/burstable/poduid-1/cpu.weight"), "10");
+  await ground.mend(never);
+  const after = host.files.changes.slice(before).map((change) => ("path" in change ? change.path : ""));
+  assert.ok(!after.some((path) => path.includes("uid-2")), "one that is there stays as it is");
+  await takeAway(host, own.replace("uid-1", "uid-2"));
+  await ground.release("uid-2", never);
+  await ground.mend(never);
+  assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("uid-2")));
+});
+
+test("what is left in the cgroup of a pod that is over is killed with it", async () => {
+  const pod = withResources({ cpu: "250m" });
+  const { host, ground } = rig([pod]);
+  await ground.prepare(pod, true, never);
+  const own = "/sys/fs/cgroup/lab/kubepods/burstable/poduid-1";
+  let killed: readonly string[] = [];
+  host.program("sh", async (args, { stdout }) => {
+    killed = args.slice(3);
+    stdout.write("42 43\n");
+    await takeAway(host, own);
+    return 0;
+  });
+  await ground.release("uid-1", never);
+  assert.deepEqual(killed, [own]);
 });
 
 test("a pod that is limited as a whole has that on its cgroup, whatever its containers say", async () => {

@@ -1,0 +1,68 @@
+import { posix } from "node:path";
+import type { Cgroups } from "../host/cgroups.ts";
+import type { Clock } from "../lib/clock.ts";
+import { unlessGone } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type CgroupLayout, podCgroup, podsCgroup, tierCgroup } from "../pod/cgroup-path.ts";
+import type { QosClass } from "../pod/qos.ts";
+import type { Host } from "../seams/host.ts";
+import { openCgroupsOf } from "./cgroup-driver.ts";
+
+export interface FormerCgroupsDeps {
+  readonly host: Host;
+  readonly rootDir: string;
+  readonly layout: CgroupLayout;
+  readonly version: 1 | 2;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Cgroups of pods that were made by another driver than today's. */
+export interface FormerCgroups {
+  /** Removes that of a pod that is over, and with the last one those above it. Safe to repeat. */
+  remove(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+const classes: readonly QosClass[] = ["BestEffort", "Burstable", "Guaranteed"];
+
+/** Finds the cgroups that the node's own pods have from a time when the target had another cgroup driver. The pods' containers stay in
+ *  them until they end. @returns undefined when there are none, which is nearly always. */
+export async function findFormerCgroups(
+  deps: FormerCgroupsDeps,
+  signal: AbortSignal,
+): Promise<FormerCgroups | undefined> {
+  const { host, rootDir, layout, log } = deps;
+  if (!layout.perQos) return undefined;
+  const former: CgroupLayout = { ...layout, driver: layout.driver === "systemd" ? "cgroupfs" : "systemd" };
+  const directories = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
+  if (directories.length === 0) return undefined;
+  const cgroups = await openCgroupsOf({ ...former, version: deps.version }, deps, signal);
+  const paths = new Map(directories.map(({ name }) => [name, classes.map((qos) => podCgroup(name, qos, former))]));
+  const there = await cgroups.identities([...paths.values()].flat(), signal);
+  const left = new Map(
+    [...paths].flatMap(([uid, all]) => all.flatMap((path) => (there.has(path) ? [[uid, path] as const] : []))),
+  );
+  if (left.size === 0) return undefined;
+  const change = { pods: left.size, was: former.driver, is: layout.driver };
+  log.warn(change, "the cgroup driver has changed: what runs stays in its cgroups, which go with the pods");
+  return {
+    async remove(uid, stop) {
+      const path = left.get(uid);
+      if (path === undefined) return;
+      await cgroups.kill([path], stop);
+      await cgroups.remove([path], stop);
+      left.delete(uid);
+      if (left.size === 0) await removeEmpty(cgroups, former, stop);
+    },
+  };
+}
+
+/** Removes the cgroups of all pods, unless others have pods there. */
+async function removeEmpty(cgroups: Cgroups, layout: CgroupLayout, signal: AbortSignal): Promise<void> {
+  for (const path of [...classes.slice(0, 2).map((qos) => tierCgroup(qos, layout)), podsCgroup(layout)]) {
+    const siblings = await cgroups.children(posix.dirname(path), signal);
+    if (!siblings.includes(posix.basename(path))) continue;
+    if ((await cgroups.children(path, signal)).length > 0) return;
+    await cgroups.remove([path], signal);
+  }
+}

@@ -1,0 +1,50 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import { findFormerCgroups } from "../../../src/resources/former-cgroups.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const never = new AbortController().signal;
+const mount = "/sys/fs/cgroup";
+
+async function rig(groups: readonly string[], directories: readonly string[]) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.files.put(`${mount}/cgroup.controllers`, { data: "cpu memory pids\n" });
+  for (const path of [...groups.map((group) => mount + group), ...directories.map((uid) => `/root/pods/${uid}`)])
+    await host.fs.apply([{ do: "mkdir", path, parents: true }]);
+  host.program("sh", () => 0);
+  const lines: string[] = [];
+  const layout = { driver: "systemd", root: "/", perQos: true } as const;
+  const log = createLogger(0, { write: (line: string) => void lines.push(line) });
+  const former = await findFormerCgroups({ host, rootDir: "/root", layout, version: 2, clock, log }, never);
+  const left = () =>
+    host.files
+      .tree(mount)
+      .filter((path) => !path.includes("."))
+      .map((path) => path.slice(mount.length));
+  return { former, lines, left };
+}
+
+test("cgroups that pods have from another driver are told of, and removed with the pods; with the last, those above", async () => {
+  const groups = ["/kubepods/pod1", "/kubepods/burstable/pod2", "/kubepods/besteffort"];
+  const { former, lines, left } = await rig(groups, ["1", "2", "3"]);
+  assert.equal(lines.length, 1);
+  assert.match(lines[0] ?? "", /"pods":2,"was":"cgroupfs","is":"systemd".*the cgroup driver has changed/);
+  await former?.remove("3", never);
+  await former?.remove("1", never);
+  await former?.remove("1", never);
+  assert.deepEqual(left(), ["/kubepods", "/kubepods/besteffort", "/kubepods/burstable", "/kubepods/burstable/pod2"]);
+  await former?.remove("2", never);
+  assert.deepEqual(left(), []);
+});
+
+test("cgroups of pods that are another node's stay, with those above them", async () => {
+  const { former, left } = await rig(["/kubepods/pod1", "/kubepods/burstable/pod2"], ["1"]);
+  await former?.remove("2", never);
+  await former?.remove("1", never);
+  assert.deepEqual(left(), ["/kubepods", "/kubepods/burstable", "/kubepods/burstable/pod2"]);
+  const none = await rig(["/kubepods/pod1"], ["2"]);
+  assert.deepEqual([none.former, none.lines], [undefined, []]);
+});
