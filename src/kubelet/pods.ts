@@ -27,6 +27,7 @@ import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { countRejections, followPods } from "./counts.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
+import { lookAfter } from "./upkeep.ts";
 
 /** Patience of a stopping node with calls to the runtime that are under way, milliseconds. */
 const drainMs = 20_000;
@@ -231,7 +232,14 @@ function takeIn(
   });
   const hasStatic = !alone && spoken.names.some((name) => name !== "api");
   const cleaning = cleanUp(context, cluster, observed, { ...stages, disk, workers, syncLoop, sourcesSeen });
-  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...cleaning, retryResizes(context)];
+  return [
+    syncLoop,
+    ...sources,
+    ...(hasStatic ? [mirrors] : []),
+    ...cleaning,
+    ...lookAfter(context, cluster, observed),
+    retryResizes(context),
+  ];
 }
 
 /** Has mirror pods looked at again, once the sources are known. */

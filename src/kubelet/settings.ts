@@ -1,6 +1,7 @@
 import { gateEnabled } from "../config/feature-gates.ts";
 import type { DevicesDeps } from "../devices/devices.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
@@ -85,6 +86,16 @@ export function podSettings(
 /** Size limits of container logs, for runtimes that rotate logs themselves. */
 export function containerLogLimits({ kubelet }: Pick<NodeConfig, "kubelet">): ContainerLogLimits {
   return { maxSizeBytes: quantityValue(kubelet.containerLogMaxSize), maxFiles: kubelet.containerLogMaxFiles };
+}
+
+/** Rules by which the node rotates container logs. */
+export function rotationSettings({ kubelet }: Pick<NodeConfig, "kubelet">): RotationSettings {
+  return {
+    ...containerLogLimits({ kubelet }),
+    workers: kubelet.containerLogMaxWorkers,
+    everyMs: kubelet.containerLogMonitorInterval,
+    podLogsDir: kubelet.podLogsDir,
+  };
 }
 
 /** Pod sources other than the API server. */

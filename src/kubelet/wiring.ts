@@ -50,6 +50,7 @@ export const wiring = {
   mirrorPods: { reads: ["asked", "worker", "spoken"], hears: ["mirrorsChanged"] },
   housekeeping: { reads: ["asked", "seen", "worker", "spoken"] },
   garbage: { reads: ["seen"] },
+  logRotation: { reads: ["seen"] },
   eviction: { reads: ["asked", "worker"], sends: ["end"] },
   resizeRetry: { sends: ["weigh"] },
   stats: { reads: ["asked", "seen", "status"] },

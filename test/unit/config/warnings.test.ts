@@ -71,23 +71,20 @@ test("what concerns handlers, chains and the log's buffer is ignored, and said s
 test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
   const all = [
     "an image on the node may be used by every pod, even one that was pulled with another pod's secret",
-    "graftlet keeps the oom_score_adj it was started with",
     "images are not garbage-collected",
     "no pod is evicted when resources run short (conditions, admission and allocatable resources use its thresholds of memory, nodefs, imagefs and pid)",
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
-    "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)",
     "nothing is profiled, and there is no /debug/pprof",
     "there is no /debug/flags: only -v sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
-  assert.equal(run([]).defaults.length, 8, "flags alone have no thresholds");
+  assert.equal(run([]).defaults.length, 6, "flags alone have no thresholds");
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
 oomScoreAdj: -1
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 5%}
 makeIPTablesUtilChains: false
-containerLogMaxSize: 1Mi
 protectKernelDefaults: true
 enableProfilingHandler: false
 enableDebugFlagsHandler: false
