@@ -122,6 +122,11 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: all,
     seconds: 50,
   },
+  "log-rotation": {
+    on: ["cri", "docker", "ssh"],
+    why: "CRI runtimes reopen logs, Docker rotates its own; over SSH files and the kernel's log are the target's",
+    seconds: 60,
+  },
   "metrics-server": { on: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },

@@ -26,10 +26,8 @@ export const checkAbsolutePath: Check<string> = (path) => {
     : "give an absolute path in ASCII without //, ., .. or a slash at its end";
 };
 
-export const checkSize: Check<string> = (size) => {
-  const sign = quantitySign(size);
-  return sign !== undefined && sign >= 0 ? undefined : 'give a size such as "10Mi"';
-};
+export const checkSize: Check<string> = (size) =>
+  quantitySign(size) === undefined ? 'give a size such as "10Mi"' : undefined;
 
 /** Cipher suites by their IANA names; the TLS library decides which of them are available. */
 export const checkCipherSuites: Check<readonly string[]> = (suites) =>

@@ -26,8 +26,6 @@ import {
   texts,
 } from "./value-types.ts";
 
-const noLogRotation =
-  "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)";
 const sharedCpus = "containers share all CPUs";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
 const anyImage = "an image on the node may be used by every pod, even one that was pulled with another pod's secret";
@@ -74,8 +72,6 @@ export const kubeletFields = {
   oomScoreAdj: pointer(int32, -999, {
     flag: "oom-score-adj",
     check: checkRange(-1000, 1000),
-    instead: "graftlet keeps the oom_score_adj it was started with",
-    actsByDefault: true,
   }),
   clusterDomain: field(text, "", { flag: "cluster-domain" }),
   clusterDNS: field(texts, [], { flag: "cluster-dns" }),
@@ -181,18 +177,14 @@ export const kubeletFields = {
   containerLogMaxSize: field(text, "10Mi", {
     flag: "container-log-max-size",
     check: checkSize,
-    instead: noLogRotation,
-    actsByDefault: true,
   }),
   containerLogMaxFiles: pointer(int32, 5, {
     flag: "container-log-max-files",
     check: checkRange(2, 2 ** 31 - 1),
-    instead: noLogRotation,
   }),
-  containerLogMaxWorkers: pointer(int32, 1, { check: checkRange(1, 2 ** 31 - 1), instead: noLogRotation }),
+  containerLogMaxWorkers: pointer(int32, 1, { check: checkRange(1, 2 ** 31 - 1) }),
   containerLogMonitorInterval: pointer(duration, 10_000, {
     check: checkRange(3000, Infinity, "3s or longer"),
-    instead: noLogRotation,
   }),
   configMapAndSecretChangeDetectionStrategy: field(oneOf("Watch", "Cache", "Get"), "Watch", {
     instead: "changes are watched",

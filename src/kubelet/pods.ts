@@ -29,6 +29,7 @@ import { countRejections, followPods } from "./counts.ts";
 import { watchShutdown } from "./shutdown.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
+import { lookAfter } from "./upkeep.ts";
 
 /** Patience of a stopping node with calls to the runtime that are under way, milliseconds. */
 const drainMs = 20_000;
@@ -234,9 +235,16 @@ function takeIn(
   });
   const hasStatic = !alone && spoken.names.some((name) => name !== "api");
   const { running, reclaim } = cleanUp(context, cluster, observed, { ...stages, workers, syncLoop, sourcesSeen });
-  const eviction = evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim });
-  const ending = [eviction, ...watchShutdown(context, cluster, observed)];
-  return [syncLoop, ...sources, ...(hasStatic ? [mirrors] : []), ...running, ...ending, retryResizes(context)];
+  return [
+    syncLoop,
+    ...sources,
+    ...(hasStatic ? [mirrors] : []),
+    ...running,
+    ...lookAfter(context, cluster, observed),
+    evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim }),
+    ...watchShutdown(context, cluster, observed),
+    retryResizes(context),
+  ];
 }
 
 /** Has mirror pods looked at again, once the sources are known. */

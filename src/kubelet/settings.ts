@@ -2,6 +2,7 @@ import { gateEnabled } from "../config/feature-gates.ts";
 import type { DevicesDeps } from "../devices/devices.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
+import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
@@ -117,6 +118,16 @@ export function imageLimits(kubelet: NodeConfig["kubelet"]): ImageLimits {
     lowPercent: kubelet.imageGCLowThresholdPercent,
     minAgeMs: kubelet.imageMinimumGCAge,
     maxAgeMs: kubelet.imageMaximumGCAge,
+  };
+}
+
+/** Rules by which the node rotates container logs. */
+export function rotationSettings({ kubelet }: Pick<NodeConfig, "kubelet">): RotationSettings {
+  return {
+    ...containerLogLimits({ kubelet }),
+    workers: kubelet.containerLogMaxWorkers,
+    everyMs: kubelet.containerLogMonitorInterval,
+    podLogsDir: kubelet.podLogsDir,
   };
 }
 

@@ -52,6 +52,7 @@ export const wiring = {
   housekeeping: { reads: ["asked", "seen", "worker", "spoken"] },
   garbage: { reads: ["asked", "seen", "worker"] },
   imageCollection: { reads: ["seen"] },
+  logRotation: { reads: ["seen"] },
   eviction: { reads: ["asked", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
   shutdown: { reads: ["asked", "seen", "worker"], writes: ["goingDown"], sends: ["end", "nodeChanged"] },
   resizeRetry: { sends: ["weigh"] },

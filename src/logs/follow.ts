@@ -1,13 +1,19 @@
+import { posix } from "node:path";
 import { hasCode, unlessGone } from "../lib/errors.ts";
 import { watchChanges } from "./changes.ts";
 import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";
+import type { FileInfo } from "../seams/host.ts";
 import type { LogReaderDeps } from "./deps.ts";
 import { reopenLog } from "./reopen.ts";
+import { rotatedNames } from "./rotated-files.ts";
 
 /** Interval of the check that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
+/** Time without a change after which a log that was rotated away is complete once its successor has lines, milliseconds: what the
+ *  runtime had taken before it began the new one it still writes into the old one. */
+const settledMs = 250;
 
 export interface Followed {
   /** Real path of the log file. */
@@ -36,12 +42,13 @@ export async function followLog(
       if (!(await readToEnd(reading, signal))) return;
       running = await liveness(signal);
       if (running) await changes.next();
-      const next = await rotated(deps, log, reading, signal);
-      if (!next) continue;
-      // The runtime has reopened its log, so nothing more is added to the old file.
-      const more = await readToEnd(reading, signal);
-      await goOnWith(next);
-      if (!more) return;
+      for (;;) {
+        const next = await rotated(deps, log, { reading, running }, signal);
+        if (!next) break;
+        const more = await readToEnd(reading, signal);
+        await goOnWith(next);
+        if (!more || !(await readToEnd(reading, signal))) return;
+      }
     }
     await readToEnd(reading, signal);
   };
@@ -61,11 +68,12 @@ export async function followLog(
   }
 }
 
-/** The reading to go on with when another file has taken the name, or the file was cut short; undefined when neither. */
+/** The reading to go on with when another file has taken the name and this one is complete, or the file was cut short; undefined
+ *  when neither. */
 async function rotated(
   deps: LogReaderDeps,
   log: Followed,
-  reading: Reading,
+  { reading, running }: { readonly reading: Reading; readonly running: boolean },
   signal: AbortSignal,
 ): Promise<Reading | undefined> {
   const { host } = deps;
@@ -79,11 +87,39 @@ async function rotated(
   const [there, mine] = [await unlessGone(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
   if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file, mine.inode) : undefined;
+  const path = await successor(deps, log, mine, signal);
+  if (path === log.path && running) {
+    if (there.size === 0) return undefined;
+    await deps.clock.sleep(settledMs, signal);
+    if ((await reading.file.stat(signal)).size > reading.position) return undefined;
+  }
   const reopened = async () => {
-    const file = await openLog(host, log.path, signal);
+    const file = await openLog(host, path, signal);
     return fresh(file, (await file.stat(signal)).inode);
   };
   return unlessGone(reopened());
+}
+
+/** Path of the file that was begun after this one: a slow reader may be several rotations behind. Of one that has been compressed
+ *  or removed meanwhile only its age tells. */
+async function successor(
+  { host }: LogReaderDeps,
+  { path, directory }: Followed,
+  mine: FileInfo,
+  signal: AbortSignal,
+): Promise<string> {
+  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
+  const seconds = ({ modifiedAt }: FileInfo) => Math.floor(modifiedAt / 1000);
+  let [next, oldestYounger] = [path, path];
+  for (const name of rotatedNames(names, posix.basename(path))) {
+    const older = `${directory}/${name}`;
+    const found = await unlessGone(host.fs.lstat(older, signal));
+    if (!found) continue;
+    if (found.inode === mine.inode) return next;
+    next = older;
+    if (seconds(found) > seconds(mine)) oldestYounger = older;
+  }
+  return oldestYounger;
 }
 
 /** Asks the runtime at most once a second. */

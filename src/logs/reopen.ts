@@ -1,17 +1,17 @@
 import { posix } from "node:path";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode } from "../lib/errors.ts";
+import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { HostFile } from "../seams/host.ts";
 import { type LogHost, openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
-import { type Reading, readToEnd } from "./read-to-end.ts";
+import type { Reading } from "./read-to-end.ts";
 
 /** Interval of tries to open the files of a lost target, milliseconds. */
 const retryMs = 1000;
 
-/** Opens a log anew whose target was lost, once that is back, and goes on at the byte where it stopped; what is left of a file
- *  that was rotated away meanwhile is read first, where it still lies beside.
- *  @returns undefined when the log is gone, or the output wants no more.
+/** Opens a log anew whose target was lost, once that is back, to go on at the byte where it stopped: in the same file, under the
+ *  name that it has now where it was rotated away meanwhile. One that is not there any more is followed by the current file.
+ *  @returns undefined when the log is gone.
  *  @throws what the signal aborted with. */
 export async function reopenLog(
   deps: { readonly host: LogHost; readonly clock: Clock },
@@ -40,28 +40,31 @@ async function resume(
   try {
     const { inode, size } = await file.stat(signal);
     if (inode === reading.inode && size >= reading.position) return { ...reading, file };
-    if (inode !== reading.inode && !(await readRotated(host, path, reading, signal))) {
-      await file.close();
-      return undefined;
-    }
-    return { ...reading, file, inode, position: 0, cutter: createLineCutter(() => {}) };
+    const same = inode === reading.inode ? undefined : await openRotated(host, path, reading.inode, signal);
+    if (same) await file.close();
+    return same
+      ? { ...reading, file: same }
+      : { ...reading, file, inode, position: 0, cutter: createLineCutter(() => {}) };
   } catch (error) {
     await file.close();
     throw error;
   }
 }
 
-/** Reads the rest of the file under the name that it has now: `0.log.20240501-123456`, Docker's `…-json.log.1`.
- *  @returns false when the output wants no more. */
-async function readRotated(host: LogHost, path: string, reading: Reading, signal: AbortSignal): Promise<boolean> {
+/** Opens the file under the name that it has now: `0.log.20240501-123456`, Docker's `…-json.log.1`.
+ *  @returns undefined when there is none. */
+async function openRotated(
+  host: LogHost,
+  path: string,
+  inode: number,
+  signal: AbortSignal,
+): Promise<HostFile | undefined> {
   const directory = posix.dirname(path);
   for (const { name, kind } of await host.fs.list(directory, signal)) {
     if (kind !== "file" || !name.startsWith(`${posix.basename(path)}.`)) continue;
-    await using file: HostFile = await openLog(host, `${directory}/${name}`, signal);
-    if ((await file.stat(signal)).inode !== reading.inode) continue;
-    const rest = { ...reading, file };
-    const more = await readToEnd(rest, signal).finally(() => (reading.position = rest.position));
-    return more;
+    const rotated = `${directory}/${name}`;
+    if ((await unlessGone(host.fs.lstat(rotated, signal)))?.inode !== inode) continue;
+    return await unlessGone(openLog(host, rotated, signal));
   }
-  return true;
+  return undefined;
 }

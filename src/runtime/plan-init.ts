@@ -92,17 +92,13 @@ function actionFor(present: Present): InitAction {
       return isSidecar(container) ? actionForSidecar(present) : actionForResize(present);
     case ContainerState.CONTAINER_EXITED:
       if (isSidecar(container)) return { start: true };
+      // One of whose processes the kernel ended for want of memory has failed, but restarts as its exit code says.
       if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
-      return comesBack(present) ? { start: true } : { failed: true };
+      return restartsAfter(container, pod.spec, status.exitCode) ? { start: true } : { failed: true };
     default:
       if (!restartsKilled(container, pod.spec)) return { failed: true };
       return { start: true, kill: killUnknown("Init container", status) };
   }
-}
-
-/** A container killed by the OOM killer has failed, whatever its exit code. */
-function comesBack({ pod: { spec }, container, status: { exitCode } }: Present): boolean {
-  return exitCode === 0 ? restartsKilled(container, spec) : restartsAfter(container, spec, exitCode);
 }
 
 /** An unhealthy sidecar is replaced; containers after it do not wait for that. */

@@ -132,10 +132,9 @@ function securitySettings(security: LinuxContainerSecurityContext): HostConfig {
   };
 }
 
-/** @see https://docs.docker.com/engine/logging/drivers/json-file/ */
+/** Docker refuses a size that is not positive: the log is not rotated then.
+ *  @see https://docs.docker.com/engine/logging/drivers/json-file/ */
 function logConfig({ maxSizeBytes, maxFiles }: ContainerLogLimits): HostConfig["LogConfig"] {
-  return {
-    Type: "json-file",
-    Config: { "max-size": String(maxSizeBytes), "max-file": String(Math.max(1, maxFiles)) },
-  };
+  const limits = { "max-size": String(maxSizeBytes), "max-file": String(Math.max(1, maxFiles)) };
+  return { Type: "json-file", Config: maxSizeBytes > 0 ? limits : {} };
 }

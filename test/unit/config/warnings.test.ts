@@ -77,10 +77,8 @@ test("thresholds of containerfs are derived, as with a kubelet, and it is said s
 test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
   const all = [
     "an image on the node may be used by every pod, even one that was pulled with another pod's secret",
-    "graftlet keeps the oom_score_adj it was started with",
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
-    "container logs are rotated only if the runtime does it (Docker, with containerLogMaxSize and containerLogMaxFiles)",
     "nothing is profiled, and there is no /debug/pprof",
     "there is no /debug/flags: only -v sets the verbosity",
   ];
@@ -89,7 +87,6 @@ test("what a kubelet does by default and graftlet does not is named once for all
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
 oomScoreAdj: -1
 makeIPTablesUtilChains: false
-containerLogMaxSize: 1Mi
 protectKernelDefaults: true
 enableProfilingHandler: false
 enableDebugFlagsHandler: false

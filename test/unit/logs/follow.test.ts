@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { appendFile, rename, rm, truncate, writeFile } from "node:fs/promises";
+import { appendFile, rename, rm, truncate, utimes, writeFile } from "node:fs/promises";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
@@ -81,6 +81,56 @@ test("survives rotation, losing nothing of the old file", async () => {
   assert.ok(on.openFiles() <= 2, `${on.openFiles()} files open`);
   reading.set(false);
   await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});
+
+test("several rotations behind, it reads each file in turn, also when its own has been compressed", async () => {
+  await using on = await disk();
+  const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  await reading.until("one\n");
+  await appendFile(on.log, line("two"));
+  await rename(on.log, rotated(0));
+  await writeFile(rotated(1), line("three"));
+  await writeFile(rotated(2), line("four"));
+  await writeFile(on.log, line("five"));
+  await reading.until("one\ntwo\nthree\nfour\nfive\n");
+  await appendFile(on.log, line("six"));
+  await rename(on.log, rotated(3));
+  await utimes(rotated(3), 1000, 1000);
+  await rename(rotated(3), `${rotated(3)}.gz`);
+  for (const second of [0, 1, 2]) await rm(rotated(second));
+  const rotations = { [rotated(2)]: ["old", 900], [rotated(4)]: ["seven", 1100] } as const;
+  for (const [path, [text, seconds]] of Object.entries(rotations)) {
+    await writeFile(path, line(text));
+    await utimes(path, seconds, seconds);
+  }
+  await writeFile(on.log, line("eight"));
+  reading.set(false);
+  await ended(reading);
+  assert.equal(reading.text(), "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\n");
+  assert.equal(on.openFiles(), 0);
+});
+
+test("stays with the old file until the new one has lines and the old one is at rest", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  await reading.until("one\n");
+  const old = `${on.log}.20260101-000000`;
+  await rename(on.log, old);
+  await writeFile(on.log, "");
+  await appendFile(old, line("two"));
+  await reading.until("one\ntwo\n");
+  await reading.clock.advance(10_000);
+  await appendFile(old, line("three"));
+  await reading.until("one\ntwo\nthree\n");
+  await writeFile(on.log, line("five"));
+  await appendFile(old, line("four"));
+  await reading.until("one\ntwo\nthree\nfour\nfive\n");
+  reading.stop.abort();
+  await assert.rejects(ended(reading));
   assert.equal(on.openFiles(), 0);
 });
 

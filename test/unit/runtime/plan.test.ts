@@ -93,6 +93,10 @@ describe("init containers", () => {
   it("count as failed when the kernel killed them for memory, whatever their exit code", () => {
     const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
     assert.deepEqual(after(killed), ["use sandbox 0", "start init i1"]);
+    const onFailure = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
+    assert.deepEqual(plan(onFailure, observe([aSandbox()], [killed])), ["kill pod"]);
+    const failed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled", exitCode: 137 });
+    assert.deepEqual(plan(onFailure, observe([aSandbox()], [failed])), ["use sandbox 0", "start init i1"]);
   });
   it("do not run again once a main container runs, even when they were removed", () => {
     assert.deepEqual(after(aStatus(aContainer("c"), running)), []);

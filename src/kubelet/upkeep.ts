@@ -1,0 +1,23 @@
+import type { Service } from "../lib/service-group.ts";
+import { onceThenIdle } from "../lib/service-group.ts";
+import { createLogRotation } from "../logs/rotation.ts";
+import { createOomWatcher } from "../node/oom-watcher.ts";
+import { setOwnOomScore } from "../node/own-oom-score.ts";
+import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { rotationSettings } from "./settings.ts";
+
+/** Keeps container logs within their limits, and tells of processes that the target's kernel ended for want of memory: graftlet
+ *  is to be the last of them, where it runs there. */
+export function lookAfter(
+  { config, target, clock, log, hand }: NodeContext,
+  { events }: Cluster,
+  { presence }: Observed,
+): readonly Service[] {
+  const { kubelet, nodeName } = config;
+  const common = { ...target, clock, log, ...(presence && { presence }) };
+  const settings = rotationSettings(config);
+  const rotation = createLogRotation({ ...common, settings, cache: hand("logRotation").seen });
+  const oom = createOomWatcher({ ...common, nodeName, events });
+  const score = onceThenIdle("oom-score", () => setOwnOomScore(kubelet.oomScoreAdj, log));
+  return [oom, ...(settings.maxSizeBytes < 0 ? [] : [rotation]), ...(target.link ? [] : [score])];
+}

@@ -1,0 +1,37 @@
+/** Suffix of a log that was rotated, by the target's local time: `0.log.20240501-123456`. */
+const timestamp = /^\.\d{8}-\d{6}$/;
+const compressed = ".gz";
+const temporary = ".tmp";
+
+/** What has to happen to the rotated files of a log before it is rotated again. Names of files. */
+export interface RotationPlan {
+  /** Leftovers of rotations that were cut short, then the oldest files beyond the limit. */
+  readonly remove: readonly string[];
+  /** To be compressed, oldest first. */
+  readonly compress: readonly string[];
+}
+
+/** Plan for the rotated files of one log. Temporary files and files that were compressed already are of no use; besides the log
+ *  and the one that is about to be rotated there may be `maxFiles` − 2. Pure.
+ *  @param names of the log's rotated files, all of them `LOG.…`.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
+export function planRotation(names: readonly string[], maxFiles: number): RotationPlan {
+  const there = new Set(names);
+  const isUsed = (name: string) =>
+    !name.endsWith(temporary) && (name.endsWith(compressed) || !there.has(name + compressed));
+  const used = names.filter(isUsed).toSorted();
+  const excess = Math.max(0, used.length - Math.max(0, maxFiles - 2));
+  return {
+    remove: [...names.filter((name) => !isUsed(name)), ...used.slice(0, excess)],
+    compress: used.slice(excess).filter((name) => !name.endsWith(compressed)),
+  };
+}
+
+/** Names of a log's rotated files that are not compressed, newest first. Pure.
+ *  @param log the log's own name. */
+export function rotatedNames(names: readonly string[], log: string): readonly string[] {
+  return names
+    .filter((name) => name.startsWith(log) && timestamp.test(name.slice(log.length)))
+    .toSorted()
+    .reverse();
+}

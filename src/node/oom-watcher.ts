@@ -1,0 +1,87 @@
+import { finished } from "node:stream/promises";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { EventSink, Presence } from "../pipeline.ts";
+import { nodeReference } from "../pod/reference.ts";
+import type { Host, HostProcess } from "../seams/host.ts";
+import { createOomParser } from "./oom-lines.ts";
+
+export interface OomWatcherDeps {
+  readonly host: Pick<Host, "spawn">;
+  readonly nodeName: string;
+  readonly events: EventSink;
+  readonly presence?: Presence;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+const listening = "listening";
+/** Pause before the kernel's log is read again after its reader has ended, milliseconds. */
+const retryMs = 10_000;
+
+/** Prints the kernel's log, record by record as the kernel wants it, from now on: what stands in it already is read away in the
+ *  first second. The reader ends with its standard input, also when its starter is killed. */
+const reading = `
+exec 3</dev/kmsg
+command -v timeout >/dev/null || { echo "timeout: no such program" >&2; exit 1; }
+timeout 1 dd bs=8192 <&3 >/dev/null 2>&1
+dd bs=8192 <&3 2>/dev/null &
+echo ${listening} >&2
+exec >/dev/null 2>&1
+read -r nothing
+kill $!`;
+
+/** Tells, by an event of the Node, of each process that the kernel ended because the whole machine was out of memory; kills in a
+ *  cgroup that reached its limit show in the container's status. Where the kernel's log cannot be read that is said once, and
+ *  tried again.
+ *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-out-of-memory-behavior */
+export function createOomWatcher(deps: OomWatcherDeps): Service {
+  const { host, nodeName, events, log } = deps;
+  let told = false;
+  const failed = (why: string) => {
+    if (!told) log.warn({ why }, "the target's kernel log cannot be read: there will be no SystemOOM events");
+    told = true;
+  };
+  const heard = (parse: ReturnType<typeof createOomParser>) => (line: string) => {
+    const kill = parse(line);
+    if (kill?.cgroup !== "/") return;
+    const victim = kill.process && kill.pid ? `, victim process: ${kill.process}, pid: ${kill.pid}` : "";
+    events.event(nodeReference(nodeName), "Warning", "SystemOOM", `System OOM encountered${victim}`);
+  };
+  const watch = async (signal: AbortSignal) => {
+    try {
+      const said = await readLines(await host.spawn(["sh", "-c", reading], signal), heard(createOomParser()), signal);
+      if (!signal.aborted && said !== listening) failed(said);
+    } catch (error) {
+      if (signal.aborted || hasCode(error, "unavailable")) return;
+      failed(messageOf(error));
+    }
+  };
+  return patrol({ ...deps, name: "oom-watcher", everyMs: retryMs }, watch);
+}
+
+/** Hands on the lines of a command's output until it ends. @returns what it said on standard error. */
+async function readLines(
+  { stdin, stdout, stderr, ...command }: HostProcess,
+  heard: (line: string) => void,
+  signal: AbortSignal,
+): Promise<string> {
+  let rest = "";
+  let said = "";
+  stdout.setEncoding("utf8").on("data", (text: string) => {
+    const lines = (rest + text).split("\n");
+    rest = lines.pop() ?? "";
+    lines.forEach(heard);
+  });
+  stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  try {
+    await Promise.all([finished(stdout, { signal }), finished(stderr, { signal })]);
+  } finally {
+    stdin.end();
+    await command[Symbol.asyncDispose]();
+  }
+  return said.trim();
+}

@@ -1,0 +1,23 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { planRotation, rotatedNames } from "../../../src/logs/rotated-files.ts";
+
+const at = (second: number, suffix = "") => `0.log.20260101-00000${second}${suffix}`;
+
+test("what rotations left that were cut short is of no use", () => {
+  const half = [at(1, ".tmp"), at(1), at(2), at(2, ".gz"), at(3)];
+  assert.deepEqual(planRotation(half, 10), { remove: [at(1, ".tmp"), at(2)], compress: [at(1), at(3)] });
+});
+
+test("the oldest go, so many that with the log and the one being rotated there are as many as may be", () => {
+  const names = [at(3), at(1, ".gz"), at(2, ".gz")];
+  assert.deepEqual(planRotation(names, 5), { remove: [], compress: [at(3)] });
+  assert.deepEqual(planRotation(names, 4), { remove: [at(1, ".gz")], compress: [at(3)] });
+  assert.deepEqual(planRotation(names, 3), { remove: [at(1, ".gz"), at(2, ".gz")], compress: [at(3)] });
+  assert.deepEqual(planRotation(names, 2), { remove: [at(1, ".gz"), at(2, ".gz"), at(3)], compress: [] });
+});
+
+test("rotated files are told by their time, newest first", () => {
+  const names = ["0.log", at(1), at(3), at(2, ".gz"), "0.log.1", "10.log.20260101-000009", at(4, ".tmp")];
+  assert.deepEqual(rotatedNames(names, "0.log"), [at(3), at(1)]);
+});

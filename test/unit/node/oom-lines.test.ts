@@ -1,0 +1,38 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createOomParser } from "../../../src/node/oom-lines.ts";
+
+/** Kills that the lines tell of. */
+function kills(...lines: readonly string[]) {
+  const parse = createOomParser();
+  return lines.map(parse).filter((kill) => kill !== undefined);
+}
+const invoked = "4,1000,5000,-;stress invoked oom-killer: gfp_mask=0xcc0(GFP_KERNEL), order=0, oom_score_adj=0";
+const header = "6,1001,5001,-;CPU: 1 PID: 7 Comm: stress Not tainted 6.1.0";
+const killed = "3,1003,5003,-;Out of memory: Killed process 4711 (stress ng) total-vm:1kB, anon-rss:1kB, UID:0";
+
+test("a machine that is out of memory: the victim's line follows one that names no limit", () => {
+  const global =
+    "6,1002,5002,-;oom-kill:constraint=CONSTRAINT_NONE,nodemask=(null),cpuset=/,mems_allowed=0,global_oom,task_memcg=/user.slice,task=stress ng,pid=4711,uid=0";
+  assert.deepEqual(kills(invoked, header, global, killed), [{ cgroup: "/", process: "stress ng", pid: 4711 }]);
+});
+
+test("a cgroup at its limit, which its line names; the line after it is part of no other kill", () => {
+  const limited =
+    "6,1002,5002,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=cri-1,mems_allowed=0-1,oom_memcg=/kubepods/pod1,task_memcg=/kubepods/pod1/c,task=stress,pid=12,uid=1000";
+  const inCgroup = "3,1003,5003,-;Memory cgroup out of memory: Killed process 12 (stress) total-vm:1kB";
+  assert.deepEqual(kills(invoked, limited, inCgroup), [{ cgroup: "/kubepods/pod1", process: "stress", pid: 12 }]);
+  const before = "6,1,1,-;Task in /kubepods/pod1/c killed as a result of limit of /kubepods/pod1";
+  assert.deepEqual(kills(invoked, before, inCgroup), [{ cgroup: "/kubepods/pod1", process: "stress", pid: 12 }]);
+});
+
+test("other lines are no kills, not even a victim's line alone", () => {
+  assert.deepEqual(kills(header, killed, invoked, header), []);
+});
+
+test("kills follow each other", () => {
+  assert.deepEqual(
+    kills(invoked, killed, header, invoked, killed).map(({ pid }) => pid),
+    [4711, 4711],
+  );
+});

@@ -1,0 +1,100 @@
+import assert from "node:assert/strict";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createOomWatcher } from "../../../src/node/oom-watcher.ts";
+import { setOwnOomScore } from "../../../src/node/own-oom-score.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+/** A reader of the kernel's log that a test speaks for. */
+function reader() {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const process: HostProcess = {
+    ...{ pid: 1, stdin, stdout, stderr, exited: Promise.resolve(0), kill: () => undefined },
+    [Symbol.asyncDispose]: async () => void stdout.destroy(),
+  };
+  const end = (complaint: string) => {
+    stderr.end(`${complaint}\n`);
+    stdout.end();
+  };
+  return { process, stdout, stdin, end };
+}
+
+/** A watcher whose readers a test gives, one after the other. */
+function watching(...given: readonly (ReturnType<typeof reader> | CodedError)[]) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const said: string[] = [];
+  const events: unknown[] = [];
+  const left = given.values();
+  const spawn = async () => {
+    const next = left.next().value;
+    if (!next || next instanceof CodedError) throw next ?? new CodedError("not_found", "no more");
+    return next.process;
+  };
+  const log = createLogger(0, { write: (text: string) => said.push(text) });
+  const sink = { event: (...event: readonly unknown[]) => void events.push(event.slice(1)) };
+  const done = createOomWatcher({ host: { spawn }, nodeName: "n", events: sink, clock, log }).run(stop.signal);
+  return { clock, stop, done, events, said };
+}
+
+const kill = (pid: number) => `4,1,1,-;a invoked oom-killer: x\n3,2,1,-;Out of memory: Killed process ${pid} (a b) y\n`;
+const systemOom = (pid: number) => ["Warning", "SystemOOM", `System OOM encountered, victim process: a b, pid: ${pid}`];
+
+test("a kill of the whole machine is an event, however its lines arrive; one in a cgroup is none", async () => {
+  const kernel = reader();
+  const { clock, stop, done, events } = watching(kernel);
+  await clock.advance(0);
+  for (const letter of kill(12)) kernel.stdout.write(letter);
+  kernel.stdout.write(
+    "4,1,1,-;a invoked oom-killer: x\n6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=c,mems_allowed=0,oom_memcg=/kubepods,task_memcg=/kubepods/c,task=a,pid=13,uid=0\n",
+  );
+  await clock.advance(0);
+  assert.deepEqual(events, [systemOom(12)]);
+  stop.abort();
+  await done;
+  assert.ok(kernel.stdin.writableEnded, "the reader is left to its end");
+});
+
+test("a reader that ends is followed by another; that the log cannot be read is said once", async () => {
+  const [lost, forbidden, again] = [reader(), reader(), reader()];
+  const { clock, stop, done, events, said } = watching(lost, new CodedError("unavailable", "lost"), forbidden, again);
+  await clock.advance(0);
+  lost.end("listening");
+  await clock.advance(10_000);
+  await clock.advance(10_000);
+  assert.deepEqual(said, []);
+  forbidden.end("sh: 2: cannot open /dev/kmsg: Operation not permitted");
+  await clock.advance(10_000);
+  again.stdout.write(kill(1));
+  await clock.advance(0);
+  again.end("sh: cannot open /dev/kmsg");
+  await clock.advance(10_000);
+  assert.deepEqual(events, [systemOom(1)]);
+  assert.equal(said.length, 1);
+  assert.match(said.join(), /there will be no SystemOOM events/);
+  assert.match(said.join(), /Operation not permitted/);
+  stop.abort();
+  await done;
+});
+
+test("the process's own score is written when it is another, and a failure only said", async () => {
+  const directory = await mkdtemp(join(tmpdir(), "graftlet-oom-"));
+  const said: string[] = [];
+  const log = createLogger(0, { write: (text: string) => said.push(text) });
+  try {
+    const path = join(directory, "oom_score_adj");
+    await writeFile(path, "0\n");
+    await setOwnOomScore(-999, log, path);
+    assert.equal(await readFile(path, "utf8"), "-999");
+    await setOwnOomScore(0, log, join(directory, "absent"));
+    assert.match(said.join(), /Failed to ApplyOOMScoreAdj/);
+  } finally {
+    await rm(directory, { recursive: true });
+  }
+});
