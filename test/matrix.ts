@@ -1,6 +1,7 @@
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
- *  or the Docker Engine; with `ssh-systemd` it is a machine with a systemd, which makes the cgroups of pods. */
-export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker", "ssh-systemd"] as const;
+ *  or the Docker Engine; with `ssh-systemd` it is a machine with a systemd, which makes the cgroups of pods, and with `ssh-guest` one
+ *  with a kernel of its own as well. */
+export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-guest"] as const;
 export type Provider = (typeof providers)[number];
 
 /** True in the full matrix: what takes long is then done at its whole length, which a part of it proves in `make test`. */
@@ -21,10 +22,13 @@ export interface Runs {
 }
 
 /** Providers that a file fits which says nothing of it. One that `ssh-systemd` makes a difference to says that it fits that too:
- *  on such a target there are no programs but Debian's. */
+ *  on such a target there are no programs but Debian's. A guest is ten times slower and shares neither files nor processes with this
+ *  machine: a file says that it fits that, too. */
 export const usual: readonly Provider[] = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"];
 
-const all = providers;
+const all = [...usual, "ssh-systemd"] as const;
+const alsoGuest = providers;
+const onGuest = ["ssh-guest"] as const;
 const cri = ["cri"] as const;
 const onContainerd = ["cri", "cri-2.4"] as const;
 const onDocker = ["docker"] as const;
@@ -97,6 +101,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "each runtime keeps and tells other things after its death",
     seconds: 90,
   },
+  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap, a reboot", fits: onGuest, seconds: 120 },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
   "helm-first": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 120 },
@@ -131,9 +136,9 @@ export const integration: Readonly<Record<string, Runs>> = {
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
   "node-allocatable": {
-    on: ["cri", "docker", "ssh-systemd"],
+    on: ["cri", "docker", "ssh-systemd", "ssh-guest"],
     why: "limits are the target's, set by files or by systemd; the runtime makes its cgroups below them",
-    fits: all,
+    fits: alsoGuest,
     seconds: 150,
   },
   "node-conditions": { on: cri, why: cluster, seconds: 90 },
@@ -145,7 +150,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: all,
     seconds: 40,
   },
-  pods: { on: all, why: "a pod's whole life, once with each provider", fits: all, seconds: 70 },
+  pods: { on: providers, why: "a pod's whole life, once with each provider", fits: alsoGuest, seconds: 70 },
   probes: { on: cri, why: stage, lab: "containers", seconds: 25 },
   remove: {
     on: ["cri", "docker", "ssh"],

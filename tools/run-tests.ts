@@ -37,8 +37,12 @@ const worthAStore = 6;
 /** What not every run has a use for, of all that can be prepared. */
 function usefulTo(jobs: readonly Job[]): string[] {
   const store = parts.includes("integration") && jobs.length >= worthAStore;
-  const machines = jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === "ssh-systemd");
-  return [...(store ? ["store"] : []), ...(machines ? ["machines"] : [])];
+  const runWith = (provider: string) => jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === provider);
+  return [
+    ...(store ? ["store"] : []),
+    ...(runWith("ssh-systemd") ? ["machines"] : []),
+    ...(runWith("ssh-guest") ? ["guests"] : []),
+  ];
 }
 
 /** Makes the shared parts of a run once. @returns the environment that leads files to them. */

@@ -13,13 +13,14 @@ import { startKeeper } from "./keeping.ts";
 import { apiServerUrl, auditGroup } from "./control-plane.ts";
 import { type Kubectl, kubectlOf } from "./kubectl.ts";
 import { writeNodeKubeconfig } from "./kubeconfig.ts";
+import { guestRoot, hasGuest } from "../machines/guest-way.ts";
 import { machineOf, targetArgv } from "../machines/enter.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
 import { type Finished, must, type ProcessId, run, type RunOptions, start, type StartOptions } from "./processes.ts";
 import { privateUser } from "./registry.ts";
 import { prepared } from "./prepared.ts";
-import { isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
-import { disown, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
+import { isGuest, isRemote, providerUnderTest, runtimeDaemons, type ProviderName } from "./runtime-daemon.ts";
+import { disown, type GuestSizes, guestSizes, isHeld, layoutOf, type Layout, readState, takeLease } from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { findTools, type Tools } from "./tools.ts";
 import { waitFor, type WaitOptions, type Polled } from "./wait.ts";
@@ -37,6 +38,8 @@ export interface ClusterOptions {
   readonly containerd?: ContainerdVersion;
   /** An image that its registries serve beside those of the catalog. */
   readonly image?: ServedImage;
+  /** What a target with a kernel of its own is given; `guestSizes` unless given. */
+  readonly guest?: Partial<GuestSizes>;
   /** A group of users of which the API server writes down what they ask, into `auditLog`: `system:nodes` … */
   readonly audited?: string;
   /** The programs and images that it is brought up with; all that tests use unless given. */
@@ -123,7 +126,13 @@ export async function startCluster(options: ClusterOptions): Promise<Cluster> {
   const layout = layoutOf(clusterName(options.name, provider, containerd));
   const tools = await findTools(say, containerd, kit);
   const catalog = (kit === testKit && prepared()?.images) || (await buildImages(tools, say, kit.images));
-  await lease(layout, { nodeName, provider, containerd, privatePassword: randomBytes(9).toString("base64url") });
+  await lease(layout, {
+    nodeName,
+    provider,
+    containerd,
+    privatePassword: randomBytes(9).toString("base64url"),
+    ...(isGuest(provider) && { guestSizes: { ...guestSizes, ...options.guest } }),
+  });
   const keeper = await startKeeper(layout);
   try {
     if (options.audited) auditGroup(layout, options.audited);
@@ -211,13 +220,13 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
   return {
     name: layout.name,
     nodeName: state.nodeName,
-    nodeAddress: addresses.node,
+    nodeAddress: isGuest(state.provider) ? addresses.guest : addresses.node,
     agentAddress: remote ? agentAddresses.agent : addresses.node,
     layout,
     tools,
     ns: layout.netns,
     get root() {
-      return `/proc/${(machineOf(layout) ?? holder).pid}/root`;
+      return hasGuest(layout) ? guestRoot(layout) : `/proc/${(machineOf(layout) ?? holder).pid}/root`;
     },
     adminKubeconfig: join(layout.dir, "admin.kubeconfig"),
     provider: state.provider,

@@ -2,7 +2,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import type { ContainerdVersion } from "./containerd-version.ts";
-import type { Layout } from "./state.ts";
+import { type Layout, ownsKernel } from "./state.ts";
 
 /** The image of a pod's sandbox. */
 export const sandboxImage = "registry.k8s.io/pause:3.10.2";
@@ -30,7 +30,7 @@ ${daemon(layout)}
   sandbox_image = "${sandboxImage}"
   ${streaming}
   tolerate_missing_hugetlb_controller = true
-  ${restrictions()}
+  ${restrictions(layout)}
 [${cri}.containerd]
   snapshotter = "overlayfs"
 ${runtimes(`${cri}.containerd`, layout, driver)}
@@ -56,7 +56,7 @@ ${daemon(layout)}
 [${images}.registry]
   config_path = "${join(layout.containerd, "certs.d")}"
 [${runtime}]
-  ${restrictions()}
+  ${restrictions(layout)}
 [${runtime}.containerd]
 ${runtimes(`${runtime}.containerd`, layout, driver)}
 [${runtime}.cni]
@@ -84,10 +84,11 @@ disabled_plugins = [${[...others, '"io.containerd.tracing.processor.v1.otlp"'].j
   path = "${join(layout.containerd, "opt")}"`;
 }
 
-/** What the machine cannot do, and where network namespaces are found again. */
-function restrictions(): string {
-  return `disable_apparmor = true
-  restrict_oom_score_adj = ${!hasResourceCapability()}
+/** What the machine cannot do, and where network namespaces are found again. A guest can do all. */
+function restrictions(layout: Layout): string {
+  const own = ownsKernel(layout);
+  return `disable_apparmor = ${!own}
+  restrict_oom_score_adj = ${!own && !hasResourceCapability()}
   netns_mounts_under_state_dir = true`;
 }
 

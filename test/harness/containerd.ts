@@ -3,6 +3,7 @@ import { dirname, join } from "node:path";
 import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
 import { containerdConfigs } from "./containerd-config.ts";
 import { addresses, privateRegistryHost } from "./namespaces.ts";
+import { registryAddress } from "./registry.ts";
 import { type Layout, readState } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
@@ -14,7 +15,7 @@ export function writeContainerdConfig(layout: Layout, driver: CgroupDriver): voi
     mkdirSync(join(layout.containerd, part), { recursive: true });
   writeFileSync(configFile(layout), containerdConfigs[state.containerd](layout, driver));
   writeFileSync(join(layout.containerd, "cni", "10-bridge.conflist"), JSON.stringify(cniNetwork(layout), undefined, 2));
-  const ownRegistry = `http://127.0.0.1:${addresses.registryPort}`;
+  const ownRegistry = `http://${registryAddress(layout)}:${addresses.registryPort}`;
   writeMirror(layout, "registry.k8s.io", ownRegistry);
   writeMirror(layout, "docker.io", ownRegistry);
   writeMirror(

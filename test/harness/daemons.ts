@@ -4,9 +4,11 @@ import { certificatesIn } from "./certificates.ts";
 import { openApi } from "./api.ts";
 import { apiServerArgv } from "./control-plane.ts";
 import { insideArgv } from "./namespaces.ts";
-import { isAlive, listProcesses, type ProcessId, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
+import { isAlive, listProcesses, type ProcessId, run, signalProcess, startDaemon, startTicksOf } from "./processes.ts";
 import type { RuntimeDaemon } from "./runtime-daemon.ts";
 import { sshdArgv, sshdListens, sshdProcesses, writeSshdConfig } from "./sshd.ts";
+import { guestArgv, guestRoot, hasGuest } from "../machines/guest-way.ts";
+import { endInGuest, runsInGuest, signalInGuest, startInGuest } from "../machines/guest-daemons.ts";
 import { machineOf } from "../machines/enter.ts";
 import { startUnit } from "../machines/units.ts";
 import { type Layout, readState, writeState } from "./state.ts";
@@ -45,9 +47,12 @@ export interface DaemonsOptions {
 /** The daemons of the cluster at `layout`. */
 export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions): Daemons {
   const logFile = (role: string): string => join(layout.logs, `${role}.log`);
-  const logTail = (role: string, lines: number): string => tailOf(logFile(role), lines);
+  const guest = (role: string): boolean => runsInGuest(role) && hasGuest(layout);
+  const logTail = (role: string, lines: number): string =>
+    tailOf(join(guest(role) ? guestRoot(layout) : "/", logFile(role)), lines);
   const find = (role: string): ProcessId | undefined => readState(layout)?.daemons[role];
   const end = async (role: string, signal: NodeJS.Signals): Promise<void> => {
+    if (guest(role)) return endInGuest(layout, role, signal);
     const id = find(role);
     if (!id) return;
     // dockerd's containerd dies with it, a moment later, and counts as running, even for its successor, until it is reaped.
@@ -63,15 +68,20 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
   };
   const start = async (role: string, argv: readonly string[]): Promise<ProcessId> =>
     record(role, await startDaemon(insideArgv(layout, holder, argv), logFile(role), { cwd: "/" }));
-  // A machine with an init has units for the target's own daemons.
-  const begin = async (role: string, argv: readonly string[]): Promise<ProcessId> =>
-    machineOf(layout) ? record(role, await startUnit(layout, role)) : start(role, argv);
+  // A machine with an init has units for the target's own daemons. A guest's say themselves when they are ready.
+  const begin = async (role: string, argv: () => string[], ready: () => Promise<boolean>): Promise<void> => {
+    if (guest(role)) return startInGuest(layout, role);
+    if (machineOf(layout)) record(role, await startUnit(layout, role));
+    else await start(role, argv());
+    await daemons.ready(role, ready);
+  };
   const daemons: Daemons = {
     logTail,
     start,
     kill: (role) => end(role, "SIGKILL"),
     stop: (role) => end(role, "SIGTERM"),
     signal(role, signal) {
+      if (guest(role)) return signalInGuest(layout, role, signal);
       const id = find(role);
       if (id) signalProcess(id, signal);
     },
@@ -91,15 +101,25 @@ export function createDaemons({ layout, tools, holder, runtime }: DaemonsOptions
       await daemons.ready("kube-apiserver", () => answersOk(layout));
     },
     async startRuntime() {
-      await begin(runtime.role, runtime.argv(tools, layout));
-      await daemons.ready(runtime.role, () => runtime.answers(layout));
+      await begin(
+        runtime.role,
+        () => runtime.argv(tools, layout),
+        () => runtime.answers(layout),
+      );
     },
     async startSshd(lines) {
       writeSshdConfig(layout, lines);
-      await begin("sshd", sshdArgv(layout));
-      await daemons.ready("sshd", () => sshdListens(layout));
+      await begin(
+        "sshd",
+        () => sshdArgv(layout),
+        () => sshdListens(layout),
+      );
     },
     async killSshd() {
+      if (guest("sshd"))
+        return void (await run(
+          guestArgv(layout, ["systemctl", "kill", "--kill-whom=all", "--signal=KILL", "ssh.service"]),
+        ));
       await waitFor(
         "the end of sshd and its connections",
         () => {

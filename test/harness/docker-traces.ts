@@ -1,6 +1,7 @@
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
+import { mountsOf } from "./pod-machine.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerExecRoot } from "./docker.ts";
 import type { DockerEngine } from "./docker-engine.ts";
@@ -29,14 +30,6 @@ export async function dockerTraces(cluster: Cluster, engine: DockerEngine): Prom
     ...filesOf(cluster),
     ...shims(cluster),
   ]);
-}
-
-/** Where something is mounted on a cluster's machine. */
-export function mountsOf({ root }: Cluster): string[] {
-  const lines = readFileSync(join(root, "..", "mountinfo"), "utf8")
-    .trim()
-    .split("\n");
-  return lines.map((line) => line.split(" ")[4] ?? "");
 }
 
 /** Where pods and containers have folders or links of their own. */

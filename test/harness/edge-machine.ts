@@ -80,7 +80,7 @@ export async function startEdgeMachine(cluster: Cluster, name: string, kit: Kit 
     mustInside: inside,
     podProcesses: () =>
       listProcesses()
-        .filter(({ pid }) => cgroupsOf(pid).some((path) => path.startsWith(`${layout.cgroup}/`)))
+        .filter(({ pid }) => cgroupsOf({ layout, root: "/" }, pid).some((path) => path.startsWith(`${layout.cgroup}/`)))
         .map(({ pid, startTicks }) => `${pid} ${startTicks}`)
         .toSorted(),
     unplug: async () => void (await cable("down")),

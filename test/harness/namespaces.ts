@@ -7,6 +7,8 @@ import { Hopeless, waitFor } from "./wait.ts";
 /** The addresses of a cluster. Every cluster has the same: its network namespace is its own. */
 export const addresses = {
   node: "10.10.0.1",
+  /** Of a target that has a kernel of its own, beside the cluster's other daemons. */
+  guest: "10.10.0.2",
   nodePrefix: 24,
   services: "10.96.0.0/16",
   apiServerService: "10.96.0.1",

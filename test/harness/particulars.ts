@@ -183,6 +183,7 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   docker: onDocker,
   ssh: overSshOnContainerd,
   "ssh-systemd": overSshOnContainerd,
+  "ssh-guest": overSshOnContainerd,
   "ssh-docker": {
     ...onDocker,
     holdings: (cluster, agent) =>

@@ -1,13 +1,33 @@
-import { existsSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Pod } from "../../src/objects.ts";
 import { cgroupHierarchies } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
-import { listProcesses } from "./processes.ts";
+import { hasGuest } from "../machines/guest-way.ts";
+import { listProcesses, run } from "./processes.ts";
+
+/** A target's processes and cgroups as this machine can read them. */
+interface View {
+  /** Its /proc, with the numbers of processes by which they are known here. */
+  readonly proc: string;
+  /** The mount points of its cgroup hierarchies. */
+  readonly hierarchies: readonly string[];
+}
+
+/** Those of a guest are its own; those of any other target are this machine's. */
+function viewOf({ layout, root }: Pick<Cluster, "layout" | "root">): View {
+  return hasGuest(layout)
+    ? { proc: join(root, "proc"), hierarchies: [join(root, "sys/fs/cgroup")] }
+    : { proc: "/proc", hierarchies: cgroupHierarchies() };
+}
 
 /** All processes that run in a pod's cgroup, the sandbox's included. */
-export function processesOf(uid: string): number[] {
+export function processesOf(cluster: Cluster, uid: string): number[] {
   const slice = `-pod${uid.replaceAll("-", "_")}.slice`;
+  if (hasGuest(cluster.layout))
+    return viewOf(cluster)
+      .hierarchies.flatMap((hierarchy) => podSlices(join(hierarchy, "kubepods.slice"), slice))
+      .flatMap(processesBelow);
   return listProcesses()
     .map(({ pid }) => pid)
     .filter((pid) => {
@@ -16,29 +36,72 @@ export function processesOf(uid: string): number[] {
     });
 }
 
+function podSlices(folder: string, name: string): string[] {
+  return foldersIn(folder).flatMap((path) => (path.endsWith(name) ? [path] : podSlices(path, name)));
+}
+
+function processesBelow(cgroup: string): number[] {
+  const own = textOf(join(cgroup, "cgroup.procs")).split("\n").filter(Boolean).map(Number);
+  return [...own, ...foldersIn(cgroup).flatMap(processesBelow)];
+}
+
+function foldersIn(folder: string): string[] {
+  try {
+    const entries = readdirSync(folder, { withFileTypes: true });
+    return entries.flatMap((entry) => (entry.isDirectory() ? [join(folder, entry.name)] : []));
+  } catch {
+    return [];
+  }
+}
+
 /** The process that holds a pod's sandbox. */
-export function sandboxProcess(uid: string): number {
-  const found = processesOf(uid).find((pid) => textOf(`/proc/${pid}/cmdline`).startsWith("/pause"));
+export function sandboxProcess(cluster: Cluster, uid: string): number {
+  const { proc } = viewOf(cluster);
+  const found = processesOf(cluster, uid).find((pid) => textOf(`${proc}/${pid}/cmdline`).startsWith("/pause"));
   if (found === undefined) throw new Error(`pod ${uid} has no sandbox process`);
   return found;
 }
 
+/** Kills a process of the target at once, whoever its parent is. */
+export async function killOnTarget({ layout, runInside }: Cluster, pid: number): Promise<void> {
+  const argv = ["kill", "-9", String(pid)];
+  const { code, stderr } = await (hasGuest(layout) ? runInside(argv) : run(argv));
+  if (code !== 0) throw new Error(`process ${pid} cannot be killed: ${stderr}`);
+}
+
+/** Whether the target still has a process of that number. */
+export function isOnTarget(cluster: Cluster, pid: number): boolean {
+  return existsSync(join(viewOf(cluster).proc, String(pid)));
+}
+
 /** The content of the first of these files that a process's cgroups have; `levelsUp` goes towards the root. A file's name tells
  *  the controller, and version 1 from 2. */
-export function cgroupValue(pid: number, files: readonly string[], levelsUp = 0): string {
-  const folders = cgroupsOf(pid).map((path) => join(path, ...Array<string>(levelsUp).fill("..")));
+export function cgroupValue(cluster: Cluster, pid: number, files: readonly string[], levelsUp = 0): string {
+  const folders = cgroupsOf(cluster, pid).map((path) => join(path, ...Array<string>(levelsUp).fill("..")));
   for (const file of files) {
-    const found = cgroupHierarchies()
-      .flatMap((hierarchy) => folders.map((folder) => join(hierarchy, folder, file)))
+    const found = viewOf(cluster)
+      .hierarchies.flatMap((hierarchy) => folders.map((folder) => join(hierarchy, folder, file)))
       .find(existsSync);
     if (found) return readFileSync(found, "utf8").trim();
   }
   throw new Error(`process ${pid} has no cgroup file ${files.join(", ")}`);
 }
 
+/** Whether the target's cgroups are those of version 2. */
+export function isCgroupV2(cluster: Cluster): boolean {
+  return viewOf(cluster).hierarchies.some((hierarchy) => existsSync(join(hierarchy, "cgroup.controllers")));
+}
+
+/** The directories of a cgroup of the target below which its pods are, one for each hierarchy.
+ *  @param path from the root of a machine with a systemd, else from the cluster's own cgroup. */
+export function cgroupFolders(cluster: Cluster, path: string): string[] {
+  const above = hasGuest(cluster.layout) ? "" : cluster.layout.cgroup;
+  return viewOf(cluster).hierarchies.map((hierarchy) => join(hierarchy, above, path));
+}
+
 /** The cgroups of a process, a path for each hierarchy. */
-export function cgroupsOf(pid: number): string[] {
-  return textOf(`/proc/${pid}/cgroup`)
+export function cgroupsOf(cluster: Pick<Cluster, "layout" | "root">, pid: number): string[] {
+  return textOf(`${viewOf(cluster).proc}/${pid}/cgroup`)
     .trim()
     .split("\n")
     .map((line) => line.split(":").slice(2).join(":"));
@@ -56,11 +119,15 @@ export function podFolder({ layout, root }: Cluster, { metadata }: Pod): string 
 
 /** Where something is mounted below a pod's folder, as the machine's own programs see it. */
 export function podMounts(cluster: Cluster, { metadata }: Pod): string[] {
-  const holder = /^\/proc\/\d+/.exec(cluster.root)?.[0] ?? "";
-  return textOf(`${holder}/mountinfo`)
-    .split("\n")
-    .map((line) => line.split(" ")[4] ?? "")
-    .filter((path) => path.includes(`/pods/${metadata.uid}/`));
+  return mountsOf(cluster).filter((path) => path.includes(`/pods/${metadata.uid}/`));
+}
+
+/** Where something is mounted on a cluster's machine. */
+export function mountsOf({ layout, root }: Pick<Cluster, "layout" | "root">): string[] {
+  const lines = textOf(hasGuest(layout) ? join(root, "proc/1/mountinfo") : join(root, "..", "mountinfo"))
+    .trim()
+    .split("\n");
+  return lines.map((line) => line.split(" ")[4] ?? "");
 }
 
 function textOf(path: string): string {

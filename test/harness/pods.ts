@@ -3,9 +3,10 @@ import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
 import { type Api, openApi, Refused } from "./api.ts";
 import { outerPid } from "../machines/enter.ts";
+import { hasGuest } from "../machines/guest-way.ts";
 import type { Cluster } from "./cluster.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
-import { waitFor } from "./wait.ts";
+import { patience, waitFor } from "./wait.ts";
 
 export const images = {
   busybox: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
@@ -105,7 +106,8 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
     remove: (name, gracePeriodSeconds) =>
       api.remove(`${base}/pods/${name}`, gracePeriodSeconds === undefined ? {} : { gracePeriodSeconds }),
     history: (name) => versions.get(name) ?? [],
-    until(name, what, holds, timeoutMs = 60_000) {
+    until(name, what, holds, givenMs = 60_000) {
+      const timeoutMs = patience(givenMs);
       const { promise, resolve, reject } = Promise.withResolvers<Pod>();
       const look = (pod: Pod | undefined): void => {
         if (!pod || pod.metadata.name !== name) return;
@@ -133,6 +135,7 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
     },
     ready: (name) => pods.until(name, "to be Ready", (pod) => condition(pod, "Ready")?.status === "True"),
     gone<T>(name: string, atOnce?: (last: Pod) => T) {
+      const timeoutMs = patience(60_000);
       const { promise, resolve, reject } = Promise.withResolvers<{ last: Pod; found: T }>();
       const watcher = {
         heard: (type: string, pod: Pod) => {
@@ -142,10 +145,10 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
       const timer = setTimeout(
         () =>
           void explain(name).then(
-            (why) => reject(new Error(`waited 60 s in vain for the end of ${name}\n${why}`)),
+            (why) => reject(new Error(`waited ${timeoutMs / 1000} s in vain for the end of ${name}\n${why}`)),
             reject,
           ),
-        60_000,
+        timeoutMs,
       );
       watchers.add(watcher);
       return promise.finally(() => {
@@ -225,7 +228,7 @@ export function containerId(pod: Pod, name = "main"): string {
   return id;
 }
 
-/** The machine's number of a running container's first process. */
+/** The number of a running container's first process: its target's where that is a guest, else this machine's. */
 export function firstProcess(cluster: Cluster, pod: Pod, name = "main"): number {
   const id = containerId(pod, name);
   const pid = outerPid(cluster.layout, Number(readFileSync(firstProcessFile(cluster, id), "utf8")));
@@ -234,8 +237,13 @@ export function firstProcess(cluster: Cluster, pod: Pod, name = "main"): number 
 }
 
 /** Where containerd's shim, Docker's too, writes down the number of a container's first process; gone with the process. */
-export function firstProcessFile({ layout, provider }: Cluster, id: string): string {
-  return join(runtimeDaemons[provider].tasks(layout), id, "init.pid");
+export function firstProcessFile(cluster: Cluster, id: string): string {
+  return targetPath(cluster, join(runtimeDaemons[cluster.provider].tasks(cluster.layout), id, "init.pid"));
+}
+
+/** A path below the cluster's folder as the target has it: the same here, unless that is a guest. */
+export function targetPath({ layout, root }: Cluster, path: string): string {
+  return hasGuest(layout) ? join(root, path) : path;
 }
 
 /** Whether an error is the API server's word that there is no such object. */

@@ -1,17 +1,20 @@
-// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER [store] [machines]
+// Makes what all test files of a run have in common, and writes down where it is: node test/harness/prepare.ts FOLDER [store] [machines] [guests]
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildImages } from "../cluster/images/build.ts";
+import { guestImage } from "../machines/guest-image.ts";
+import { savedState } from "../machines/guest-state.ts";
 import { debianRoot } from "../machines/root.ts";
 import { testKit } from "../cluster/tools/kits.ts";
 import { startCluster } from "./cluster.ts";
 import { keepFirstStore } from "./first-store.ts";
 import type { Prepared } from "./prepared.ts";
 import { must } from "./processes.ts";
+import { guestSizes } from "./state.ts";
 import { findToolFolders, toolsIn } from "./tools.ts";
 
 const [folder, ...wanted] = process.argv.slice(2);
-if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER [store] [machines]");
+if (folder === undefined) throw new Error("write: node test/harness/prepare.ts FOLDER [store] [machines] [guests]");
 const say = (line: string): void => void process.stderr.write(`${line}\n`);
 const project = join(import.meta.dirname, "..", "..");
 // Agents of other users read it.
@@ -24,6 +27,7 @@ const tools = {
 };
 const images = await buildImages(toolsIn(tools["1.6"]), say);
 if (wanted.includes("machines")) await debianRoot(say);
+if (wanted.includes("guests")) await savedState(await guestImage(say), { sizes: guestSizes, store: images }, say);
 const store = wanted.includes("store") ? join(folder, "store") : undefined;
 if (store !== undefined) await makeStore(store);
 const prepared: Prepared = {

@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { patience } from "./wait.ts";
 
 /** A process told apart from a later one with the same number: `startTicks` is field 22 of /proc/PID/stat. */
 export interface ProcessId {
@@ -14,7 +15,7 @@ export interface Finished {
   readonly stderr: string;
 }
 
-/** How a command is run. A command that outlives `timeoutMs` (default 60 s) is killed and reported as code 124. */
+/** How a command is run. A command that outlives the `patience` for `timeoutMs` (default 60 s) is killed and reported as code 124. */
 export interface RunOptions {
   readonly stdin?: string | Uint8Array;
   readonly timeoutMs?: number;
@@ -24,7 +25,7 @@ export interface RunOptions {
 
 /** Runs a command to its end. Never throws for an exit code; throws when the program cannot be started. */
 export function run(argv: readonly string[], options: RunOptions = {}): Promise<Finished> {
-  const { timeoutMs = 60_000 } = options;
+  const timeoutMs = patience(options.timeoutMs ?? 60_000);
   return new Promise((resolve, reject) => {
     const child = start(argv, { ...options, stdio: "pipe" });
     const out: Buffer[] = [];

@@ -1,8 +1,7 @@
 import { randomUUID } from "node:crypto";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { boot } from "../machines/boot.ts";
-import { powerOff } from "../machines/machine.ts";
+import { powerOff, powerOn } from "../machines/machine.ts";
 import { createCgroup, removeCgroups } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerExecRoot } from "./docker.ts";
@@ -33,7 +32,7 @@ export async function switchOff(cluster: Cluster): Promise<void> {
 /** Switches it on again: another boot id, a runtime that knows no more than what lies on its disk, and sshd. */
 export async function switchOn(cluster: Cluster): Promise<{ readonly bootId: string }> {
   const { layout } = cluster;
-  const bootId = hasSystemd(cluster.provider) ? await boot(layout) : await newBootId(cluster);
+  const bootId = hasSystemd(cluster.provider) ? await powerOn(layout) : await newBootId(cluster);
   await cluster.startRuntime();
   await cluster.startSshd();
   return { bootId };

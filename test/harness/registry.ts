@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { parse, stringify } from "yaml";
 import { addresses } from "./namespaces.ts";
 import { must } from "./processes.ts";
-import type { Layout } from "./state.ts";
+import { type Layout, ownsKernel } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
 /** The user that the registry with credentials knows. */
@@ -31,12 +31,17 @@ export async function writeRegistryConfigs(layout: Layout, store: string, passwo
     version: 0.1,
     log: { level: "warn" },
     storage: { filesystem: { rootdirectory: store }, maintenance: { readonly: { enabled: true } } },
-    http: { addr: `127.0.0.1:${port}` },
+    http: { addr: `${registryAddress(layout)}:${port}` },
   });
   writeFileSync(join(layout.registry, "open.yaml"), stringify(config(addresses.registryPort)));
   writeFileSync(join(layout.registry, "plain.yaml"), stringify(config(addresses.plainRegistryPort)));
   const auth = { htpasswd: { realm: "graftlet test", path: passwords } };
   writeFileSync(join(layout.registry, "private.yaml"), stringify({ ...config(addresses.privateRegistryPort), auth }));
+}
+
+/** Where the target reaches them: itself, unless it has a kernel of its own. */
+export function registryAddress(layout: Layout): string {
+  return ownsKernel(layout) ? addresses.node : "127.0.0.1";
 }
 
 /** The folder of images that the registries of a cluster serve. */

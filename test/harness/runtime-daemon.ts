@@ -10,10 +10,11 @@ import type { Tools } from "./tools.ts";
 
 /** A provider that the harness can give a machine for. With ssh the agent is on another machine, and the runtime that it finds
  *  over SSH is containerd or the Docker Engine. With ssh-systemd
- *  that machine has a systemd, which runs sshd and containerd and makes the cgroups of pods. */
+ *  that machine has a systemd, which runs sshd and containerd and makes the cgroups of pods; with ssh-guest it has a kernel of its own
+ *  as well. */
 export type ProviderName = (typeof providerNames)[number];
 
-const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd"] as const;
+const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-guest"] as const;
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -64,6 +65,7 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   ssh: containerd,
   "ssh-docker": dockerEngine,
   "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
+  "ssh-guest": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
 };
 
 /** Whether the agent reaches its target over SSH, from a machine of its own. */
@@ -73,7 +75,12 @@ export function isRemote(provider: ProviderName): boolean {
 
 /** Whether the target is a machine with a systemd of its own. */
 export function hasSystemd(provider: ProviderName): boolean {
-  return provider === "ssh-systemd";
+  return provider === "ssh-systemd" || isGuest(provider);
+}
+
+/** Whether the target has a kernel of its own, and shares no files, processes or cgroups with this machine. */
+export function isGuest(provider: ProviderName | undefined): boolean {
+  return provider === "ssh-guest";
 }
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */

@@ -17,9 +17,20 @@ import { startKeeper } from "./keeping.ts";
 import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces.ts";
 import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
-import { hasSystemd, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isGuest, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
-import { type Layout, disown, isHeld, layoutOf, readState, takeLease, writeState } from "./state.ts";
+import {
+  type GuestSizes,
+  type Layout,
+  disown,
+  guestSizes,
+  isHeld,
+  layoutOf,
+  ownsKernel,
+  readState,
+  takeLease,
+  writeState,
+} from "./state.ts";
 import { tearDown } from "./teardown.ts";
 import { prepared } from "./prepared.ts";
 import { type Tools, findTools } from "./tools.ts";
@@ -41,6 +52,8 @@ export interface RuntimeRig extends AsyncDisposable {
 export interface RuntimeRigOptions {
   /** Its machine's, where another machine is to be told from it. */
   readonly address?: string;
+  /** What a target with a kernel of its own is given; `guestSizes` unless given. */
+  readonly guest?: Partial<GuestSizes>;
   /** The one under test unless given. */
   readonly containerd?: ContainerdVersion;
   /** The programs and images that it is brought up with; all that tests use unless given. */
@@ -53,7 +66,7 @@ export interface RuntimeRigOptions {
 export async function startRuntimeRig(
   name: string,
   provider: ProviderName,
-  { address = addresses.node, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
+  { address = addresses.node, guest, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
@@ -63,7 +76,8 @@ export async function startRuntimeRig(
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
-  if (!takeLease(layout, { nodeName: name, provider, containerd, privatePassword }))
+  const sizes = isGuest(provider) ? { guestSizes: { ...guestSizes, ...guest } } : {};
+  if (!takeLease(layout, { nodeName: name, provider, containerd, privatePassword, ...sizes }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);
   let released = false;
@@ -104,7 +118,8 @@ export async function startRuntimeRig(
 async function prepareSshd(layout: Layout): Promise<void> {
   mkdirSync(layout.kubeletRoot);
   await createSshKeys(layout);
-  await must(networkArgv(layout, ["ip", "addr", "add", `${agentAddresses.target}/32`, "dev", "lo"]));
+  if (!ownsKernel(layout))
+    await must(networkArgv(layout, ["ip", "addr", "add", `${agentAddresses.target}/32`, "dev", "lo"]));
 }
 
 function hostInside(layout: Layout, holder: ProcessId): Host {

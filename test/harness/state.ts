@@ -4,6 +4,21 @@ import type { ContainerdVersion } from "./containerd-version.ts";
 import { identify, isAlive, type ProcessId } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 
+/** What a target with a kernel of its own is given. */
+export interface GuestSizes {
+  readonly cpus: number;
+  /** CPUs and memory are split evenly over so many nodes. */
+  readonly numa: number;
+  readonly memoryMiB: number;
+  /** Of a disk that is swap; 0 for none. */
+  readonly swapMiB: number;
+  /** Disks more, empty. */
+  readonly disksMiB: readonly number[];
+}
+
+/** Those of a guest that a test asks nothing special of. */
+export const guestSizes: GuestSizes = { cpus: 2, numa: 2, memoryMiB: 2048, swapMiB: 512, disksMiB: [] };
+
 /** What must be known to find a cluster again, also after a crash. Everything else follows from its name. */
 export interface ClusterState {
   readonly name: string;
@@ -18,6 +33,9 @@ export interface ClusterState {
   readonly holder?: ProcessId;
   /** The systemd of the target, where that is a machine with one: a process 1, by its number here. */
   readonly machine?: ProcessId;
+  /** The emulator of the target, where that has a kernel of its own, once it runs. */
+  readonly guest?: ProcessId;
+  readonly guestSizes?: GuestSizes;
   /** The cluster's daemons by role: `etcd`, `kube-apiserver`, `containerd` … */
   readonly daemons: Readonly<Record<string, ProcessId>>;
   readonly privatePassword: string;
@@ -105,6 +123,11 @@ export function readState(layout: Layout): ClusterState | undefined {
   }
 }
 
+/** Whether the target of a cluster is a guest, with a kernel, files and processes of its own. */
+export function ownsKernel(layout: Layout): boolean {
+  return readState(layout)?.guestSizes !== undefined;
+}
+
 /** Replaces the state of a cluster in one step. */
 export function writeState(layout: Layout, state: ClusterState): void {
   const partial = `${layout.stateFile}.partial`;
@@ -121,7 +144,7 @@ export function isHeld(layout: Layout): boolean {
 }
 
 /** What is settled before anything of a cluster is made. */
-export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "containerd" | "privatePassword">;
+export type FirstState = Pick<ClusterState, "nodeName" | "provider" | "containerd" | "privatePassword" | "guestSizes">;
 
 /**
  * Takes the name for a new cluster: making its folder is the lease, so of two callers one gets it.

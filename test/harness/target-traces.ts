@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerEngine } from "./docker-engine.ts";
-import { foldersBelow, mountsOf, shims } from "./docker-traces.ts";
+import { foldersBelow, shims } from "./docker-traces.ts";
+import { mountsOf } from "./pod-machine.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { runtimeLenses } from "./runtime-lens.ts";
 

@@ -11,19 +11,33 @@ export interface WaitOptions {
   readonly explain?: () => string | Promise<string>;
 }
 
+/** How many times longer than tests say they wait where the target is a guest, whose kernel runs on an emulated processor. */
+const guestFactor = 6;
+
+/** How long is really waited for what a test gives so long, milliseconds: pods, daemons and commands of a slow target. */
+export function patience(milliseconds: number): number {
+  const slow = process.env.GRAFTLET_TEST_PROVIDER?.startsWith("ssh-guest") ?? false;
+  return slow ? milliseconds * guestFactor : milliseconds;
+}
+
 /** Thrown by a poll that will never succeed: the wait ends at once with this error. */
 export class Hopeless extends Error {}
 
 /**
  * Calls `poll` until it returns something, and returns that.
- * Throws after `timeoutMs` (default 60 s) with the description, the last error and the explanation.
+ * Throws after the `patience` for `timeoutMs` (default 60 s) with the description, the last error and the explanation.
  */
 export async function waitFor<T>(
   description: string,
   poll: () => Promise<Polled<T>> | Polled<T>,
   options: WaitOptions | number = {},
 ): Promise<T> {
-  const { timeoutMs = 60_000, everyMs = 100, explain } = typeof options === "number" ? { timeoutMs: options } : options;
+  const {
+    timeoutMs: given = 60_000,
+    everyMs = 100,
+    explain,
+  } = typeof options === "number" ? { timeoutMs: options } : options;
+  const timeoutMs = patience(given);
   const deadline = performance.now() + timeoutMs;
   let last = "nothing yet";
   for (;;) {

@@ -48,7 +48,7 @@ async function refused(
   assert.ok(status?.startTime && status.qosClass);
   const event = await pods.event(name, reason, message);
   assert.equal(event.type, "Warning");
-  assert.deepEqual(processesOf(uid), []);
+  assert.deepEqual(processesOf(cluster, uid), []);
 }
 
 describe("what the node refuses fails, with the kubelet's words", { concurrency: 4 }, () => {
@@ -167,7 +167,7 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
         [held.status?.phase, statusOf(held)?.containerID, statusOf(held)?.state?.running],
         ["Pending", undefined, undefined],
       );
-      assert.deepEqual(processesOf(held.metadata.uid), []);
+      assert.deepEqual(processesOf(cluster, held.metadata.uid), []);
       const gone = pods.gone(name);
       await pods.remove(name);
       await gone;
@@ -194,7 +194,7 @@ test("a critical pod takes the place of one that is not, which says why it ended
   );
   assert.equal((await pods.event("yielding", "Preempting", message)).type, "Warning");
   await pods.ready("critical");
-  assert.deepEqual(processesOf(ended.metadata.uid), []);
+  assert.deepEqual(processesOf(cluster, ended.metadata.uid), []);
   const counted = await cluster.mustKubectl(["get", "--raw", `${nodePath()}/proxy/metrics`]);
   assert.match(counted, /^kubelet_preemptions\{preemption_signal="cpu"\} 1$/m);
   // Nothing that is not critical itself can make room for more than the node has.

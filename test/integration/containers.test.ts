@@ -343,10 +343,10 @@ describe("a container's security", { concurrency: 4 }, () => {
 
 describe("a container's resources", { concurrency: 4 }, () => {
   const cpuLimit = (pid: number, levelsUp = 0) =>
-    cgroupValue(pid, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
+    cgroupValue(lab.cluster, pid, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
   const memoryLimit = (pid: number, levelsUp = 0) =>
-    cgroupValue(pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
-  const cpuShare = (pid: number, levelsUp = 0) => Number(cgroupValue(pid, ["cpu.shares", "cpu.weight"], levelsUp));
+    cgroupValue(lab.cluster, pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
+  const cpuShare = (pid: number, up = 0) => Number(cgroupValue(lab.cluster, pid, ["cpu.shares", "cpu.weight"], up));
 
   test("its requests and limits are its cgroup's and its pod's, below its QoS class", async () => {
     const { pods, cluster } = lab;
@@ -361,9 +361,8 @@ describe("a container's resources", { concurrency: 4 }, () => {
       pods.create("all-limits", { containers: [{ resources: limits("100m", "32Mi") }] }),
       pods.create("no-limits", {}),
     ]);
-    const [burstable, guaranteed, besteffort] = await Promise.all(
-      ["limits", "all-limits", "no-limits"].map((name) => pods.ready(name)),
-    );
+    const names = ["limits", "all-limits", "no-limits"];
+    const [burstable, guaranteed, besteffort] = await Promise.all(names.map(pods.ready));
     assert.ok(burstable && guaranteed && besteffort);
     const [main, small] = [firstProcess(cluster, burstable), firstProcess(cluster, burstable, "small")];
     assert.deepEqual(
@@ -375,9 +374,10 @@ describe("a container's resources", { concurrency: 4 }, () => {
     const driver = hasSystemd(cluster.provider) ? "systemd" : "cgroupfs";
     const below = (pod: typeof burstable, qos: QosClass) => {
       const parent = `${cluster.layout.cgroup}${podCgroup(pod.metadata.uid, qos, { driver, root: "", perQos: true })}/`;
+      const cgroups = cgroupsOf(cluster, firstProcess(cluster, pod));
       assert.ok(
-        cgroupsOf(firstProcess(cluster, pod)).some((cgroup) => cgroup.startsWith(parent)),
-        `${cgroupsOf(firstProcess(cluster, pod)).join(" ")} is below ${parent}`,
+        cgroups.some((cgroup) => cgroup.startsWith(parent)),
+        `${cgroups.join(" ")} is below ${parent}`,
       );
     };
     below(burstable, "Burstable");

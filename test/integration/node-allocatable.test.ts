@@ -6,26 +6,24 @@ import type { CoreEvent, Node } from "../../src/objects.ts";
 import { cgroupPath } from "../../src/pod/cgroup-path.ts";
 import { weightOf } from "../../src/host/cgroups.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
-import { cgroupHierarchies, createCgroup } from "../harness/cgroups.ts";
+import { createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { cgroupFolders, isCgroupV2 } from "../harness/pod-machine.ts";
 import { type Pods, type SpecDraft, openPods, shell } from "../harness/pods.ts";
-import { hasSystemd, isRemote } from "../harness/runtime-daemon.ts";
+import { hasSystemd, isGuest, isRemote } from "../harness/runtime-daemon.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
 /** A round of the agent's, and something to spare, milliseconds. */
 const roundMs = 90_000;
 
-/** Number in a line of a file of /proc. */
-function machine(file: string, pattern: RegExp): number {
-  return Number(pattern.exec(readFileSync(file, "utf8"))?.[1]);
-}
-const memory = machine("/proc/meminfo", /^MemTotal:\s+(\d+)/m) * 1024;
-const cpus = readFileSync("/proc/cpuinfo", "utf8").match(/^processor\s*:/gm)?.length ?? 0;
 describe("shares of pods together and of the machine's own processes", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
+  /** The target's memory, bytes, and its processors. */
+  let memory: number;
+  let cpus: number;
 
   const restart = async (config: object) => {
     if (agent) assert.equal(await agent.stop(), true);
@@ -35,12 +33,10 @@ describe("shares of pods together and of the machine's own processes", { timeout
   const pathOf = (path: string) => {
     return cgroupPath(path.split("/"), hasSystemd(cluster.provider) ? "systemd" : "cgroupfs");
   };
-  /** The same as the agent is told it: the machine with a systemd has the cluster's cgroup for its root. */
+  /** The same as the agent is told it: a machine with a systemd has it below its root. */
   const given = (name: string) =>
     hasSystemd(cluster.provider) ? pathOf(name) : join(cluster.layout.cgroup, pathOf(name));
-  /** Directories of a cgroup, from the cluster's own. */
-  const directories = (path: string) =>
-    cgroupHierarchies().map((hierarchy) => join(hierarchy, cluster.layout.cgroup, pathOf(path)));
+  const directories = (path: string) => cgroupFolders(cluster, pathOf(path));
   const file = (path: string, names: readonly string[]) =>
     directories(path)
       .flatMap((directory) => names.map((name) => join(directory, name)))
@@ -48,9 +44,11 @@ describe("shares of pods together and of the machine's own processes", { timeout
   const read = (path: string, ...names: readonly string[]) => readFileSync(file(path, names), "utf8").trim();
   /** CPU shares, or the weight that stands for them. */
   const shares = (path: string) => Number(read(path, "cpu.shares", "cpu.weight"));
-  const expected = (cpuShares: number) =>
-    existsSync("/sys/fs/cgroup/cgroup.controllers") ? weightOf(cpuShares) : cpuShares;
-  const memoryLimit = (path: string) => Number(read(path, "memory.limit_in_bytes", "memory.max"));
+  const expected = (cpuShares: number) => (isCgroupV2(cluster) ? weightOf(cpuShares) : cpuShares);
+  const memoryLimit = (path: string) => {
+    const limit = read(path, "memory.limit_in_bytes", "memory.max");
+    return limit === "max" ? Infinity : Number(limit);
+  };
   const until = (what: string, holds: () => boolean, timeoutMs = 20_000) =>
     waitFor(what, holds, { timeoutMs, everyMs: 100 });
   const nodeEvents = async (): Promise<readonly string[]> => {
@@ -75,8 +73,12 @@ describe("shares of pods together and of the machine's own processes", { timeout
   before(async () => {
     cluster = await startCluster({ name: "node-allocatable" });
     pods = await openPods(cluster);
-    for (const name of ["kube", "system"])
-      createCgroup({ ...cluster.layout, cgroup: join(cluster.layout.cgroup, pathOf(name)) });
+    const { stdout } = await cluster.runInside(["cat", "/proc/meminfo", "/proc/cpuinfo"]);
+    memory = Number(/^MemTotal:\s+(\d+)/m.exec(stdout)?.[1]) * 1024;
+    cpus = stdout.match(/^processor\s*:/gm)?.length ?? 0;
+    if (!isGuest(cluster.provider))
+      for (const name of ["kube", "system"])
+        createCgroup({ ...cluster.layout, cgroup: join(cluster.layout.cgroup, pathOf(name)) });
     if (hasSystemd(cluster.provider)) await cluster.runInside(["systemctl", "start", "kube.slice", "system.slice"]);
   });
   after(async () => {

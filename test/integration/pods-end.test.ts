@@ -33,9 +33,9 @@ describe("a pod's end", { concurrency: 4 }, () => {
     });
     const pod = await pods.ready("polite");
     const memory = volumeFolder(cluster, pod, "empty-dir", "memory");
-    assert.ok(existsSync(memory) && processesOf(pod.metadata.uid).length >= 2);
+    assert.ok(existsSync(memory) && processesOf(cluster, pod.metadata.uid).length >= 2);
     const gone = pods.gone("polite", ({ metadata: { uid } }) => ({
-      processes: processesOf(uid),
+      processes: processesOf(cluster, uid),
       volume: existsSync(memory),
     }));
     await pods.remove("polite");
@@ -57,7 +57,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     });
     await pods.ready("stubborn");
     const began = performance.now();
-    const gone = pods.gone("stubborn", ({ metadata: { uid } }) => processesOf(uid));
+    const gone = pods.gone("stubborn", ({ metadata: { uid } }) => processesOf(lab.cluster, uid));
     await pods.remove("stubborn");
     const { last, found } = await gone;
     assert.ok(performance.now() - began >= 3_900, "the grace period of 4 s was cut short");
@@ -77,7 +77,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     } = await pods.ready("forced");
     await cluster.mustKubectl(["delete", "pod", "forced", "--force", "--grace-period=0", "--wait=false"]);
     await assert.rejects(pods.api.get("/api/v1/namespaces/default/pods/forced"), isNotFound);
-    await cluster.waitFor("the processes of the forced pod to end", () => processesOf(uid).length === 0);
+    await cluster.waitFor("the processes of the forced pod to end", () => processesOf(cluster, uid).length === 0);
     await cluster.waitFor(
       "the directory of the forced pod to go",
       () => !existsSync(join(cluster.layout.kubeletRoot, "pods", uid)),

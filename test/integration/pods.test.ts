@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { Pod } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
-import { sandboxProcess } from "../harness/pod-machine.ts";
+import { killOnTarget, sandboxProcess } from "../harness/pod-machine.ts";
 import { condition, containerId, images, shell, statusOf } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
 
@@ -282,7 +282,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     const { pods } = lab;
     await pods.create("sandboxed", { initContainers: [shell("date")] });
     const old = await pods.ready("sandboxed");
-    process.kill(sandboxProcess(old.metadata.uid), "SIGKILL");
+    await killOnTarget(lab.cluster, sandboxProcess(lab.cluster, old.metadata.uid));
     await pods.event("sandboxed", "SandboxChanged", "Pod sandbox changed, it will be killed and re-created.");
     const next = await pods.until(
       "sandboxed",

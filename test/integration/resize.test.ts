@@ -45,9 +45,18 @@ async function resized(asked: Pod): Promise<Pod> {
 }
 
 const cpuLimit = (pod: Pod, container: string, levelsUp = 0) =>
-  cgroupValue(firstProcess(lab.cluster, pod, container), ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
+  cgroupValue(lab.cluster, firstProcess(lab.cluster, pod, container), ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(
+    " ",
+  )[0];
 const memoryLimit = (pod: Pod, container: string, levelsUp = 0) =>
-  Number(cgroupValue(firstProcess(lab.cluster, pod, container), ["memory.limit_in_bytes", "memory.max"], levelsUp));
+  Number(
+    cgroupValue(
+      lab.cluster,
+      firstProcess(lab.cluster, pod, container),
+      ["memory.limit_in_bytes", "memory.max"],
+      levelsUp,
+    ),
+  );
 
 /** What each container, and at last the pod, is limited to: microseconds of CPU in 100 000, and bytes. */
 const limitsOf = (pod: Pod, names: readonly string[]) => [

@@ -65,8 +65,8 @@ describe("runtime classes", () => {
     assert.equal(await sandboxHandler(cluster, pod), secondRuntimeHandler);
     const main = firstProcess(cluster, pod);
     const limits = (levelsUp: number) => [
-      cgroupValue(main, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0],
-      cgroupValue(main, ["memory.limit_in_bytes", "memory.max"], levelsUp),
+      cgroupValue(cluster, main, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0],
+      cgroupValue(cluster, main, ["memory.limit_in_bytes", "memory.max"], levelsUp),
     ];
     assert.deepEqual(limits(0), ["20000", String(32 * 2 ** 20)]);
     assert.deepEqual(limits(1), ["45000", String(64 * 2 ** 20)]);

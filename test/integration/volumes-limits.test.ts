@@ -26,7 +26,7 @@ async function evicted(name: string, spec: SpecDraft, message: string): Promise<
   assert.equal((await pods.event(name, "Evicted", message)).type, "Warning");
   assert.ok(statusOf(pod)?.state?.terminated, "Failed is shown once its containers have ended");
   assert.deepEqual([condition(pod, "Ready")?.status, condition(pod, "Ready")?.reason], ["False", "PodFailed"]);
-  assert.deepEqual(processesOf(pod.metadata.uid), []);
+  assert.deepEqual(processesOf(lab.cluster, pod.metadata.uid), []);
 }
 
 describe("what a pod may take of the disk", { concurrency: 4 }, () => {

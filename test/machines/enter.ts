@@ -2,6 +2,7 @@ import { readFileSync } from "node:fs";
 import { insideArgv } from "../harness/namespaces.ts";
 import { listProcesses, type ProcessId } from "../harness/processes.ts";
 import { type Layout, readState } from "../harness/state.ts";
+import { guestArgv, hasGuest } from "./guest-way.ts";
 
 /** The systemd of a cluster's machine; undefined where it has none. */
 export function machineOf(layout: Layout): ProcessId | undefined {
@@ -16,9 +17,10 @@ export function machineArgv(machine: ProcessId, argv: readonly string[], cwd = "
   return ["nsenter", `--target=${machine.pid}`, ...spaces, ...dying, "env", `--chdir=${cwd}`, ...argv];
 }
 
-/** The command that runs `argv` on the target: on the cluster's machine where it has one with a systemd, else beside the daemons of
- *  the control plane. */
+/** The command that runs `argv` on the target: in its guest or on its machine with a systemd where it has one, else beside the
+ *  daemons of the control plane. */
 export function targetArgv(layout: Layout, holder: ProcessId, argv: readonly string[], cwd = "/"): string[] {
+  if (hasGuest(layout)) return guestArgv(layout, argv, cwd);
   const machine = machineOf(layout);
   return machine ? machineArgv(machine, argv, cwd) : insideArgv(layout, holder, argv, cwd);
 }

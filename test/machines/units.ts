@@ -1,37 +1,46 @@
 import { mkdirSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { dirname, join } from "node:path";
 import { must, type ProcessId, identify } from "../harness/processes.ts";
 import { type Layout } from "../harness/state.ts";
 import { machineArgv, machineOf, outerPid } from "./enter.ts";
 
 /** Debian's units of the daemons that a test starts, kills and reads the log of, by their role. */
-const units: Readonly<Record<string, string>> = { containerd: "containerd.service", sshd: "ssh.service" };
+export const units: Readonly<Record<string, string>> = {
+  containerd: "containerd.service",
+  dockerd: "docker.service",
+  sshd: "ssh.service",
+};
 
-/** Has Debian's units run the daemons with the cluster's configurations and logs, and leave a daemon that was killed as it is.
- *  @param etc the folder above /etc of the machine. */
-export function writeUnits(layout: Layout, above: string): void {
-  const commands: Readonly<Record<string, readonly string[]>> = {
-    containerd: [
-      "ExecStartPre=",
-      "ExecStart=",
-      `ExecStart=/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
-    ],
-    sshd: ["ExecStartPre=", "ExecStart=", `ExecStart=/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`],
+/** Files that have Debian's units run the daemons with the cluster's configurations and logs, and leave a daemon that was killed as it
+ *  is: path on the machine and text. */
+export function unitFiles(layout: Layout): (readonly [string, string])[] {
+  const commands: Readonly<Record<string, string>> = {
+    containerd: `/usr/bin/containerd --config ${join(layout.containerd, "config.toml")}`,
+    dockerd: `/usr/sbin/dockerd --config-file ${join(layout.docker, "daemon.json")}`,
+    sshd: `/usr/sbin/sshd -D -e -f ${join(layout.ssh, "sshd_config")}`,
   };
-  for (const [role, unit] of Object.entries(units)) {
-    const folder = join(above, "etc/systemd/system", `${unit}.d`);
+  return Object.entries(units).map(([role, unit]) => {
     const lines = [
       "[Unit]",
       "StartLimitIntervalSec=0",
       "[Service]",
-      ...(commands[role] ?? []),
+      "ExecStartPre=",
+      "ExecStart=",
+      `ExecStart=${commands[role]}`,
       "Restart=no",
       `StandardOutput=append:${join(layout.logs, `${role}.log`)}`,
       "StandardError=inherit",
       "",
     ];
-    mkdirSync(folder, { recursive: true });
-    writeFileSync(join(folder, "test.conf"), lines.join("\n"));
+    return [`/etc/systemd/system/${unit}.d/test.conf`, lines.join("\n")];
+  });
+}
+
+/** Writes them below the folder that is above /etc of the machine. */
+export function writeUnits(layout: Layout, above: string): void {
+  for (const [path, text] of unitFiles(layout)) {
+    mkdirSync(dirname(join(above, path)), { recursive: true });
+    writeFileSync(join(above, path), text);
   }
 }
 

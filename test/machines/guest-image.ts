@@ -1,0 +1,160 @@
+import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { agentAddresses } from "../harness/agent-machine.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { must } from "../harness/processes.ts";
+import { cached, installDebian, maskUnits, unread } from "./debian.ts";
+import { quieted, settle } from "./root.ts";
+
+/** Files of a guest that all guests share. */
+export interface GuestImage {
+  readonly folder: string;
+  readonly kernel: string;
+  readonly initrd: string;
+  /** Its disk, raw; guests write to layers above it. */
+  readonly disk: string;
+  /** Key that root logs in with over the harness's own way. */
+  readonly key: string;
+}
+
+/** Modules without which it does not find its disk: the fewer, the sooner it boots. */
+const modules = "virtio_pci virtio_blk ext4";
+
+const debian = {
+  suite: "bookworm",
+  packages: [
+    ..."systemd systemd-sysv dbus libpam-systemd polkitd openssh-server sudo util-linux kmod procps iproute2".split(
+      " ",
+    ),
+    ..."linux-image-cloud-amd64 initramfs-tools zstd apparmor numactl e2fsprogs".split(" "),
+    ..."containerd runc crun docker.io containernetworking-plugins iptables nftables conntrack ipset".split(" "),
+    ..."socat inotify-tools ethtool iputils-ping netcat-openbsd curl ca-certificates strace".split(" "),
+    ..."nfs-common nfs-kernel-server busybox-static".split(" "),
+  ],
+  without: unread,
+  before: [
+    `mkdir -p "$1/etc/initramfs-tools/conf.d"`,
+    `echo MODULES=list > "$1/etc/initramfs-tools/conf.d/modules"`,
+    `echo ${modules} | tr ' ' '\\n' > "$1/etc/initramfs-tools/modules"`,
+  ],
+};
+
+/** Units that a test starts where it needs them. */
+const asleep =
+  "containerd.service docker.service docker.socket nfs-server.service rpcbind.service rpcbind.socket ssh.service";
+
+/** Units that a machine without a real firmware, clock or screen has no use for. */
+const useless = [
+  ..."systemd-timesyncd.service nfs-blkmap.service modprobe@drm.service modprobe@efi_pstore.service".split(" "),
+  "modprobe@loop.service",
+];
+
+const diskGiB = 8;
+
+/** Gives the machine its name and addresses at each boot, from the kernel's command line or, for one that goes on from a saved
+ *  state, from arguments. Addresses are the same for all: each guest's network is its cluster's. */
+const identify = `#!/bin/sh
+for word in $(cat /proc/cmdline) "$@"; do
+  case $word in guest.name=*) name=\${word#*=};; guest.mac=*) mac=\${word#*=};; esac
+done
+hostname "$name"
+echo "$name" >/etc/hostname
+echo "127.0.0.1 localhost $name" >/etc/hosts
+echo "${addresses.node} private.test" >>/etc/hosts
+ip link set lo up
+[ $# = 0 ] || { ip link set eth0 address "$mac"; tr -d - </proc/sys/kernel/random/uuid >/etc/machine-id; exit 0; }
+ip link set eth0 up
+ip addr add ${addresses.guest}/${addresses.nodePrefix} dev eth0
+ip addr add ${agentAddresses.target}/${agentAddresses.prefix} dev eth0
+ip route replace default via ${addresses.node} src ${addresses.guest}
+sysctl -qw net.ipv4.ip_forward=1
+`;
+
+const units: Readonly<Record<string, string>> = {
+  "identify.service": `[Unit]
+DefaultDependencies=no
+Wants=sys-subsystem-net-devices-eth0.device
+After=local-fs.target sys-subsystem-net-devices-eth0.device
+Before=network-pre.target network.target
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/usr/local/sbin/identify
+[Install]
+WantedBy=multi-user.target
+`,
+  "way-in.service": `[Unit]
+Description=The harness's own way in
+After=identify.service
+[Service]
+ExecStartPre=/bin/mkdir -p /run/sshd
+ExecStart=/usr/sbin/sshd -D -e -f /etc/ssh/way-in.conf
+[Install]
+WantedBy=multi-user.target
+`,
+};
+
+const wayIn = `ListenAddress ${addresses.guest}
+HostKey /etc/ssh/way-in.key
+AuthorizedKeysFile /etc/ssh/way-in.keys
+UsePAM no
+UseDNS no
+PermitRootLogin prohibit-password
+MaxSessions 200
+MaxStartups 100
+PidFile none
+Subsystem sftp internal-sftp
+`;
+
+/** The kernel and the disk that guests boot: Debian with systemd, containerd, runc, crun and Docker, made once for each recipe, in
+ *  one to two minutes. */
+export async function guestImage(say: (line: string) => void): Promise<GuestImage> {
+  const folder = await cached({
+    kind: "guest",
+    recipe: [debian, quieted, useless, asleep, identify, units, wayIn, diskGiB],
+    waiting: "making the disk that guests boot: once per change of its recipe, about two minutes",
+    say,
+    make,
+  });
+  const file = (name: string) => join(folder, name);
+  return { folder, kernel: file("kernel"), initrd: file("initrd"), disk: file("disk"), key: file("key") };
+}
+
+async function make(folder: string): Promise<void> {
+  mkdirSync(folder, { mode: 0o700 });
+  const root = join(folder, "root");
+  await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "guest", "-f", join(folder, "key")]);
+  await installDebian(debian, root);
+  settle(root);
+  maskUnits(root, useless);
+  await furnish(root, readFileSync(join(folder, "key.pub"), "utf8"));
+  const boot = (pattern: string) => globSync(join(root, "boot", pattern))[0] ?? "";
+  cpSync(boot("vmlinuz-*"), join(folder, "kernel"));
+  cpSync(boot("initrd.img-*"), join(folder, "initrd"));
+  for (const file of globSync(join(root, "boot", "{initrd.img,vmlinuz}-*"))) rmSync(file);
+  const disk = join(folder, "disk");
+  await must(["truncate", "--size", `${diskGiB}G`, disk]);
+  await must(["mke2fs", "-q", "-t", "ext4", "-L", "root", "-d", root, disk], { timeoutMs: 300_000 });
+  rmSync(root, { recursive: true });
+}
+
+async function furnish(root: string, key: string): Promise<void> {
+  const files: Readonly<Record<string, string>> = {
+    "etc/fstab": "/dev/vda / ext4 defaults 0 1\n",
+    "etc/resolv.conf": "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n",
+    "etc/ssh/way-in.conf": wayIn,
+    "etc/ssh/way-in.keys": key,
+    "usr/local/sbin/identify": identify,
+    ...Object.fromEntries(Object.entries(units).map(([name, text]) => [`etc/systemd/system/${name}`, text])),
+  };
+  for (const [name, text] of Object.entries(files)) writeFileSync(join(root, name), text);
+  chmodSync(join(root, "usr/local/sbin/identify"), 0o755);
+  // No name is looked up before somebody has it: the symlink is systemd's.
+  await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "way-in", "-f", join(root, "etc/ssh/way-in.key")]);
+  const wants = join(root, "etc/systemd/system/multi-user.target.wants");
+  mkdirSync(wants, { recursive: true });
+  await must(["chroot", root, "systemctl", "-q", "disable", ...asleep.split(" ")]);
+  for (const name of Object.keys(units)) symlinkSync(`../${name}`, join(wants, name));
+  await must(["chroot", root, "systemctl", "-q", "enable", "serial-getty@ttyS0.service"]);
+  await must(["chroot", root, "passwd", "-q", "-d", "root"]);
+}

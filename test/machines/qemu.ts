@@ -1,0 +1,104 @@
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import type { GuestSizes } from "../harness/state.ts";
+import type { GuestImage } from "./guest-image.ts";
+
+/** One guest as its emulator is told of it. */
+export interface Emulated {
+  readonly image: GuestImage;
+  readonly sizes: GuestSizes;
+  /** Holds its disks (`guestDisks`), its socket for commands and what it writes to its serial line. */
+  readonly folder: string;
+  /** Its hostname. */
+  readonly name: string;
+  /** File of the memory that it goes on from; it boots unless given. */
+  readonly memory?: string;
+}
+
+/** The device in its cluster's network that is the guest's cable. */
+export const guestCable = "guest0";
+
+/** A guest's disks by the names of their files, in the order in which its kernel finds them: / is the first. */
+export function guestDisks({ swapMiB, disksMiB }: GuestSizes): string[] {
+  return ["disk", ...(swapMiB > 0 ? ["swap"] : []), ...disksMiB.map((_, index) => `disk${index + 1}`)];
+}
+
+/** The command line of the emulator. It ends with the guest's power, not with a reboot.
+ *  @see https://www.qemu.org/docs/master/system/invocation.html */
+export function qemuArgv({ image, sizes, folder, name, memory }: Emulated): string[] {
+  const { cpus, memoryMiB } = sizes;
+  const options: readonly (readonly [string, string])[] = [
+    ["name", name],
+    ["M", "q35,hpet=off"],
+    ["accel", "tcg,thread=multi,tb-size=512"],
+    ["cpu", "max,-la57"],
+    ["m", String(memoryMiB)],
+    ["smp", String(cpus)],
+    ["display", "none"],
+    ["device", "virtio-rng-pci"],
+    ["serial", `file:${join(folder, "serial")}`],
+    ["qmp", `unix:${join(folder, "qmp")},server=on,wait=off`],
+    ...guestDisks(sizes).map((file) => ["drive", drive(join(folder, file))] as const),
+    ["netdev", `tap,id=lan,ifname=${guestCable},script=no,downscript=no`],
+    ["device", `virtio-net-pci,netdev=lan,romfile=,mac=${macOf(name)}`],
+    ...nodesOf(sizes),
+    ["kernel", image.kernel],
+    ["initrd", image.initrd],
+    ["append", `${kernelArguments} guest.name=${name} guest.mac=${macOf(name)}`],
+    ...(memory === undefined ? [] : [["incoming", `exec:cat ${memory}`] as const]),
+  ];
+  const words = options.flatMap(([option, value]) => [`-${option}`, value]);
+  return ["qemu-system-x86_64", "-nodefaults", ...words];
+}
+
+const kernelArguments =
+  "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 mitigations=off panic=5 psi=1 systemd.default_device_timeout_sec=900";
+
+function drive(file: string): string {
+  return `file=${file},if=virtio,format=qcow2,cache=unsafe,discard=unmap`;
+}
+
+/** CPUs and memory are split evenly over the NUMA nodes. */
+function nodesOf({ cpus, memoryMiB, numa }: GuestSizes): (readonly [string, string])[] {
+  return Array.from({ length: numa }, (_, node) => {
+    const [first, last] = [(node * cpus) / numa, ((node + 1) * cpus) / numa - 1];
+    return [
+      ["object", `memory-backend-ram,id=memory${node},size=${memoryMiB / numa}M`] as const,
+      ["numa", `node,nodeid=${node},cpus=${first}-${last},memdev=memory${node}`] as const,
+    ];
+  }).flat();
+}
+
+/** A guest's hardware address, of those that are nobody's. */
+export function macOf(name: string): string {
+  const digest = createHash("sha256").update(name).digest("hex");
+  return `52:54:00:${digest.slice(0, 2)}:${digest.slice(2, 4)}:${digest.slice(4, 6)}`;
+}
+
+/** Has the emulator of the guest in a folder carry out a command. @returns what it answers. Throws with its words when it refuses.
+ *  @see https://www.qemu.org/docs/master/interop/qemu-qmp-ref.html */
+export async function qmp(folder: string, execute: string, args: object = {}): Promise<unknown> {
+  const socket = connect(join(folder, "qmp"));
+  try {
+    await once(socket, "connect");
+    const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
+    const answer = async (): Promise<unknown> => {
+      for (;;) {
+        const { value, done } = (await lines.next()) as { value?: string; done?: boolean };
+        if (done || value === undefined) throw new Error(`the emulator hung up on ${execute}`);
+        const said = JSON.parse(value) as { return?: unknown; error?: { desc: string }; event?: string };
+        if (said.error) throw new Error(`the emulator refuses ${execute}: ${said.error.desc}`);
+        if ("return" in said) return said.return;
+      }
+    };
+    for (const command of [{ execute: "qmp_capabilities" }, { execute, arguments: args }])
+      socket.write(`${JSON.stringify(command)}\n`);
+    await answer();
+    return await answer();
+  } finally {
+    socket.destroy();
+  }
+}
