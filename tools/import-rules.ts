@@ -3,7 +3,7 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
-const ground = ["pipeline", "resizes", "roles", "measures", "objects", "seams", "lib", "gen", "version"];
+const ground = ["pipeline", "resizes", "roles", "measures", "usage", "objects", "seams", "lib", "gen", "version"];
 const stage = ["pod", "host", "api", "state", ...ground];
 const stages = [
   "sources",
@@ -37,6 +37,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   resizes: ["pipeline", "objects", "roles", "gen"],
   measures: ["pipeline", "resizes", "objects"],
   roles: ["objects"],
+  usage: [],
   state: ["pod", ...ground],
   config: ["objects", "lib", "version"],
   pod: ground,

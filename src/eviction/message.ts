@@ -1,8 +1,8 @@
 import type { Pod } from "../objects.ts";
-import type { PodUsage } from "../pipeline.ts";
 import { canonicalBytes, quantityNumber } from "../pod/quantity.ts";
 import { type Observations, signals, type StarvedResource } from "./signals.ts";
 import { availableText, boundText, type Threshold } from "./thresholds.ts";
+import type { PodUsage } from "../usage.ts";
 
 /** An eviction in the kubelet's words. */
 export interface EvictionNotice {

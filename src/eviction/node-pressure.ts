@@ -3,7 +3,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { EvictionMeasures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, NodePressure, PodUsages, Reclaim } from "../pipeline.ts";
+import type { EventSink, NodePressure, Reclaim } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { fullName, nodeReference } from "../pod/reference.ts";
 import type { CellPair } from "../state/cells.ts";
@@ -22,6 +22,7 @@ import {
   thresholdsOf,
   withContainerThresholds,
 } from "./thresholds.ts";
+import type { PodUsages } from "../usage.ts";
 
 export interface NodePressureDeps {
   readonly settings: EvictionSettings & {

@@ -116,9 +116,9 @@ function createPlaces(
     const info = await runtime.imageFsInfo(signal);
     const images = info.imageFilesystems[0]?.fsId?.mountpoint || undefined;
     const layers = info.containerFilesystems[0]?.fsId?.mountpoint || images;
-    const [node, ofImages, ofLayers] = await Promise.all(
-      [rootDir, images, layers].map((path) => (path === undefined ? undefined : fileSystemDevice(host, path, signal))),
-    );
+    const deviceOf = async (path: string | undefined) =>
+      path === undefined ? undefined : fileSystemDevice(host, path, signal);
+    const [node, ofImages, ofLayers] = await Promise.all([rootDir, images, layers].map(deviceOf));
     const imagesApart = ofImages !== undefined && ofImages !== node;
     return { images, layers, disks: { imagesApart, layersApart: imagesApart && ofLayers !== ofImages } };
   });

@@ -1,9 +1,9 @@
 import type { Pod } from "../objects.ts";
-import type { FileUse, PodUsage } from "../pipeline.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { podRequests } from "../pod/resources.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
+import type { FileUse, PodUsage } from "../usage.ts";
 
 /** A candidate, with its usage if that is known. */
 export interface Candidate {

@@ -6,11 +6,12 @@ import { createNodePressure, type NodePressureDeps } from "../eviction/node-pres
 import { createObserver } from "../eviction/observer.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodUsages, Reclaim } from "../pipeline.ts";
+import type { Reclaim } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { PodUsages } from "../usage.ts";
 
 interface EvictingParts extends Pick<Allocating, "allocations"> {
   readonly volumes: Volumes;

@@ -5,7 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import { type Service, onAbort, onceThenIdle } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
-import type { PodUpdate, PodUsages, RuntimePod } from "../pipeline.ts";
+import type { PodUpdate, RuntimePod } from "../pipeline.ts";
 import { amountsOf } from "../pod/resize.ts";
 import { generateStatus } from "../pod/status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
@@ -30,6 +30,7 @@ import { watchShutdown } from "./shutdown.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
 import { lookAfter } from "./upkeep.ts";
+import type { PodUsages } from "../usage.ts";
 
 /** Patience of a stopping node with calls to the runtime that are under way, milliseconds. */
 const drainMs = 20_000;

@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { PodUsages, StatusReader } from "../pipeline.ts";
+import type { StatusReader } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { createDiskReader, type DiskDeps } from "./disk.ts";
@@ -14,6 +14,7 @@ import { runningPods } from "./running-pods.ts";
 import type { Sample } from "./sample.ts";
 import { createSampler, type SamplerDeps } from "./sampler.ts";
 import { summary } from "./summary.ts";
+import type { PodUsages } from "../usage.ts";
 
 export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly host: DiskDeps["host"];

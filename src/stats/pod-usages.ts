@@ -1,6 +1,6 @@
-import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../pipeline.ts";
 import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
 import type { PodSample, Sample } from "./sample.ts";
+import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
   /** A sample of cgroups, seconds old at most. */

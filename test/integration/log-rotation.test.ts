@@ -90,7 +90,10 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     );
     assert.ok(files.every((name) => name === "0.log" || rotated.test(name)));
     const shown = await cluster.mustKubectl(["logs", "steady"]);
-    assert.ok(shown.length < 4 * 4000 * (padding.length + 5), `${shown.length} bytes are more than the current file has`);
+    assert.ok(
+      shown.length < 4 * 4000 * (padding.length + 5),
+      `${shown.length} bytes are more than the current file has`,
+    );
   });
 
   test("a rotation that was cut short after each of its steps is mended, and a follower sees nothing of it", async (t) => {
@@ -135,10 +138,16 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     if (!isDocker) assert.equal(reason, "OOMKilled");
     assert.ok(exitCode === 0 || exitCode === 137, String(exitCode));
     const name = `victim-${process.pid}`;
-    for (const line of ["test invoked oom-killer: gfp_mask=0x0", `Out of memory: Killed process 4711 (${name}) total-vm:1kB`])
+    for (const line of [
+      "test invoked oom-killer: gfp_mask=0x0",
+      `Out of memory: Killed process 4711 (${name}) total-vm:1kB`,
+    ])
       writeFileSync("/dev/kmsg", `${line}\n`);
     const message = `System OOM encountered, victim process: ${name}, pid: 4711`;
     await waitFor(`an event ${message}`, async () => (await nodeEvents()).includes(message));
-    assert.ok(!(await nodeEvents()).some((told) => told?.includes("tail")), "the container's OOM is told as the node's");
+    assert.ok(
+      !(await nodeEvents()).some((told) => told?.includes("tail")),
+      "the container's OOM is told as the node's",
+    );
   });
 });

@@ -5,11 +5,12 @@ import { createNodePressure, type NodePressureDeps } from "../../../src/eviction
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { DiskLayout } from "../../../src/eviction/thresholds.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { NodePressure, PodUsage, Rejection } from "../../../src/pipeline.ts";
+import type { NodePressure, Rejection } from "../../../src/pipeline.ts";
 import { createCell } from "../../../src/state/cells.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aPod, type TestPod } from "../../fakes/pods.ts";
+import type { PodUsage } from "../../../src/usage.ts";
 
 const never = new AbortController().signal;
 

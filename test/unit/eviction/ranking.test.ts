@@ -3,8 +3,8 @@ import { test } from "node:test";
 import { type Candidate, ranked } from "../../../src/eviction/ranking.ts";
 import type { NodeSignal } from "../../../src/eviction/signals.ts";
 import type { PodSpec } from "../../../src/objects.ts";
-import type { PodUsage } from "../../../src/pipeline.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
+import type { PodUsage } from "../../../src/usage.ts";
 
 const oneDisk = { imagesApart: false, layersApart: false };
 const requesting = (requests: Readonly<Record<string, string>>): Partial<PodSpec> => ({

@@ -51,7 +51,7 @@ function rig(
     }),
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
-    events: { event: (_, ...said) => void heard.push(said.join(" ")) },
+    events: { event: (_, type, reason, message) => void heard.push([type, reason, message].join(" ")) },
     pageSizes: [],
     runtime: {
       containerStats: async (id) =>
