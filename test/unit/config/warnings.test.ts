@@ -25,14 +25,10 @@ test("defaults never warn, written out or not", () => {
 test("a setting that is not served yet is named in one line, with what happens instead", () => {
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
-  assert.deepEqual(
-    textsOf(run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) })),
-    [
-      "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
-      "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
-      "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
-    ],
-  );
+  assert.deepEqual(textsOf(run(["--config=/k", "--lock-file=/l"], { "/k": kubeletFile(body) })), [
+    "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
+    "shutdownGracePeriod is not served yet: pods are not ended in order when the machine shuts down",
+  ]);
 });
 
 test("values that make no difference do not warn", () => {
@@ -81,7 +77,6 @@ test("what a kubelet does by default and graftlet does not is named once for all
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.equal(run([]).defaults.length, 6, "flags alone have no thresholds");
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
-oomScoreAdj: -1
 imageGCHighThresholdPercent: 100
 evictionHard: {memory.available: 5%}
 makeIPTablesUtilChains: false
@@ -96,7 +91,7 @@ enableDebugFlagsHandler: false
   );
   const nodes = `apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
-nodes: [{name: a}, {name: b, kubeletConfiguration: {oomScoreAdj: -1}}]
+nodes: [{name: a}, {name: b, kubeletConfiguration: {makeIPTablesUtilChains: false}}]
 `;
   assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
 });

@@ -15,7 +15,12 @@ import { fakeClock } from "../../fakes/clock.ts";
 function reader() {
   const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
   const process: HostProcess = {
-    ...{ pid: 1, stdin, stdout, stderr, exited: Promise.resolve(0), kill: () => undefined },
+    pid: 1,
+    stdin,
+    stdout,
+    stderr,
+    exited: Promise.resolve(0),
+    kill: () => undefined,
     [Symbol.asyncDispose]: async () => void stdout.destroy(),
   };
   const end = (complaint: string) => {
