@@ -6,12 +6,14 @@ import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Pod } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { shell, statusOf } from "../harness/pods.ts";
-import { providerUnderTest, runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { isRemote, providerUnderTest, runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const maxBytes = 256 * 1024;
 const maxFiles = 4;
 const isDocker = runtimeDaemons[providerUnderTest()].role !== "containerd";
+/** Reading over SSH takes longer than writing, and of files that have been compressed meanwhile a follower sees nothing. */
+const isFar = isRemote(providerUnderTest());
 const config = { containerLogMaxSize: "256Ki", containerLogMaxFiles: maxFiles, containerLogMonitorInterval: "3s" };
 const rotated = /^0\.log\.\d{8}-\d{6}(\.gz)?$/;
 
@@ -50,9 +52,9 @@ const lines = (first: number, last: number): string =>
 const writing = (first: number, last: number) => `seq ${first} ${last} | sed 's/$/ ${padding}/'`;
 
 describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
-  test("a follower gets each of 40 MB of lines once, at full speed, across rotations", async (t) => {
+  test("a follower gets each line of 40 MB (over SSH 8 MB) once, at full speed, across rotations", async (t) => {
     const { pods } = lab;
-    const [first, last] = [1_000_000, 1_400_000];
+    const [first, last] = isFar ? [1_000_000, 1_080_000] : [1_000_000, 1_400_000];
     const script = `echo begin; until [ -e /tmp/go ]; do sleep 0.1; done; ${writing(first, last)}; sleep 10; echo end`;
     await pods.create("fast", { restartPolicy: "Never", containers: [shell(script)] });
     const pod = await pods.ready("fast");
@@ -99,7 +101,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
   test("a rotation that was cut short after each of its steps is mended, and a follower sees nothing of it", async (t) => {
     if (isDocker) return t.diagnostic("Docker rotates its logs itself");
     const { pods, cluster } = lab;
-    const script = "n=0; until [ -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.1; done; sleep 2; echo $n written";
+    const script = "n=0; until [ -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.1; done; sleep 2; echo written $n";
     await pods.create("interrupted", { restartPolicy: "Never", containers: [shell(script)] });
     const directory = logsOf(await pods.ready("interrupted"));
     const log = join(directory, "0.log");
@@ -116,8 +118,8 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     assert.ok(!readdirSync(directory).some((name) => name.endsWith(".tmp")));
     await cluster.mustKubectl(["exec", "interrupted", "--", "touch", "/tmp/end"]);
     const text = await following.text();
-    const count = Number(/(\d+) written$/.exec(text)?.[1]);
-    assert.equal(text, `${Array.from({ length: count }, (_, at) => at + 1).join("")}${count} written`);
+    const count = Number(/written (\d+)$/.exec(text)?.[1] ?? assert.fail(text));
+    assert.equal(text, `${Array.from({ length: count }, (_, at) => at + 1).join("")}written ${count}`);
   });
 
   test("a container whose process the kernel ended shows it, and is no system OOM; one of the whole machine is", async () => {

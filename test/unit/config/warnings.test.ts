@@ -25,13 +25,9 @@ test("defaults never warn, written out or not", () => {
 test("a setting that is not served yet is named in one line, with what happens instead", () => {
   const body =
     "staticPodPath: /etc/kubernetes/manifests\nstaticPodURL: http://127.0.0.1/\nshutdownGracePeriod: 30s\nmemorySwap: {swapBehavior: LimitedSwap}\n";
-  assert.deepEqual(
-    textsOf(run(["--config=/k", "--lock-file=/l", "--oom-score-adj=-500"], { "/k": kubeletFile(body) })),
-    [
-      "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
-      "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
-    ],
-  );
+  assert.deepEqual(textsOf(run(["--config=/k", "--lock-file=/l"], { "/k": kubeletFile(body) })), [
+    "lockFile (--lock-file) is not served yet: graftlet locks its root directory instead",
+  ]);
 });
 
 test("values that make no difference do not warn", () => {
@@ -85,7 +81,6 @@ test("what a kubelet does by default and graftlet does not is named once for all
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.deepEqual(run([]).defaults, all);
   const body = `imagePullCredentialsVerificationPolicy: NeverVerify
-oomScoreAdj: -1
 makeIPTablesUtilChains: false
 protectKernelDefaults: true
 enableProfilingHandler: false
@@ -98,7 +93,7 @@ enableDebugFlagsHandler: false
   );
   const nodes = `apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
-nodes: [{name: a}, {name: b, kubeletConfiguration: {oomScoreAdj: -1}}]
+nodes: [{name: a}, {name: b, kubeletConfiguration: {makeIPTablesUtilChains: false}}]
 `;
   assert.deepEqual(run(["--nodes=/n"], { "/n": nodes }).defaults, all);
 });

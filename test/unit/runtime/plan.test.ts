@@ -92,11 +92,13 @@ describe("init containers", () => {
   });
   it("count as failed when the kernel killed them for memory, whatever their exit code", () => {
     const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
-    assert.deepEqual(after(killed), ["use sandbox 0", "start init i1"]);
-    const onFailure = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
-    assert.deepEqual(plan(onFailure, observe([aSandbox()], [killed])), ["kill pod"]);
-    const failed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled", exitCode: 137 });
-    assert.deepEqual(plan(onFailure, observe([aSandbox()], [failed])), ["use sandbox 0", "start init i1"]);
+    const always = { ...pod, spec: { ...pod.spec, restartPolicy: "Always" } };
+    assert.deepEqual(plan(always, observe([aSandbox()], [killed])), ["use sandbox 0", "start init i1"]);
+  });
+  it("restart by their exit code, also when the kernel killed one of their processes for memory", () => {
+    const killed = (exitCode: number) => aStatus(aContainer("i1"), exited, { reason: "OOMKilled", exitCode });
+    assert.deepEqual(after(killed(0)), ["kill pod"]);
+    assert.deepEqual(after(killed(137)), ["use sandbox 0", "start init i1"]);
   });
   it("do not run again once a main container runs, even when they were removed", () => {
     assert.deepEqual(after(aStatus(aContainer("c"), running)), []);
