@@ -153,7 +153,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     await again();
     const record = join(cluster.layout.kubeletRoot, "graftlet", "images.json");
     await pods.create("cut-off", { restartPolicy: "Never", containers: [shell("exit 0", { image: late })] });
-    if (cluster.provider !== "cri")
+    if (isDocker)
       await cluster.waitFor(
         "the pull to begin",
         () => existsSync(record) && readFileSync(record, "utf8").includes(late),
