@@ -109,6 +109,11 @@ export const integration: Readonly<Record<string, Runs>> = {
   "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   image: { on: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
+  "image-collection": {
+    on: ["cri", "docker", "ssh"],
+    why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
+    seconds: 120,
+  },
   "images-faults": { on: here, why: "pulls are the runtime's, with errors and hangs of its own", seconds: 105 },
   images: { on: here, why: "pulls and the names of images are the runtime's", seconds: 45 },
   "in-pod": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 20 },

@@ -7,12 +7,15 @@ import {
 import { hasCode } from "../../src/lib/errors.ts";
 import type { Images } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
+import { createSandboxPin } from "./sandbox-image.ts";
 
-/** Images over CRI's image service. */
-export function criImages(images: Channel): Images {
+/** Images over CRI's image service. @param runtime the runtime service, which knows the sandbox image. */
+export function criImages(images: Channel, runtime: Channel): Images {
+  const withPin = createSandboxPin(runtime);
   return {
     async listImages(signal) {
-      return (await images.call(imageService.listImages, ListImagesRequest.fromPartial({}), signal)).images;
+      const listed = await images.call(imageService.listImages, ListImagesRequest.fromPartial({}), signal);
+      return withPin(listed.images, signal);
     },
     async imageStatus(image, signal) {
       return (await images.call(imageService.imageStatus, { image, verbose: false }, signal)).image;

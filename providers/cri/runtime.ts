@@ -47,7 +47,7 @@ export function criRuntime({
     events: criEvents({ runtime, clock, log }),
     ...criSandboxes(runtime, requestTimeoutMs),
     ...criContainers(runtime, requestTimeoutMs),
-    ...criImages(images),
+    ...criImages(images, runtime),
     ...criStats(runtime),
     ...criStreams(runtime, host.forUsers ?? host),
     async [Symbol.asyncDispose]() {

@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { posix } from "node:path";
+import { goDuration } from "../lib/go-duration.ts";
 import { type ConfigIo, readText } from "./documents.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain } from "./names.ts";
@@ -56,12 +57,14 @@ export interface DeadContainers {
   readonly all: number;
 }
 
-/** The limits that a command line sets for each of its nodes. */
+/** The limits that a command line sets for each of its nodes. @throws CodedError invalid_argument for an age below zero */
 export function deadContainersOf(options: {
   readonly minimumContainerTTL: number;
   readonly maximumDeadContainersPerContainer: number;
   readonly maximumDeadContainers: number;
 }): DeadContainers {
+  const { minimumContainerTTL: age } = options;
+  if (age < 0) throw refuse("--minimum-container-ttl-duration", goDuration(age), "give a value of 0 or more");
   return {
     minAgeMs: options.minimumContainerTTL,
     perContainer: options.maximumDeadContainersPerContainer,

@@ -1,4 +1,3 @@
-import { checkRange } from "./field-checks.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
 
@@ -44,10 +43,7 @@ export const optionFields = {
   }),
   lockFile: field(text, "", { flag: "lock-file", instead: locked }),
   exitOnLockContention: ignoredSwitch("exit-on-lock-contention", locked),
-  minimumContainerTTL: field(duration, 0, {
-    flag: "minimum-container-ttl-duration",
-    check: checkRange(0, Number.MAX_SAFE_INTEGER),
-  }),
+  minimumContainerTTL: field(duration, 0, { flag: "minimum-container-ttl-duration" }),
   maximumDeadContainersPerContainer: field(int32, 1, { flag: "maximum-dead-containers-per-container" }),
   maximumDeadContainers: field(int32, -1, { flag: "maximum-dead-containers" }),
   mounterPath: field(text, "", { flag: "experimental-mounter-path", instead: noMounter }),

@@ -85,6 +85,8 @@ test("a pull tells its bytes and layers; a digest is a name too; one image by se
   await assert.rejects(runtime.removeImage(spec(found?.id ?? ""), patience()), { code: "conflict" });
   assert.equal((await runtime.imageStatus(spec(image), patience()))?.repoTags.length, 4);
   await rig().docker(["rm", holder.trim()]);
+  await runtime.removeImage(spec("one.test/a:1"), patience());
+  assert.equal((await runtime.imageStatus(spec(image), patience()))?.repoTags.length, 3, "a name alone");
   await runtime.removeImage(spec(found?.id ?? ""), patience());
   for (const name of ["two.test/b:1", reference, found?.id ?? ""])
     assert.equal(await runtime.imageStatus(spec(name), patience()), undefined, name);

@@ -213,3 +213,21 @@ test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => 
     "--kubeconfig is not given: name the file to write the node's credentials to",
   );
 });
+
+test("the limits of dead containers are the command line's, for each of several nodes, too", () => {
+  const flags = [
+    "--minimum-container-ttl-duration=1m",
+    "--maximum-dead-containers-per-container=2",
+    "--maximum-dead-containers=100",
+  ];
+  const limits = { minAgeMs: 60_000, perContainer: 2, all: 100 };
+  assert.deepEqual(nodeOf([]).deadContainers, { minAgeMs: 0, perContainer: 1, all: -1 });
+  assert.deepEqual(nodeOf(flags).deadContainers, limits);
+  const nodes =
+    "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes: [{name: a, kubeconfig: /kubeconfig}]\n";
+  assert.deepEqual(run(["--nodes=/n", ...flags], { "/n": nodes }).nodes[0]?.deadContainers, limits);
+  assert.match(
+    refusalOf(["--minimum-container-ttl-duration=-1s"]),
+    /^--minimum-container-ttl-duration is "-1s": give a value of 0 or more$/,
+  );
+});

@@ -1,0 +1,59 @@
+import { join } from "node:path";
+import type { Cluster } from "./cluster.ts";
+import { dockerEngine } from "./docker-engine.ts";
+import { must } from "./processes.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
+
+/** The store of a cluster's container runtime, on a file system of its own. */
+export interface ImageStore {
+  /** Names of all images that the runtime has. */
+  names(): Promise<readonly string[]>;
+  /** Fills the file system with a file that is no image, up to so many percent. */
+  fill(percent: number): Promise<void>;
+  /** Percentage of the file system that is used, as a kubelet counts. */
+  usedPercent(): Promise<number>;
+}
+
+/** Gives a cluster's runtime an empty store on a file system of its own, in a file; it ends with the cluster's namespaces. The runtime
+ *  must have nothing yet. */
+export async function smallImageStore(cluster: Cluster, mebibytes: number): Promise<ImageStore> {
+  const { layout } = cluster;
+  const isDocker = runtimeDaemons[cluster.provider].role === "dockerd";
+  const directory = isDocker ? join(layout.docker, "data") : join(layout.containerd, "root");
+  const file = join(layout.dir, "image-store");
+  const inside = async (script: string) => {
+    const { code, stdout, stderr } = await cluster.runInside(["sh", "-c", script]);
+    if (code !== 0) throw new Error(`${script} failed with ${code}: ${stderr}`);
+    return stdout;
+  };
+  await cluster.killRuntime();
+  await inside(
+    `truncate -s ${mebibytes}M ${file} && mkfs.ext4 -q -m 0 ${file} && rm -rf ${directory} && mkdir -p ${directory} && mount -o loop ${file} ${directory}`,
+  );
+  await cluster.startRuntime();
+  const space = async () => {
+    const [total = 0, free = 0] = (await inside(`stat -f -c '%b %a' ${directory}`)).split(" ").map(Number);
+    return { total, free };
+  };
+  return {
+    async names() {
+      if (isDocker) {
+        const said = await dockerEngine(cluster).docker(["images", "--format", "{{.Repository}}:{{.Tag}}"]);
+        return said.trim().split("\n");
+      }
+      const ctr = [cluster.tools.path("ctr"), "--address", cluster.runtimeSocket, "--namespace", "k8s.io"];
+      return (await must([...ctr, "images", "list", "-q"])).trim().split("\n");
+    },
+    async fill(percent) {
+      await inside(`rm -f ${directory}/ballast && sync`);
+      const { total, free } = await space();
+      const blocks = Math.floor((total * percent) / 100) - (total - free);
+      if (blocks > 0)
+        await inside(`fallocate -l $(( ${blocks} * $(stat -f -c %S ${directory}) )) ${directory}/ballast`);
+    },
+    async usedPercent() {
+      const { total, free } = await space();
+      return 100 - Math.floor((free * 100) / total);
+    },
+  };
+}
