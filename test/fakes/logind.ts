@@ -64,14 +64,14 @@ export async function fakeLogind(host: FakeHost): Promise<FakeLogind> {
         ? new Variant("t", BigInt(logind.delaySeconds) * 1_000_000n)
         : new Variant("b", logind.isShuttingDown);
     if (member === "KillUnit") readFile();
-    const returned = { Hello: ["s", ":1.1"], Get: ["v", value] }[member];
+    const returned = { Hello: { signature: "s", body: [":1.1"] }, Get: { signature: "v", body: [value] } }[member];
     connection.message({
       serial: ++serial,
       type: messageType.methodReturn,
       replySerial,
       destination: ":1.1",
       sender: own,
-      ...(returned && { signature: String(returned[0]), body: [returned[1]] }),
+      ...returned,
     });
   };
   await host.listen({ unix: busSocket }, (wire) => {

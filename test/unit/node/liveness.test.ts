@@ -5,12 +5,12 @@ import { createLiveness } from "../../../src/node/liveness.ts";
 test("a process gets on while one of its nodes does; without a node there is nothing to mend", () => {
   const liveness = createLiveness();
   assert.equal(liveness.trouble(), undefined);
-  let second: string | undefined;
+  const second: { trouble?: string } = {};
   const forget = liveness.watch(() => "the first hangs");
   assert.equal(liveness.trouble(), "the first hangs");
-  const forgetSecond = liveness.watch(() => second);
+  const forgetSecond = liveness.watch(() => second.trouble);
   assert.equal(liveness.trouble(), undefined);
-  second = "the second hangs, too";
+  second.trouble = "the second hangs, too";
   assert.equal(liveness.trouble(), "the first hangs");
   forget();
   assert.equal(liveness.trouble(), "the second hangs, too");

@@ -26,7 +26,7 @@ async function told(t: TestContext, env: Readonly<Record<string, string>>) {
     readiness: { unready: () => state.unready },
     liveness: { trouble: () => state.trouble },
     clock,
-    log: createLogger(0, { write: (line) => void errors.push(String(line)) }),
+    log: createLogger(0, { write: (line) => void errors.push(line) }),
   });
   const running = runGroup(services, stop.signal);
   const lines = () => (existsSync(file) ? readFileSync(file, "utf8").trim().split("\n") : []);

@@ -62,11 +62,19 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
     measures: { began: (at) => void (times.began = at), ended: (at) => void (times.ended = at) },
     presence: target.present,
     clock,
-    log: createLogger(0, { write: (line) => void lines.push(String(line)) }),
+    log: createLogger(0, { write: (line) => void lines.push(line) }),
   });
   const running = manager.run(stop.signal);
   return {
-    ...{ clock, host, worker, goingDown: goingDown.reader, signals, events, target, times, lines, running },
+    clock,
+    host,
+    goingDown: goingDown.reader,
+    signals,
+    events,
+    target,
+    times,
+    lines,
+    running,
     logind: logind as NonNullable<typeof logind>,
     finish: (...names: readonly string[]) =>
       names.forEach((uid) => worker.set(uid, { phase: "finished", pod: undefined })),
