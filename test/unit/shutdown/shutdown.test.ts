@@ -68,7 +68,6 @@ async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   return {
     clock,
     host,
-    worker,
     goingDown: goingDown.reader,
     signals,
     events,
