@@ -75,7 +75,7 @@ test("several nodes have names, ports and directories of their own", () => {
   labels: {example.org/kind: edge}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
-  kubeletConfiguration: {maxPods: 5, oomScoreAdj: -500}
+  kubeletConfiguration: {maxPods: 5, protectKernelDefaults: true}
 - name: c
 `,
     "-v3",
@@ -97,7 +97,7 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.deepEqual(warnings, [
     {
       node: "b",
-      text: "oomScoreAdj (--oom-score-adj) is not served yet: graftlet keeps the oom_score_adj it was started with",
+      text: "protectKernelDefaults (--protect-kernel-defaults) is not served yet: kernel settings are neither checked nor changed",
     },
   ]);
   assert.equal(logging.verbosity, 3);

@@ -42,7 +42,7 @@ test("a node's belongings at the daemon are what its trials left, its networks, 
   for (const each of all) await each.remove(signal);
   assert.deepEqual(
     engine.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path),
-    ["/containers/trial-container-1", "/networks/n", "/images/sha256:p"],
+    ["/containers/trial-container-1", "/networks/n", "/images/graftlet.dev/pause:1"],
   );
 });
 
