@@ -172,6 +172,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   startup: { on: cri, why: cluster, seconds: 70 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
   stats: { on: here, why: "a container's cgroup and layer are found in other places", fits: all, seconds: 80 },
+  "systemd-faults": { on: onSystemd, why: "is about systemd, its bus and its slices", fits: onSystemd, seconds: 190 },
   takeover: { on: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
   "volumes-images": {
     on: ["cri-2.4", "docker"],

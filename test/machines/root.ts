@@ -10,7 +10,7 @@ const recipe = {
   suite: "bookworm",
   packages: [
     ..."systemd systemd-sysv dbus libpam-systemd openssh-server util-linux kmod procps iproute2".split(" "),
-    ..."containerd runc containernetworking-plugins iptables conntrack socat inotify-tools".split(" "),
+    ..."containerd runc docker.io containernetworking-plugins iptables conntrack socat inotify-tools sudo".split(" "),
   ],
   /** Of what nobody reads there. */
   without: ["/usr/share/doc/*", "/usr/share/man/*", "/usr/share/locale/*", "/usr/share/info/*"],
@@ -22,12 +22,15 @@ const quieted = [
   ..."fstrim.timer getty@tty1.service".split(" "),
 ];
 
-/** The folder of a Debian with systemd, sshd and containerd, that all machines share and nothing is written to: made once per
+/** Units that a machine starts where it is asked to: its runtime is one of them. */
+const idle = ["multi-user.target.wants/docker.service", "sockets.target.wants/docker.socket"];
+
+/** The folder of a Debian with systemd, sshd, containerd and the Docker Engine, that all machines share and nothing is written to: made once per
  *  recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
 export async function debianRoot(say: (line: string) => void): Promise<string> {
   const folder = join(process.env.XDG_CACHE_HOME ?? join(homedir(), ".cache"), "graftlet", "machines");
   const key = createHash("sha256")
-    .update(JSON.stringify([recipe, quieted]))
+    .update(JSON.stringify([recipe, quieted, idle]))
     .digest("hex")
     .slice(0, 16);
   const root = join(folder, key);
@@ -82,6 +85,7 @@ function settle(root: string): void {
   for (const name of readdirSync(ssh).filter((file) => file.startsWith("ssh_host_"))) rmSync(join(ssh, name));
   writeFileSync(join(root, "etc/machine-id"), "");
   for (const file of ["etc/resolv.conf", "etc/hostname"]) rmSync(join(root, file), { force: true });
+  for (const unit of idle) rmSync(join(root, "etc/systemd/system", unit), { force: true });
   for (const unit of quieted) {
     const mask = join(root, "etc/systemd/system", unit);
     rmSync(mask, { force: true });
