@@ -85,7 +85,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-meddling": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
-  eviction: {
+  eviction: cri,
     on: here,
     why: "what runs short is the target's, and who uses it the runtime's to say",
     seconds: 150,
@@ -110,7 +110,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   image: { on: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
-    on: ["cri", "docker", "ssh"],
+    on: cri,
     why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
     seconds: 120,
   },
@@ -133,7 +133,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 50,
   },
   "log-rotation": {
-    on: ["cri", "docker", "ssh"],
+    on: cri,
     why: "CRI runtimes reopen logs, Docker rotates its own; over SSH files and the kernel's log are the target's",
     seconds: 60,
   },
@@ -183,7 +183,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "several-nodes": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
   "several-targets": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
-    on: ["cri", "docker", "ssh-systemd"],
+    on: ["cri", "ssh-systemd"],
     why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
     fits: all,
     seconds: 35,
@@ -204,6 +204,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   startup: { on: cri, why: cluster, seconds: 70 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
   stats: { on: here, why: "a container's cgroup and layer are found in other places", fits: all, seconds: 80 },
+  "systemd-faults": { on: onSystemd, why: "is about systemd, its bus and its slices", fits: onSystemd, seconds: 190 },
   takeover: { on: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
   "volumes-images": {
     on: ["cri-2.4", "docker"],

@@ -12,6 +12,7 @@ export interface CgroupLimits {
   readonly cpuQuotaUs?: number;
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
+  /** Ignored where the target does not limit process IDs. */
   readonly pids?: number;
   /** CPUs as a cpuset lists them, such as `0-3,8`. */
   readonly cpus?: string;
@@ -21,6 +22,8 @@ export interface CgroupLimits {
 
 /** The target's cgroup hierarchies: one for each controller with version 1, a single one with version 2. */
 export interface Cgroups {
+  /** The target can limit process IDs. */
+  readonly limitsPids: boolean;
   /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
   ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
   /** The same for a cgroup without processes, in a single change of files when its ancestors were created before.
@@ -65,14 +68,19 @@ const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "syst
 export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSignal): Promise<Cgroups> {
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
   const hugetlb = version === 1 ? roots.includes(`${mount}/hugetlb`) : await limitsHugePages(host, signal);
-  const limitsOf = (path: string, { hugepages, ...limits }: CgroupLimits): readonly FileChange[] => {
-    const all = hugetlb && hugepages ? { ...limits, hugepages } : limits;
+  const limitsPids = version === 2 || roots.includes(`${mount}/pids`);
+  const limitsOf = (path: string, { hugepages, pids, ...limits }: CgroupLimits): readonly FileChange[] => {
+    const all = {
+      ...limits,
+      ...(hugetlb && hugepages && { hugepages }),
+      ...(limitsPids && pids !== undefined && { pids }),
+    };
     return version === 2 ? limitsV2(path, all) : limitsV1(path, all);
   };
   const inheritance = version === 2 ? handedDown(host) : cpusets(host, roots);
   const directories = (path: string, parents: boolean) =>
     roots.map((root): FileChange => ({ do: "mkdir", path: root + path, parents }));
-  const stepByStep: Cgroups["ensure"] = async (path, limits, stop) => {
+  const stepByStep = async (path: string, limits: CgroupLimits, stop: AbortSignal) => {
     await host.fs.apply(directories(path, true), stop);
     await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
@@ -101,6 +109,7 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   };
   const everywhere = (paths: readonly string[]) => paths.flatMap((path) => roots.map((root) => root + path));
   return {
+    limitsPids,
     async ensure(path, limits, stop) {
       const isSettled = inheritance.has(path) && limits.cpus === undefined;
       await atOnce(path, isSettled ? [] : undefined, limits, stop);
@@ -124,16 +133,15 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       return [...names];
     },
     kill: (paths, stop) => killProcesses(host, everywhere(paths), stop),
-    async identities(paths, stop) {
-      const root = roots.find(isLimiting) ?? mount;
-      const found = await inodes(
-        host,
-        paths.map((path) => root + path),
-        stop,
-      );
-      return new Map([...found].map(([path, inode]) => [path.slice(root.length), inode]));
-    },
+    identities: (paths, stop) => identitiesIn(host, roots.find(isLimiting) ?? mount, paths, stop),
   };
+}
+
+/** @param root of the hierarchy in which they are looked at. */
+async function identitiesIn(host: Host, root: string, paths: readonly string[], signal: AbortSignal) {
+  const directories = paths.map((path) => root + path);
+  const found = await inodes(host, directories, signal);
+  return new Map([...found].map(([path, inode]) => [path.slice(root.length), inode]));
 }
 
 /** A hierarchy whose cgroups the kubelet looks for; there may be others. */
@@ -144,16 +152,24 @@ function isLimiting(root: string): boolean {
 /** Those that are mounted: systemd leaves a directory where it could not mount one. One mount may have several controllers and
  *  be known by links of their names. */
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
-  const [entries, mounts] = await Promise.all([host.fs.list(mount, signal), listMounts(host, signal)]);
+  const [entries, mounted] = await Promise.all([host.fs.list(mount, signal), mountedControllers(host, signal)]);
   const present = new Set(entries.map(({ name }) => name));
-  const mounted = new Set(
-    mounts
-      .filter(({ path, fsType }) => fsType.startsWith("cgroup") && path.startsWith(`${mount}/`))
-      .flatMap(({ path }) => path.slice(mount.length + 1).split(",")),
-  );
   return controllers
     .filter((name) => present.has(name) && (mounted.size === 0 || mounted.has(name)))
     .map((name) => `${mount}/${name}`);
+}
+
+/** None where the target does not show its mounts. */
+async function mountedControllers(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
+  const mounts = (await listMounts(host, signal)).filter(({ fsType }) => fsType.startsWith("cgroup"));
+  const below = mounts.filter(({ path }) => path.startsWith(`${mount}/`));
+  return new Set(below.flatMap(({ path }) => path.slice(mount.length + 1).split(",")));
+}
+
+/** Controllers of version 1 that a node cannot do without and that are not mounted on the target, sorted. */
+export async function unmountedControllers(host: Host, signal: AbortSignal): Promise<readonly string[]> {
+  const mounted = await mountedControllers(host, signal);
+  return mounted.size === 0 ? [] : ["cpu", "cpuacct", "cpuset", "memory"].filter((name) => !mounted.has(name));
 }
 
 function limitsV1(path: string, limits: CgroupLimits): readonly FileChange[] {

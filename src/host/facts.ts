@@ -15,6 +15,8 @@ export interface HostFacts {
   /** Architecture in Go's names: amd64, arm64, … */
   readonly architecture: string;
   readonly cpus: number;
+  /** Their numbers, such as `0,1`. */
+  readonly cpuList: string;
   readonly memoryBytes: number;
   readonly swapBytes: number;
   /** Reserved huge pages in bytes by size, such as `hugepages-2Mi`. */
@@ -47,6 +49,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
   ]);
   const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
   const memory = parseMeminfo(meminfo);
+  const cpuList = [...cpuinfo.matchAll(/^processor\s*:\s*(\d+)/gm)].map(([, number]) => number);
   const machineID = ((await read("/etc/machine-id")) || (await read("/var/lib/dbus/machine-id"))).trim();
   return {
     hostname,
@@ -57,7 +60,8 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     osImage: prettyName((await read("/etc/os-release")) || (await read("/usr/lib/os-release"))),
     operatingSystem: "linux",
     architecture: architectures[machine] ?? machine,
-    cpus: cpuinfo.match(/^processor\s*:/gm)?.length ?? 1,
+    cpus: cpuList.length || 1,
+    cpuList: cpuList.join(",") || "0",
     memoryBytes: memory["MemTotal"] ?? 0,
     swapBytes: memory["SwapTotal"] ?? 0,
     hugepages: await readHugepages(host, signal),

@@ -7,6 +7,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
+import { unmountedControllers } from "../host/cgroups.ts";
 import type { Host } from "../seams/host.ts";
 import { TargetError } from "../seams/provider.ts";
 import { chooseAddresses } from "./addresses.ts";
@@ -76,6 +77,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   const client = deps.client.limited(undefined);
   const facts = await readable(readFacts(host, signal), signal);
   refuseUnfit(settings, facts);
+  if (facts.cgroupVersion === 1) refuseUnmounted(await readable(unmountedControllers(host, signal), signal));
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
   const hostIPs = deps.ownAddresses ? targetAddresses(facts) : nodeIPs;
   const ownName = createOwnName(deps);
@@ -153,6 +155,13 @@ function refuseUnfit({ failSwapOn, failCgroupV1 }: NodeSettings, { swapBytes, cg
       "failCgroupV1 is true and the target has cgroup v1: move it to cgroup v2, or set failCgroupV1 to false",
     );
   }
+}
+
+/** @throws TargetError, in the kubelet's words, where a controller is missing that a node needs. */
+function refuseUnmounted(controllers: readonly string[]): void {
+  if (controllers.length === 0) return;
+  const missing = `Following Cgroup subsystem not mounted: [${controllers.join(" ")}]`;
+  throw new TargetError("CgroupSubsystem", "failed_precondition", `system validation failed - ${missing}`);
 }
 
 async function capacityOf(

@@ -1,3 +1,4 @@
+import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -9,7 +10,7 @@ import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
 import { type TargetCapacity, podsShare } from "./node-share.ts";
-import type { Enforcement, ReservedCgroups } from "./reserved-cgroups.ts";
+import { type Enforcement, type ReservedCgroups, refusePids } from "./reserved-cgroups.ts";
 import type { Tiers } from "./tiers.ts";
 
 export interface NodeAllocatableDeps {
@@ -18,7 +19,7 @@ export interface NodeAllocatableDeps {
   /** Cgroups of pods. */
   readonly pods: { mend(signal: AbortSignal): Promise<void> };
   readonly reserved: ReservedCgroups;
-  readonly capacity: TargetCapacity;
+  readonly capacity: TargetCapacity & Pick<HostFacts, "cpuList">;
   readonly enforcement: Enforcement;
   readonly nodeName: string;
   readonly events: EventSink;
@@ -41,9 +42,12 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
   const { tiers, pods, reserved, events, log } = deps;
   const node = nodeReference(deps.nodeName);
   let inForce = false;
-  const limitPods = async ({ cgroups, layout }: NodeCgroups, signal: AbortSignal) => {
+  const limitPods = async ({ cgroups, layout, version }: NodeCgroups, signal: AbortSignal) => {
+    // systemd takes the controller from cgroups below that it does not know to need it. The kubelet's reason as well.
+    const cpus = layout.driver === "systemd" && version === 2 && { cpus: deps.capacity.cpuList };
     try {
-      await cgroups.ensure(podsCgroup(layout), podsLimits(deps), signal);
+      await cgroups.ensure(podsCgroup(layout), { ...podsLimits(deps), ...cpus }, signal);
+      refusePids(cgroups);
       if (!inForce)
         events.event(node, "Normal", "NodeAllocatableEnforced", "Updated Node Allocatable limit across pods");
       inForce = true;

@@ -1,9 +1,9 @@
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { EventSink } from "../pipeline.ts";
 import { cgroupNames, cgroupPath, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
-import type { OpenNodeCgroups } from "./node-cgroups.ts";
+import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
 import { type Reservations, type TargetCapacity, reservedShare } from "./node-share.ts";
 
 /** Resources that are kept for the target's other processes, and the cgroups that hold these to them. */
@@ -70,6 +70,12 @@ export function createReservedCgroups(deps: ReservedCgroupsDeps): ReservedCgroup
   };
 }
 
+/** @throws failed_precondition, in the kubelet's words, where the target cannot limit process IDs. */
+export function refusePids({ limitsPids }: Pick<NodeCgroups["cgroups"], "limitsPids">): void {
+  if (limitsPids) return;
+  throw new CodedError("failed_precondition", "cannot set pids limit: container could not join or create cgroup");
+}
+
 async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], signal: AbortSignal): Promise<void> {
   const { enforcement, events, capacity } = deps;
   const node = nodeReference(deps.nodeName);
@@ -84,7 +90,9 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
       const missing = await cgroups.missing(path, signal);
       if (missing.length > 0)
         throw new Error(`cgroup ${quotedNames(names)} has some missing paths: ${missing.join(", ")}`);
-      await cgroups.ensure(path, reservedShare(reserved, capacity, compressible), signal);
+      const share = reservedShare(reserved, capacity, compressible);
+      await cgroups.ensure(path, share, signal);
+      if (share.pids !== undefined) refusePids(cgroups);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) throw error;
       const message = `Failed to enforce ${title} Limits on ${JSON.stringify(given)}: ${messageOf(error)}`;

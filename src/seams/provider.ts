@@ -26,6 +26,7 @@ export const troubleReasons = [
   "TargetWithoutAddress",
   "SwapOn",
   "CgroupV1",
+  "CgroupSubsystem",
   "NodeAllocatable",
   "NodeNotStarted",
 ] as const;

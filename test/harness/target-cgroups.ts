@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { cgroupPath } from "../../src/pod/cgroup-path.ts";
+import { type CgroupDriver, cgroupPath } from "../../src/pod/cgroup-path.ts";
 import type { Cluster } from "./cluster.ts";
 import { hasSystemd } from "./runtime-daemon.ts";
 
@@ -25,12 +25,14 @@ for path; do
   [ "$found" ] || { echo "$path has none of $files" >&2; exit 1; }
 done`;
 
-/** The cgroups of a cluster's target. */
-export function targetCgroups(cluster: Cluster): TargetCgroups {
-  const systemd = hasSystemd(cluster.provider);
+/** The cgroups of a cluster's target. @param driver who makes them; as its provider has it unless given. */
+export function targetCgroups(
+  cluster: Cluster,
+  driver: CgroupDriver = hasSystemd(cluster.provider) ? "systemd" : "cgroupfs",
+): TargetCgroups {
   // A machine with a systemd of its own has the cluster's cgroup for its root.
-  const root = systemd ? "/" : cluster.layout.cgroup;
-  const pathOf = (name: string) => join("/", root, cgroupPath(name.split("/"), systemd ? "systemd" : "cgroupfs"));
+  const root = hasSystemd(cluster.provider) ? "/" : cluster.layout.cgroup;
+  const pathOf = (name: string) => join("/", root, cgroupPath(name.split("/"), driver));
   const read: TargetCgroups["read"] = async (names, ...files) => {
     const argv = ["sh", "-c", script, "sh", files.join(" "), ...names.map(pathOf)];
     const { code, stdout, stderr } = await cluster.runInside(argv);

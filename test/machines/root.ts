@@ -7,7 +7,7 @@ const recipe = {
   suite: "bookworm",
   packages: [
     ..."systemd systemd-sysv dbus libpam-systemd openssh-server util-linux kmod procps iproute2".split(" "),
-    ..."containerd runc containernetworking-plugins iptables conntrack socat inotify-tools".split(" "),
+    ..."containerd runc containernetworking-plugins iptables conntrack socat inotify-tools sudo".split(" "),
   ],
   without: unread,
 };

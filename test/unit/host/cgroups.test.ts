@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { openCgroups, weightOf } from "../../../src/host/cgroups.ts";
+import { openCgroups, unmountedControllers, weightOf } from "../../../src/host/cgroups.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
@@ -154,4 +154,19 @@ test("version 1: a directory without a hierarchy is passed over, one of several 
   await (await openCgroups(host, 1, never)).ensure("/kubepods", { ...limits, hugepages: { "2MB": 0 } }, never);
   assert.equal(host.files.text(at("cpu/kubepods/cpu.shares")), "512");
   assert.ok(!host.files.tree("/sys/fs/cgroup").includes(at("hugetlb/kubepods")));
+});
+
+test("version 1: what is not mounted limits nothing, and what a node needs of it is named", async () => {
+  const host = await withVersion1();
+  for (const name of ["cpu,cpuacct", "cpuset"]) {
+    await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
+    host.files.mount(`/sys/fs/cgroup/${name}`, "cgroup");
+  }
+  host.files.put("/sys/fs/cgroup/cpuset/cpuset.cpus", { data: "0\n" });
+  host.files.put("/sys/fs/cgroup/cpuset/cpuset.mems", { data: "0\n" });
+  const cgroups = await openCgroups(host, 1, never);
+  assert.equal(cgroups.limitsPids, false);
+  await cgroups.ensure("/kubepods", { cpuShares: 512, pids: 42 }, never);
+  assert.ok(!host.files.tree("/sys/fs/cgroup/pids").includes("/sys/fs/cgroup/pids/kubepods"));
+  assert.deepEqual(await unmountedControllers(host, never), ["memory"]);
 });

@@ -91,6 +91,7 @@ test("facts are read from the target's files, in Kubernetes' units and Go's name
     operatingSystem: "linux",
     architecture: "amd64",
     cpus: 2,
+    cpuList: "0,1",
     memoryBytes: 4_045_432 * 1024,
     swapBytes: 1024 * 1024,
     hugepages: { "hugepages-2Mi": 6 * 2 ** 20, "hugepages-1Gi": 0 },

@@ -5,6 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createNodeAllocatable } from "../../../src/resources/node-allocatable.ts";
 import { type Enforcement, createReservedCgroups } from "../../../src/resources/reserved-cgroups.ts";
+import type { CgroupDriver } from "../../../src/pod/cgroup-path.ts";
 import type { ObjectReference } from "../../../src/objects.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
 import { givenPod } from "../../../src/roles.ts";
@@ -17,11 +18,11 @@ const root = "/sys/fs/cgroup";
 const minute = 60_000;
 const pods = `${root}/kubepods`;
 
-async function rig(more: Partial<Enforcement> = {}, perQos = true) {
+async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: CgroupDriver = "cgroupfs") {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   host.files.put(`${root}/cgroup.controllers`, { data: "cpu memory pids hugetlb\n" });
-  const layout = { driver: "cgroupfs", root: "/", perQos } as const;
+  const layout = { driver, root: "/", perQos };
   const cgroups = await openCgroups(host, 2, never);
   const refusals: Error[] = [];
   host.files.onChange(async (change) => {
@@ -41,7 +42,7 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true) {
   });
   const common = {
     cgroups: open,
-    capacity: { cpus: 2, memoryBytes: 2 ** 30, maxPid: 1000, hugepages: { "hugepages-2Mi": 2 ** 21 } },
+    capacity: { cpus: 2, cpuList: "0,2", memoryBytes: 2 ** 30, maxPid: 1000, hugepages: { "hugepages-2Mi": 2 ** 21 } },
     enforcement: {
       enforceNodeAllocatable: ["pods"],
       kubeReserved: { cpu: "500m", memory: "256Mi" },
@@ -85,6 +86,25 @@ test("all pods together are limited to what is not reserved, and the tiers are m
   assert.deepEqual(told, ["Node n Normal NodeAllocatableEnforced Updated Node Allocatable limit across pods"]);
   stop.abort();
   await running;
+});
+
+test("under systemd with version 2 they have all CPUs by name; else nothing of that is set", async () => {
+  for (const [driver, path, cpus] of [
+    ["systemd", "kubepods.slice", ["0,2"]],
+    ["cgroupfs", "kubepods", []],
+  ] as const) {
+    const { clock, host, stop, run } = await rig({}, true, driver);
+    const running = run();
+    await clock.advance(0);
+    const file = `${root}/${path}/cpuset.cpus`;
+    const found = host.files.tree(root).filter((each) => each === file);
+    assert.deepEqual(
+      found.map((each) => host.files.text(each)),
+      cpus,
+    );
+    stop.abort();
+    await running;
+  }
 });
 
 test("without enforcement they are limited to what the target has", async () => {

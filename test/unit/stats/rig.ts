@@ -32,6 +32,7 @@ export const facts: HostFacts = {
   operatingSystem: "linux",
   architecture: "amd64",
   cpus: 4,
+  cpuList: "0,1,2,3",
   memoryBytes: 1000 * mebibyte,
   swapBytes: 0,
   hugepages: {},
