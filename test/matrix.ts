@@ -85,8 +85,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-meddling": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 95 },
   "docker-share": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
-  eviction: cri,
-    on: here,
+  eviction: {
+    on: cri,
     why: "what runs short is the target's, and who uses it the runtime's to say",
     seconds: 150,
   },
