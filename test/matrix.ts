@@ -101,7 +101,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "each runtime keeps and tells other things after its death",
     seconds: 90,
   },
-  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap, a reboot", fits: onGuest, seconds: 120 },
+  guest: {
+    on: [],
+    why: "needs a kernel of its own, and minutes: make integration ONLY=guest",
+    fits: onGuest,
+    seconds: 120,
+  },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
   "helm-first": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 120 },
@@ -141,7 +146,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
   "node-allocatable": {
-    on: ["cri", "docker", "ssh-systemd", "ssh-guest"],
+    on: ["cri", "docker", "ssh-systemd"],
     why: "limits are the target's, set by files or by systemd; the runtime makes its cgroups below them",
     fits: alsoGuest,
     seconds: 150,
@@ -155,7 +160,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: all,
     seconds: 40,
   },
-  pods: { on: providers, why: "a pod's whole life, once with each provider", fits: alsoGuest, seconds: 70 },
+  pods: { on: all, why: "a pod's whole life, once with each provider", fits: alsoGuest, seconds: 70 },
   probes: { on: cri, why: stage, lab: "containers", seconds: 25 },
   remove: {
     on: ["cri", "docker", "ssh"],
