@@ -27,6 +27,8 @@ export interface HeartbeatDeps {
   readonly wanted: (signal: AbortSignal) => Promise<WantedStatus>;
   readonly register: (signal: AbortSignal) => Promise<void>;
   readonly registerNode: boolean;
+  /** Labels that the Node must have, and gets back with a status. */
+  readonly labels: Readonly<Record<string, string>>;
   /** KubeletConfiguration.nodeStatusUpdateFrequency and nodeStatusReportFrequency, milliseconds. */
   readonly updateMs: number;
   readonly reportMs: number;
@@ -69,9 +71,13 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
     if (!ready && showsReady(node) && clock.monotonic() - startedAt < settleMs) return false;
-    const changed = gone.length > 0 || differs(node, status, verdicts);
+    const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
+    const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
     if (!changed && clock.monotonic() - reportedAt < deps.reportMs) return ready;
-    const patch = { status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] } };
+    const patch = {
+      ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
+      status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },
+    };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reportedAt = clock.monotonic();
     announce(deps, node, { ...status, conditions });

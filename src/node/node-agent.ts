@@ -14,7 +14,7 @@ import { chooseAddresses } from "./addresses.ts";
 import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, overReserved } from "./capacity.ts";
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
-import { type NodeIdentity, newNode } from "./node-object.ts";
+import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
 import { type RegistrationDeps, register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 
@@ -95,6 +95,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     nodeName,
     wanted: target.wanted,
     registerNode: settings.registerNode,
+    labels: systemLabels(facts),
     updateMs: settings.updateMs,
     reportMs: settings.reportMs,
     register: (stop) => register(registering, facts, target.bare, stop),

@@ -21,10 +21,17 @@ export function defaultLabels(
   return {
     "beta.kubernetes.io/arch": architecture,
     "beta.kubernetes.io/os": operatingSystem,
-    "kubernetes.io/arch": architecture,
     "kubernetes.io/hostname": nodeName,
-    "kubernetes.io/os": operatingSystem,
+    ...systemLabels({ operatingSystem, architecture }),
   };
+}
+
+/** Labels that name a machine's system: a kubelet puts them back when somebody changes them. */
+export function systemLabels({
+  operatingSystem,
+  architecture,
+}: Pick<HostFacts, "operatingSystem" | "architecture">): Readonly<Record<string, string>> {
+  return { "kubernetes.io/arch": architecture, "kubernetes.io/os": operatingSystem };
 }
 
 /** The Node object with which a node registers. */

@@ -16,12 +16,17 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
   let allocatable: Record<string, string> = { cpu: "1" };
   let absent: readonly string[] = [];
   const client = fakeClient((call) => {
-    const { status } = call.body as { status: NonNullable<Node["status"]> };
+    const { metadata, status } = call.body as { metadata?: Node["metadata"]; status: NonNullable<Node["status"]> };
     const addresses = status.addresses?.filter((address) => !("$patch" in address)) ?? [];
     const allocatable = Object.fromEntries(
       Object.entries(status.allocatable ?? {}).filter(([, value]) => value !== null),
     );
-    if (node) node = { ...node, status: { ...status, addresses, allocatable } };
+    if (node)
+      node = {
+        ...node,
+        metadata: { ...node.metadata, labels: { ...node.metadata.labels, ...metadata?.labels } },
+        status: { ...status, addresses, allocatable },
+      };
     return node;
   });
   const heartbeat = createHeartbeat({
@@ -42,6 +47,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
       node ??= { metadata: { name: "n1" } };
     },
     registerNode: options.register ?? true,
+    labels: { "kubernetes.io/os": "linux" },
     updateMs: 10_000,
     reportMs: 300_000,
     events: { event: (_about, type, reason, message) => events.push(`${type} ${reason} ${message}`) },
@@ -62,6 +68,9 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     setAbsent: (...types: string[]) => void (absent = types),
     setAllocatable: (now: Record<string, string>) => void (allocatable = now),
     remove: () => void (node = undefined),
+    label: (labels: Record<string, string>) =>
+      void (node = node && { ...node, metadata: { ...node.metadata, labels } }),
+    labels: () => node?.metadata.labels,
     /** What the API server shows of the status in place of what it was sent. */
     show: (status: Partial<NonNullable<Node["status"]>>) =>
       void (node = node && { ...node, status: { ...node.status, ...status } }),
@@ -214,4 +223,16 @@ test("amounts that the API server writes in another way, and resources of others
   t.show({ allocatable: { ...allocatable, "hugepages-2Mi": "0" } });
   await t.clock.advance(10_000);
   assert.equal(t.patches(), before + 1);
+});
+
+test("labels of the system that somebody changed are put back with the next status; others stay", async () => {
+  await using t = start();
+  await t.clock.advance(1_000);
+  assert.equal(t.labels()?.["kubernetes.io/os"], "linux");
+  const written = t.patches();
+  t.label({ "kubernetes.io/os": "plan9", mine: "stays" });
+  await t.clock.advance(11_000);
+  assert.deepEqual(t.labels(), { "kubernetes.io/os": "linux", mine: "stays" });
+  await t.clock.advance(60_000);
+  assert.equal(t.patches(), written + 1, "and nothing more is written");
 });
