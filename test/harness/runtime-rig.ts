@@ -20,7 +20,6 @@ import { registryArgv, writeRegistryConfigs } from "./registry.ts";
 import { hasSystemd, isGuest, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
 import {
-  type GuestSizes,
   type Layout,
   disown,
   guestSizes,
@@ -52,8 +51,6 @@ export interface RuntimeRig extends AsyncDisposable {
 export interface RuntimeRigOptions {
   /** Its machine's, where another machine is to be told from it. */
   readonly address?: string;
-  /** What a target with a kernel of its own is given; `guestSizes` unless given. */
-  readonly guest?: Partial<GuestSizes>;
   /** The one under test unless given. */
   readonly containerd?: ContainerdVersion;
   /** The programs and images that it is brought up with; all that tests use unless given. */
@@ -66,7 +63,7 @@ export interface RuntimeRigOptions {
 export async function startRuntimeRig(
   name: string,
   provider: ProviderName,
-  { address = addresses.node, guest, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
+  { address = addresses.node, containerd = containerdUnderTest(), kit = testKit }: RuntimeRigOptions = {},
 ): Promise<RuntimeRig> {
   const say = (line: string): void => console.error(line);
   const layout = layoutOf(clusterName(name, "cri"));
@@ -76,7 +73,7 @@ export async function startRuntimeRig(
   // One that has just been removed is held until its keeper has ended.
   await waitFor(`the rig ${name}, which another process uses, to be free`, () => !isHeld(layout));
   await tearDown(layout);
-  const sizes = isGuest(provider) ? { guestSizes: { ...guestSizes, ...guest } } : {};
+  const sizes = isGuest(provider) ? { guestSizes } : {};
   if (!takeLease(layout, { nodeName: name, provider, containerd, privatePassword, ...sizes }))
     throw new Error(`the rig ${name} is being started by another process`);
   const keeper = await startKeeper(layout);

@@ -47,14 +47,6 @@ export async function bootGuest(layout: Layout): Promise<string> {
   return await reached(layout, image);
 }
 
-/** Has the guest's own init boot it anew. @returns its new boot id. */
-export async function rebootGuest(layout: Layout): Promise<string> {
-  const image = await guestImage(() => undefined);
-  await run(guestArgv(layout, ["systemctl", "reboot"]));
-  await disconnect(layout);
-  return await reached(layout, image);
-}
-
 /** Ends the guest as if its power had been cut. Its disks stay. */
 export async function cutPower(layout: Layout): Promise<void> {
   const { guest } = stateOf(layout);
