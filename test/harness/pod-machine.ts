@@ -87,9 +87,9 @@ export function cgroupValue(cluster: Cluster, pid: number, files: readonly strin
   throw new Error(`process ${pid} has no cgroup file ${files.join(", ")}`);
 }
 
-/** Whether the target's cgroups are those of version 2. */
+/** Whether the target's cgroups are those of version 2 alone: beside version 1 it has no controllers. */
 export function isCgroupV2(cluster: Cluster): boolean {
-  return viewOf(cluster).hierarchies.some((hierarchy) => existsSync(join(hierarchy, "cgroup.controllers")));
+  return viewOf(cluster).hierarchies.every((hierarchy) => existsSync(join(hierarchy, "cgroup.controllers")));
 }
 
 /** The directories of a cgroup of the target below which its pods are, one for each hierarchy.
