@@ -17,6 +17,8 @@ export interface WantedStatus {
   readonly verdicts: readonly Verdict[];
   /** Condition types to remove from the node. */
   readonly absent?: readonly string[];
+  /** It is not ready for a reason that more time after a start does not take away. */
+  readonly certain?: boolean;
 }
 
 export interface HeartbeatDeps {
@@ -66,11 +68,12 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
-    const { status, verdicts, absent = [] } = await deps.wanted(signal);
+    const { status, verdicts, absent = [], certain = false } = await deps.wanted(signal);
     const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
     const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
-    if (!ready && showsReady(node) && clock.monotonic() - startedAt < settleMs) return false;
+    const settling = !certain && clock.monotonic() - startedAt < settleMs;
+    if (!ready && showsReady(node) && settling) return false;
     const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
     const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
     if (!changed && clock.monotonic() - reportedAt < deps.reportMs) return ready;

@@ -114,7 +114,8 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       const own = targetConditions({ network: deps.network, rights });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
-      return { status: status(list), verdicts: [...own.verdicts, ...(way ? [way] : []), ...verdicts], absent };
+      const all = [...own.verdicts, ...(way ? [way] : []), ...verdicts];
+      return { status: status(list), verdicts: all, absent, certain: deps.goingDown() === true };
     },
   };
 }

@@ -15,6 +15,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
   let registered = 0;
   let allocatable: Record<string, string> = { cpu: "1" };
   let absent: readonly string[] = [];
+  let certain = false;
   const client = fakeClient((call) => {
     const { metadata, status } = call.body as { metadata?: Node["metadata"]; status: NonNullable<Node["status"]> };
     const addresses = status.addresses?.filter((address) => !("$patch" in address)) ?? [];
@@ -41,6 +42,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
       },
       verdicts: nodeVerdicts({ memory: false, disk: false, pid: false }, problems),
       absent,
+      certain,
     }),
     register: async () => {
       registered += 1;
@@ -65,6 +67,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     registered: () => registered,
     conditions: () => node?.status?.conditions ?? [],
     setProblems: (...now: string[]) => void (problems = now),
+    setCertain: () => void (certain = true),
     setAbsent: (...types: string[]) => void (absent = types),
     setAllocatable: (now: Record<string, string>) => void (allocatable = now),
     remove: () => void (node = undefined),
@@ -164,6 +167,13 @@ test("an agent that has just started does not unready its node before it knows",
   await using u = start({ shown: shownReady, problems: ["container runtime is down"] });
   await u.clock.advance(6_000);
   assert.equal(u.ready(), "False");
+});
+
+test("a machine that shuts down right after the start is told of at once", async () => {
+  await using t = start({ shown: shownReady, problems: ["node is shutting down"] });
+  t.setCertain();
+  await t.clock.advance(500);
+  assert.equal(t.ready(), "False");
 });
 
 test("a condition that the node must not have is taken away, once", async () => {
