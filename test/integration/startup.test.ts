@@ -245,11 +245,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await cluster.killRuntime();
     await using agent = await startGraftlet(cluster, {
       untilReady: false,
-      config: {
-        maxPods: 30,
-        evictionSoft: { "memory.available": "1Gi" },
-        evictionSoftGracePeriod: { "memory.available": "1m" },
-      },
+      config: { maxPods: 30, protectKernelDefaults: true },
       args: [`--config-dir=${dropIns}`, "--pod-max-pids=300"],
     });
     const why = await cluster.waitFor(
@@ -267,12 +263,12 @@ describe("start-up", { timeout: 900_000 }, () => {
     const log = agent.log();
     const said = log.slice(log.lastIndexOf('"graftlet starts"')).split("\n");
     assert.equal(said.filter((line) => line.includes("container runtime does not answer")).length, 1);
-    const warnings = said.filter((line) => line.includes('"level":40') && /evictionSoft\b/.test(line));
+    const warnings = said.filter((line) => line.includes('"level":40') && /protectKernelDefaults\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
-    assert.match(warnings[0] ?? "", /evictionSoft .*not (served|heeded)/);
+    assert.match(warnings[0] ?? "", /protectKernelDefaults .*not (served|heeded)/);
     const defaults = said.filter((line) => line.includes("a kubelet does by default what is not served yet"));
     assert.equal(defaults.length, 1, defaults.join("\n"));
-    assert.match(defaults[0] ?? "", /may be used by every pod.*oom_score_adj.*iptables/);
+    assert.match(defaults[0] ?? "", /may be used by every pod.*iptables/);
     const { kubeletconfig } = JSON.parse(
       await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/configz`]),
     ) as { kubeletconfig: Record<string, unknown> };
