@@ -1,13 +1,13 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
 import type { Measures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
-import type { WorkerView } from "../state/pod-table.ts";
+import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
+import { untilWorkers } from "../state/worker-ends.ts";
 import type { Shortage } from "./fit.ts";
 import { type Need, needOf, victimsFor } from "./victims.ts";
 
@@ -46,7 +46,7 @@ export function createPreemption({ worker, signals, events, measures, clock, log
     const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
     const patience = clock.within(Math.max(leastPatienceSeconds, grace * 1.5) * 1000, signal);
     try {
-      const stopped = untilStopped(worker, victim.metadata.uid, patience);
+      const stopped = untilWorkers(worker, [victim.metadata.uid], isStopped, patience);
       signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
       await stopped;
       measures.preempted(resource);
@@ -67,22 +67,9 @@ export function createPreemption({ worker, signals, events, measures, clock, log
   };
 }
 
-/** Resolves when nothing of a pod runs any more. @throws what the signal aborted with. */
-async function untilStopped(worker: PreemptionDeps["worker"], uid: string, signal: AbortSignal): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const look = () => {
-    const phase = worker.get(uid)?.phase;
-    if (phase !== "syncing" && phase !== "terminating") resolve();
-  };
-  const forget = worker.onChange((changed) => {
-    if (changed === uid) look();
-  });
-  try {
-    look();
-    await untilAborted(promise, signal);
-  } finally {
-    forget();
-  }
+/** True when nothing of a pod runs any more. */
+function isStopped(phase: WorkerPhase | undefined): boolean {
+  return phase !== "syncing" && phase !== "terminating";
 }
 
 function noRoom(unmet: readonly Need[]): Rejection {

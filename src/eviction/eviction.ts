@@ -1,12 +1,13 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
-import { type Service, untilAborted } from "../lib/service-group.ts";
+import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Presence } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
+import { isFinished, untilWorkers } from "../state/worker-ends.ts";
 import type { HoldToLimits } from "./local-limits.ts";
 import type { NodePressureRound } from "./node-pressure.ts";
 
@@ -53,19 +54,11 @@ async function untilGone(
   pods: readonly Pod[],
   signal: AbortSignal,
 ): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const look = () => {
-    const left = pods.filter(({ metadata }) => (worker.get(metadata.uid)?.phase ?? "finished") !== "finished");
-    if (left.length === 0) resolve();
-  };
-  const forget = worker.onChange(look);
+  const uids = pods.map(({ metadata }) => metadata.uid);
   try {
-    look();
-    await untilAborted(promise, clock.within(patienceMs, signal));
+    await untilWorkers(worker, uids, isFinished, clock.within(patienceMs, signal));
   } catch {
     signal.throwIfAborted();
     log.warn({ pods: pods.map(fullName) }, "evicted pods are not gone yet");
-  } finally {
-    forget();
   }
 }

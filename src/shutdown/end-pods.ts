@@ -1,12 +1,12 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
-import { untilAborted } from "../lib/service-group.ts";
 import type { Eviction } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { AskedPod } from "../roles.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
+import { isFinished, untilWorkers } from "../state/worker-ends.ts";
 import { type GracePeriod, type ShutdownGroup, groupByPriority, podGraceSeconds } from "./groups.ts";
 
 export interface EndPodsDeps {
@@ -37,7 +37,7 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<AskedPod>, signa
   const { seconds, priority } = group;
   const uids = group.pods.map(({ metadata }) => metadata.uid);
   const within = clock.within(seconds * 1000, signal);
-  const finished = untilFinished(worker, uids, within);
+  const finished = untilWorkers(worker, uids, isFinished, within);
   for (const pod of group.pods) {
     const graceSeconds = podGraceSeconds(pod, group);
     log.info({ pod: fullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");
@@ -48,35 +48,7 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<AskedPod>, signa
     log.info({ gracePeriod: seconds, priority }, "Done waiting for all pods in group to terminate");
   } catch {
     signal.throwIfAborted();
-    const late = group.pods.filter(({ metadata }) => !isFinished(worker, metadata.uid)).map(fullName);
+    const late = group.pods.filter(({ metadata }) => !isFinished(worker.get(metadata.uid)?.phase)).map(fullName);
     log.warn({ gracePeriod: seconds, priority, pods: late }, "Shutdown manager pod killing time out");
   }
-}
-
-/** Resolves when nothing is left of these pods on the node, volumes included. @throws what the signal aborted with. */
-async function untilFinished(
-  worker: EndPodsDeps["worker"],
-  uids: readonly string[],
-  signal: AbortSignal,
-): Promise<void> {
-  const { promise, resolve } = Promise.withResolvers<void>();
-  const left = new Set(uids);
-  const look = (uid: string) => {
-    if (isFinished(worker, uid)) left.delete(uid);
-    if (left.size === 0) resolve();
-  };
-  const forget = worker.onChange((uid) => {
-    if (left.has(uid)) look(uid);
-  });
-  try {
-    uids.forEach(look);
-    await untilAborted(promise, signal);
-  } finally {
-    forget();
-  }
-}
-
-function isFinished(worker: EndPodsDeps["worker"], uid: string): boolean {
-  const phase = worker.get(uid)?.phase;
-  return phase === undefined || phase === "finished";
 }
