@@ -1,6 +1,7 @@
 import { unlessCode } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { cgroupMount } from "./cgroup-inheritance.ts";
+import { groupUsage, type MemoryUsage } from "./cgroup-usage.ts";
 import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
@@ -14,14 +15,15 @@ export interface HostUsage {
 /** @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Promise<HostUsage> {
   const read = reader(host, signal);
-  const [meminfo, loadavg, workingSet] = await Promise.all([
+  const [meminfo, loadavg, root] = await Promise.all([
     read("/proc/meminfo"),
     read("/proc/loadavg"),
-    unlessCode(workingSetV1(read, ""), "not_found", "permission_denied"),
+    // Version 2's root has no memory controller, and /proc/meminfo has the same figures.
+    unlessCode(memoryOf(read, 1, "", usageFiles[1]), "not_found", "permission_denied"),
   ]);
   const memory = parseMeminfo(meminfo);
   return {
-    workingSetBytes: workingSet ?? withoutCgroup(memory),
+    workingSetBytes: root?.workingSet ?? withoutCgroup(memory),
     memoryBytes: memory["MemTotal"] ?? 0,
     processes: Number(/\/(\d+) /.exec(loadavg)?.[1] ?? 0),
   };
@@ -41,47 +43,29 @@ export async function readGroupMemory(
   path: string,
   signal: AbortSignal,
 ): Promise<GroupMemory | undefined> {
-  const read = reader(host, signal);
-  const limitFile = version === 2 ? `${path}/memory.max` : `/memory${path}/memory.limit_in_bytes`;
-  const known = await unlessCode(
-    Promise.all([
-      read(`${cgroupMount}${limitFile}`),
-      version === 2 ? workingSetV2(read, path) : workingSetV1(read, path),
-    ]),
-    "not_found",
-  );
-  if (!known) return undefined;
-  const [limit, workingSetBytes] = [Number(known[0]), known[1]];
-  return limit < unlimited ? { limitBytes: limit, workingSetBytes } : undefined;
+  const files = [...usageFiles[version], limitFile[version]];
+  const memory = await unlessCode(memoryOf(reader(host, signal), version, path, files), "not_found");
+  return memory?.limit === undefined ? undefined : { limitBytes: memory.limit, workingSetBytes: memory.workingSet };
 }
 
 type ReadFile = (path: string) => Promise<string>;
-
-/** What version 1 shows for no limit, and more. (cadvisor counts from here on as no limit.) */
-const unlimited = 2 ** 62;
 
 function reader(host: Pick<Host, "fs">, signal: AbortSignal): ReadFile {
   return async (path) => (await host.fs.readFile(path, { signal })).toString("utf8");
 }
 
-/** The working set of a cgroup. Version 2's root has no memory controller, and /proc/meminfo has the same figures. */
-function workingSetV1(read: ReadFile, path: string): Promise<number> {
-  const directory = `${cgroupMount}/memory${path}`;
-  return workingSet(read, [`${directory}/memory.usage_in_bytes`, `${directory}/memory.stat`], "total_inactive_file");
-}
+const usageFiles = { 1: ["memory.usage_in_bytes", "memory.stat"], 2: ["memory.current", "memory.stat"] } as const;
+const limitFile = { 1: "memory.limit_in_bytes", 2: "memory.max" } as const;
 
-function workingSetV2(read: ReadFile, path: string): Promise<number> {
-  const directory = `${cgroupMount}${path}`;
-  return workingSet(read, [`${directory}/memory.current`, `${directory}/memory.stat`], "inactive_file");
-}
-
-async function workingSet(
+async function memoryOf(
   read: ReadFile,
-  [usageFile, statFile]: readonly [usage: string, stat: string],
-  inactive: string,
-): Promise<number> {
-  const [usage, stat] = await Promise.all([read(usageFile), read(statFile)]);
-  return Math.max(0, Number(usage) - Number(new RegExp(`^${inactive} (\\d+)$`, "m").exec(stat)?.[1] ?? 0));
+  version: 1 | 2,
+  path: string,
+  names: readonly string[],
+): Promise<MemoryUsage | undefined> {
+  const directory = version === 2 ? `${cgroupMount}${path}` : `${cgroupMount}/memory${path}`;
+  const files = names.map(async (name) => [name, (await read(`${directory}/${name}`)).trim()] as const);
+  return groupUsage(new Map(await Promise.all(files)), version).memory;
 }
 
 function withoutCgroup(memory: Readonly<Record<string, number>>): number {

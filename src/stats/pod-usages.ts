@@ -1,5 +1,5 @@
 import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
-import type { PodSample, Sample } from "./sample.ts";
+import { type PodSample, processesOf, type Sample } from "./sample.ts";
 import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
@@ -25,9 +25,9 @@ export function createPodUsages({ sample, readDisk }: PodUsagesDeps): PodUsages 
   };
 }
 
-function usageOf({ measured, containers, sandbox }: PodSample, disk: PodDisk | undefined): PodUsage {
-  const counts = [...containers, ...(sandbox ? [sandbox] : [])].flatMap((one) => one.measured?.processes ?? []);
-  const processes = counts.length > 0 ? counts.reduce((sum, count) => sum + count, 0) : measured?.processes;
+function usageOf(pod: PodSample, disk: PodDisk | undefined): PodUsage {
+  const { measured, containers } = pod;
+  const processes = processesOf(pod);
   const memoryBytes = measured?.memory?.workingSet;
   return {
     ...(memoryBytes !== undefined && { memoryBytes }),

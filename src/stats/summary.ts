@@ -2,7 +2,7 @@ import type { Pressure } from "../host/cgroup-usage.ts";
 import type { InterfaceTraffic } from "../host/net-dev.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
-import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
+import { type ContainerSample, type Measured, type PodSample, processesOf, type Sample } from "./sample.ts";
 
 export interface SummaryInput {
   readonly nodeName: string;
@@ -52,10 +52,9 @@ function nodeParts({ sample: { at, network, processes }, disk, maxPid }: Summary
 
 function podStats(input: SummaryInput, pod: PodSample): object {
   const { sample, onlyCpuAndMemory, disk } = input;
-  const { uid, name, namespace, measured, network, sandbox } = pod;
+  const { uid, name, namespace, measured, network } = pod;
   const onDisk = disk?.pods.get(uid);
-  const counts = [...pod.containers, ...(sandbox ? [sandbox] : [])].flatMap((one) => one.measured?.processes ?? []);
-  const processes = counts.length > 0 ? counts.reduce((sum, count) => sum + count, 0) : measured?.processes;
+  const processes = processesOf(pod);
   return {
     podRef: { name, namespace, uid },
     startTime: input.startTimeOf(uid) ?? rfc3339(pod.startedAt),
