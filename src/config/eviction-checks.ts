@@ -55,7 +55,7 @@ export const checkGracePeriods = bySignal((signal, value) => {
   return ms < 0 ? `invalid eviction grace period specified: ${value}, must be a positive value` : undefined;
 });
 
-/** What is to be reclaimed at least: quantities of 0 or more, and percentages above 0. */
+/** Minimums to reclaim: quantities of 0 or more, and percentages above 0. */
 export const checkMinimumReclaim = bySignal((signal, value) => {
   const percent = percentage(value);
   if (percent === undefined) {
@@ -66,7 +66,7 @@ export const checkMinimumReclaim = bySignal((signal, value) => {
   return percent > 0 ? undefined : `eviction percentage minimum reclaim ${signal} must be positive: ${value}`;
 });
 
-/** What becomes of thresholds of the file system of containers' layers. */
+/** The fate of thresholds of the file system of containers' layers; undefined where none is given. */
 export function overriddenThresholds(map: TextMap): string | undefined {
   const given = Object.keys(map).find((signal) => signal.startsWith("containerfs."));
   return (

@@ -2,7 +2,7 @@ import type { Pressure } from "../pipeline.ts";
 import { type Observations, signals } from "./signals.ts";
 import { crossed, keyOf, type Threshold } from "./thresholds.ts";
 
-/** What a round has to do with the node's pressure. */
+/** Outcome of a round. */
 export interface Decision {
   /** Resources that run short, or did so lately. */
   readonly pressure: Pressure;

@@ -157,7 +157,7 @@ async function reclaimed(
 
 type Step = (signal: AbortSignal) => Promise<unknown>;
 
-/** What may be removed for the sake of a signal: only what lies on its file system helps. */
+/** Steps that may help for the sake of a signal: those that remove something from its file system. */
 function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Step[] {
   if (known[name].pressure !== "disk") return [];
   const containers: Step = (signal) => reclaim.deleteUnusedContainers(signal);

@@ -51,7 +51,7 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
   ];
 }
 
-/** What a pod has on the file system of a signal. */
+/** Parts of a pod that lie on the file system of a signal. */
 function partsOn(signal: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Part[] {
   if (!imagesApart) return ["layers", "logs", "volumes"];
   const ofNode: readonly Part[] = layersApart ? ["logs", "volumes", "layers"] : ["logs", "volumes"];

@@ -27,7 +27,7 @@ export interface Observation {
   readonly capacity: number;
 }
 
-/** What could be measured. */
+/** Resources that could be measured, by signal. */
 export type Observations = ReadonlyMap<NodeSignal, Observation>;
 
 export function isSignal(name: string): name is NodeSignal {

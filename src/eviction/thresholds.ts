@@ -8,7 +8,7 @@ export interface EvictionSettings {
   /** Durations in milliseconds. */
   readonly evictionSoftGracePeriod: Readonly<Record<string, number>>;
   readonly evictionMinimumReclaim: Readonly<Record<string, string>>;
-  /** What is held to allocatable resources, such as `pods`. */
+  /** Names of all that is held to allocatable resources, such as `pods`. */
   readonly enforceNodeAllocatable: readonly string[];
 }
 
@@ -103,7 +103,7 @@ export function boundText({ value }: Threshold, { capacity }: Observation): stri
   return value.endsWith("%") ? canonicalBytes(shareOf(value, capacity), 1024) : value;
 }
 
-/** What is available, as messages show it. */
+/** An available amount, as messages show it. */
 export function availableText(signal: NodeSignal, { available }: Observation): string {
   const { resource } = signals[signal];
   return canonicalBytes(available, resource === "inodes" || resource === "pids" ? 1000 : 1024);

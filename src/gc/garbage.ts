@@ -67,7 +67,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
   const { runtime, fs, cache, worker, podLogsDir, log } = deps;
   const inTurn = createTurns(1);
   const isEnded = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
-  /** What a pod leaves that the node ended for good, such as an evicted one, is of no more use. */
+  /** True for a pod that the node ended for good, such as an evicted one: its leftovers are of no more use. */
   const isOver = (uid: string) => isEnded(uid) && worker.get(uid)?.evicted === true;
 
   const collect = async (isOverNow: (uid: string) => boolean, signal: AbortSignal) => {

@@ -26,8 +26,7 @@ export async function killProcesses(
   return [...new Set(pids.map(Number))];
 }
 
-/** What tells directories from others that are made at their paths later: the numbers of their inodes, by path; none for a missing
- *  one. */
+/** Inode numbers of directories, by path; none for a missing one. They differ from those of others that are made there later. */
 export async function inodes(
   host: Pick<Host, "run">,
   directories: readonly string[],

@@ -38,7 +38,7 @@ export interface Cgroups {
   /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
    *  @returns the numbers of those that were there. */
   kill(paths: readonly string[], signal: AbortSignal): Promise<readonly number[]>;
-  /** What tells cgroups from others that are made at their paths later, by path; none for a missing one. */
+  /** Marks by which cgroups differ from others that are made at their paths later, by path; none for a missing one. */
   identities(paths: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>;
 }
 

@@ -109,7 +109,7 @@ async function connected({ host, clock }: LogindDeps, signal: AbortSignal): Prom
 export const inhibitDelayDirectory = "/etc/systemd/logind.conf.d";
 export const inhibitDelayFile = `${inhibitDelayDirectory}/99-kubelet.conf`;
 
-/** What that file says. @param delayMs rounded to whole seconds. */
+/** Content of that file. @param delayMs rounded to whole seconds. */
 export function inhibitDelayText(delayMs: number): string {
   return `# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=${Math.round(delayMs / 1000)}\n`;
 }
