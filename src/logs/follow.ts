@@ -68,8 +68,8 @@ export async function followLog(
   }
 }
 
-/** The reading to go on with when another file has taken the name and this one is complete, or the file was cut short; undefined
- *  when neither. */
+/** The reading to go on with when another file has taken the name: that file, or this one while it is not complete; or from the
+ *  start of a file that was cut short. Undefined when there is nothing of that. */
 async function rotated(
   deps: LogReaderDeps,
   log: Followed,
@@ -87,37 +87,39 @@ async function rotated(
   const [there, mine] = [await unlessGone(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
   if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file, mine.inode) : undefined;
-  const path = await successor(deps, log, mine, signal);
-  if (path === log.path && running) {
+  const next = await successor(deps, log, { mine, current: there }, signal);
+  if (next.path === log.path && running) {
     if (there.size === 0) return undefined;
     await deps.clock.sleep(settledMs, signal);
-    if ((await reading.file.stat(signal)).size > reading.position) return undefined;
+    if ((await reading.file.stat(signal)).size > reading.position) return reading;
   }
-  const reopened = async () => {
-    const file = await openLog(host, path, signal);
-    return fresh(file, (await file.stat(signal)).inode);
-  };
-  return unlessGone(reopened());
+  const file = await unlessGone(openLog(host, next.path, signal));
+  if (!file) return reading;
+  const { inode } = await file.stat(signal);
+  if (inode === next.inode) return fresh(file, inode);
+  await file.close();
+  return reading;
 }
 
-/** Path of the file that was begun after this one: a slow reader may be several rotations behind. Of one that has been compressed
- *  or removed meanwhile only its age tells. */
+/** The file that was begun after this one: a slow reader may be several rotations behind. Of one that has been compressed or
+ *  removed meanwhile only its age tells. */
 async function successor(
   { host }: LogReaderDeps,
   { path, directory }: Followed,
-  mine: FileInfo,
+  { mine, current }: { readonly mine: FileInfo; readonly current: FileInfo },
   signal: AbortSignal,
-): Promise<string> {
+): Promise<{ readonly path: string; readonly inode: number }> {
   const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
   const seconds = ({ modifiedAt }: FileInfo) => Math.floor(modifiedAt / 1000);
-  let [next, oldestYounger] = [path, path];
+  let next = { path, inode: current.inode };
+  let oldestYounger = next;
   for (const name of rotatedNames(names, posix.basename(path))) {
     const older = `${directory}/${name}`;
     const found = await unlessGone(host.fs.lstat(older, signal));
     if (!found) continue;
     if (found.inode === mine.inode) return next;
-    next = older;
-    if (seconds(found) > seconds(mine)) oldestYounger = older;
+    next = { path: older, inode: found.inode };
+    if (seconds(found) > seconds(mine)) oldestYounger = next;
   }
   return oldestYounger;
 }

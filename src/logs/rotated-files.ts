@@ -1,5 +1,7 @@
 /** Suffix of a log that was rotated, by the target's local time: `0.log.20240501-123456`. */
 const timestamp = /^\.\d{8}-\d{6}$/;
+/** Suffix by which Docker counts rotated logs, the newest first: `…-json.log.1`. */
+const count = /^\.[1-9]\d{0,5}$/;
 const compressed = ".gz";
 const temporary = ".tmp";
 
@@ -27,11 +29,15 @@ export function planRotation(names: readonly string[], maxFiles: number): Rotati
   };
 }
 
-/** Names of a log's rotated files that are not compressed, newest first. Pure.
+/** Names of a log's rotated files that are not compressed, newest first: those of a kubelet or, of Docker's own logs, Docker's. Pure.
  *  @param log the log's own name. */
 export function rotatedNames(names: readonly string[], log: string): readonly string[] {
-  return names
-    .filter((name) => name.startsWith(log) && timestamp.test(name.slice(log.length)))
+  const suffixes = names.filter((name) => name.startsWith(log)).map((name) => name.slice(log.length));
+  const byTime = suffixes
+    .filter((suffix) => timestamp.test(suffix))
     .toSorted()
     .reverse();
+  const byCount = suffixes.filter((suffix) => count.test(suffix));
+  byCount.sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
+  return [...byTime, ...byCount].map((suffix) => log + suffix);
 }

@@ -113,6 +113,52 @@ test("several rotations behind, it reads each file in turn, also when its own ha
   assert.equal(on.openFiles(), 0);
 });
 
+test("several rotations behind in a log that Docker rotates, it reads each file in turn", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  const reading = following(on);
+  await reading.until("one\n");
+  await appendFile(on.log, line("two"));
+  await rename(on.log, `${on.log}.2`);
+  await writeFile(`${on.log}.1`, line("three"));
+  await writeFile(on.log, line("four"));
+  await reading.until("one\ntwo\nthree\nfour\n");
+  reading.set(false);
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});
+
+test("a file that rotation moves while it is opened is not taken for another", async () => {
+  await using on = await disk();
+  await writeFile(on.log, line("one"));
+  let moved = false;
+  const open: LogHost["fs"]["open"] = async (path, options) => {
+    if (path === `${on.log}.1` && !moved) {
+      moved = true;
+      await rename(on.log, `${on.log}.3`);
+      for (const [from, to] of [
+        [2, 4],
+        [1, 2],
+      ] as const)
+        await rename(`${on.log}.${from}`, `${on.log}.${to}`);
+      await rename(`${on.log}.3`, `${on.log}.1`);
+      await rename(`${on.log}.4`, `${on.log}.3`);
+      await writeFile(on.log, line("four"));
+    }
+    return on.host.fs.open(path, options);
+  };
+  const reading = following(on, { ...on.host, fs: { ...on.host.fs, open } });
+  await reading.until("one\n");
+  await rename(on.log, `${on.log}.2`);
+  await writeFile(`${on.log}.1`, line("two"));
+  await writeFile(on.log, line("three"));
+  await reading.until("one\ntwo\nthree\nfour\n");
+  assert.ok(moved);
+  reading.set(false);
+  await ended(reading);
+  assert.equal(on.openFiles(), 0);
+});
+
 test("stays with the old file until the new one has lines and the old one is at rest", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));

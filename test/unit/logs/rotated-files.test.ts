@@ -18,6 +18,11 @@ test("the oldest go, so many that with the log and the one being rotated there a
 });
 
 test("rotated files are told by their time, newest first", () => {
-  const names = ["0.log", at(1), at(3), at(2, ".gz"), "0.log.1", "10.log.20260101-000009", at(4, ".tmp")];
+  const names = ["0.log", at(1), at(3), at(2, ".gz"), "0.log.x", "10.log.20260101-000009", at(4, ".tmp")];
   assert.deepEqual(rotatedNames(names, "0.log"), [at(3), at(1)]);
+});
+
+test("Docker's rotated files are told by their number, the lowest first", () => {
+  const names = ["a-json.log", "a-json.log.10", "a-json.log.2", "a-json.log.1", "a-json.log.3.gz", "a-json.log.0"];
+  assert.deepEqual(rotatedNames(names, "a-json.log"), ["a-json.log.1", "a-json.log.2", "a-json.log.10"]);
 });
