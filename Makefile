@@ -83,6 +83,11 @@ integration: $(real_needs) ## features on a real cluster, with the providers tha
 	$(call say,integration tests$(if $(ONLY), of $(ONLY))$(if $(PROVIDER), with $(PROVIDER)))
 	@ONLY="$(ONLY)" PROVIDER="$(PROVIDER)" ALL="$(ALL)" $(call beside,integration)
 
+.PHONY: test-more
+test-more: $(real_needs) build ## what make test leaves out for its time: faults, chaos, further providers (test/matrix.ts); continuous integration runs both
+	$(call say,further integration tests)
+	@$(call beside,more)
+
 # Contract and integration tests and Kubernetes' own side by side.
 .PHONY: real real-all
 real real-all: $(real_needs) build

@@ -1,6 +1,6 @@
 import type { Provider } from "./matrix.ts";
 
-/** Runs of `make test` while each provider was given nearly every file: files of test/integration by provider. */
+/** Runs of continuous integration while each provider was given nearly every file: files of test/integration by provider. */
 export const ranBefore: Readonly<Record<Provider, readonly string[]>> = {
   cri: words(`
     admission certificates chaos-apiserver chaos-kill chaos-runtime container-files containers-network containers devices
@@ -25,11 +25,11 @@ export const ranBefore: Readonly<Record<Provider, readonly string[]>> = {
   "ssh-guest": [],
 };
 
-/** Files that a provider no longer runs in `make test`, and what proves there what they proved. */
+/** Files that a provider no longer runs in continuous integration, and what proves there what they proved. */
 export interface Moved {
   readonly files: readonly string[];
   readonly was: Provider;
-  /** `integration FILE with PROVIDER`, `contract FILE` or `unit FILE`, each of which `make test` runs; `integration same` is each of
+  /** `integration FILE with PROVIDER`, `contract FILE` or `unit FILE`, each of which continuous integration runs; `integration same` is each of
    *  these files with another provider. */
   readonly by: readonly string[];
   readonly why: string;
@@ -38,12 +38,6 @@ export interface Moved {
 const contractOfCri = ["contract runtime-cri", "integration pods with cri-2.4", "integration containers with cri-2.4"];
 
 export const moved: readonly Moved[] = [
-  {
-    files: ["kubectl"],
-    was: "ssh-docker",
-    by: ["integration kubectl with ssh", "integration kubectl with docker", "contract runtime-docker-ssh"],
-    why: "the link is the one of ssh, the streams are those of docker, and the contract holds the two together",
-  },
   {
     files: ["volumes-images"],
     was: "cri",

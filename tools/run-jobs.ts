@@ -119,7 +119,8 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   await outputOf(child);
   const seconds = (performance.now() - began) / 1000;
   const verdict = passed ? "passed" : "failed";
-  process.stdout.write(`==> ${job.name} ${verdict} after ${Math.round(seconds)} s\n${said.join("")}`);
+  const took = `${Math.round(seconds)} s, ${Math.round(spent)} of a processor`;
+  process.stdout.write(`==> ${job.name} ${verdict} after ${took}\n${said.join("")}`);
   return { job, passed, seconds, cpuSeconds: spent };
 }
 

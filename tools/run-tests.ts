@@ -15,10 +15,10 @@ const limitSeconds = 900;
 const namedSlowest = 10;
 
 /** Runs parts of the tests side by side: node tools/run-tests.ts contract integration, or files by name. Which integration tests:
- *  ONLY, PROVIDER and ALL=1 in the environment. */
+ *  ONLY, PROVIDER and ALL=1 in the environment; `more` is what continuous integration runs besides. */
 const parts = process.argv.slice(2);
 if (parts.length === 0)
-  throw new Error("write: node tools/run-tests.ts contract | integration | conformance-part | FILE…");
+  throw new Error("write: node tools/run-tests.ts contract | integration | more | conformance-part | FILE…");
 
 const stop = new AbortController();
 for (const name of ["SIGINT", "SIGTERM", "SIGHUP"] as const) process.once(name, () => stop.abort(new Error(name)));
@@ -27,7 +27,8 @@ function jobsOfPart(part: string): Job[] {
   const { ONLY: only = "", PROVIDER: provider = "", ALL: all = "" } = process.env;
   if (part === "contract") return contractJobs();
   if (part === "conformance-part") return [conformanceJob()];
-  if (part === "integration") return integrationJobs({ only, provider, all: all !== "" });
+  if (part === "integration") return integrationJobs({ only, provider, part: all === "" ? "test" : "all" });
+  if (part === "more") return integrationJobs({ only, provider, part });
   return jobsOf([part]);
 }
 
@@ -36,7 +37,8 @@ const worthAStore = 6;
 
 /** What not every run has a use for, of all that can be prepared. */
 function usefulTo(jobs: readonly Job[]): string[] {
-  const store = parts.includes("integration") && jobs.length >= worthAStore;
+  const clusters = parts.includes("integration") || parts.includes("more");
+  const store = clusters && jobs.length >= worthAStore;
   const runWith = (provider: string) => jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === provider);
   return [
     ...(store ? ["store"] : []),
@@ -89,7 +91,8 @@ try {
   const began = performance.now();
   const asked = sharing(parts.flatMap(jobsOfPart));
   if (asked.length === 0) console.log(`==> no ${parts.join(" and ")} tests of that file with that provider`);
-  const real = asked.length > 0 && parts.some((part) => ["contract", "integration", "conformance-part"].includes(part));
+  const real =
+    asked.length > 0 && parts.some((part) => ["contract", "integration", "more", "conformance-part"].includes(part));
   const common = real ? prepare(folder, usefulTo(asked)) : {};
   const jobs = asked.map((job) => ({ ...job, env: { ...common, ...job.env } }));
   process.exitCode = (await runTwice(jobs)) ? 0 : 1;

@@ -9,8 +9,8 @@ export interface Asked {
   readonly only: string;
   /** With this provider alone, whatever the matrix says. */
   readonly provider: string;
-  /** All that fits, not only what the matrix has run. */
-  readonly all: boolean;
+  /** What the matrix has run by `make test`, by `make test-more`, or all that fits. */
+  readonly part: "test" | "more" | "all";
 }
 
 const root = join(import.meta.dirname, "..");
@@ -32,15 +32,16 @@ export function contractJobs(): Job[] {
 }
 
 /** The jobs of test/integration. @throws when there is no such provider, or no such file. */
-export function integrationJobs({ only, provider, all }: Asked): Job[] {
+export function integrationJobs({ only, provider, part }: Asked): Job[] {
   if (provider !== "" && !providers.some((each) => each === provider))
     throw new Error(`PROVIDER is ${JSON.stringify(provider)}: it is one of ${providers.join(", ")}`);
   const files = Object.entries(integration).filter(([name]) => name.startsWith(only));
   if (files.length === 0)
     throw new Error(`no test/integration/${only}*.test.ts; ONLY is one of: ${Object.keys(integration).join(" ")}`);
-  return files.flatMap(([name, { on, fits = usual, lab, seconds }]) => {
-    const wide = all || only !== "" || provider !== "";
-    const chosen = (wide ? fits : on).filter((each) => provider === "" || each === provider);
+  return files.flatMap(([name, { on, more = [], fits = usual, lab, seconds }]) => {
+    const wide = part === "all" || only !== "" || provider !== "";
+    const narrow = part === "more" ? more : on;
+    const chosen = (wide ? fits : narrow).filter((each) => provider === "" || each === provider);
     return chosen.map((each) => ({ ...jobOf(name, each), seconds, ...(lab !== undefined && { lab }) }));
   });
 }

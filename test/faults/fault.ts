@@ -1,4 +1,4 @@
-/** A test of `make test`. */
+/** A test of continuous integration: of `make test` or `make test-more`. */
 export interface FaultTest {
   readonly part: "unit" | "contract" | "integration";
   /** Provider of an integration test's node; containerd unless given. */
