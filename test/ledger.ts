@@ -22,6 +22,7 @@ export const ranBefore: Readonly<Record<Provider, readonly string[]>> = {
     containers kubectl pods remove ssh-claim ssh-faults ssh-link ssh-settings ssh-users volumes-objects volumes-subpath`),
   "ssh-docker": words("kubectl pods"),
   "ssh-systemd": [],
+  "ssh-docker-systemd": [],
   "ssh-guest": [],
 };
 

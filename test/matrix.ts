@@ -1,7 +1,16 @@
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
- *  or the Docker Engine; with `ssh-systemd` it is a machine with a systemd, which makes the cgroups of pods, and with `ssh-guest` one
- *  with a kernel of its own as well. */
-export const providers = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-guest"] as const;
+ *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
+ *  and with `ssh-guest` one with a kernel of its own as well. */
+export const providers = [
+  "cri",
+  "cri-2.4",
+  "docker",
+  "ssh",
+  "ssh-docker",
+  "ssh-systemd",
+  "ssh-docker-systemd",
+  "ssh-guest",
+] as const;
 export type Provider = (typeof providers)[number];
 
 /** True in the full matrix: what takes long is then done at its whole length, which a part of it proves in `make test`. */
@@ -29,7 +38,7 @@ export interface Runs {
  *  machine: a file says that it fits that, too. */
 export const usual: readonly Provider[] = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"];
 
-const all = [...usual, "ssh-systemd"] as const;
+const all = [...usual, "ssh-systemd", "ssh-docker-systemd"] as const;
 const alsoGuest = providers;
 const onGuest = ["ssh-guest"] as const;
 const cri = ["cri"] as const;
@@ -175,7 +184,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   pods: {
     on: ["cri", "docker", "ssh-docker", "ssh-systemd"],
-    more: ["cri-2.4", "ssh"],
+    more: ["cri-2.4", "ssh", "ssh-docker-systemd"],
     why: "a pod's whole life, once with each provider",
     fits: alsoGuest,
     seconds: 70,

@@ -42,7 +42,7 @@ function usefulTo(jobs: readonly Job[]): string[] {
   const runWith = (provider: string) => jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === provider);
   return [
     ...(store ? ["store"] : []),
-    ...(runWith("ssh-systemd") ? ["machines"] : []),
+    ...(runWith("ssh-systemd") || runWith("ssh-docker-systemd") ? ["machines"] : []),
     ...(runWith("ssh-guest") ? ["guests"] : []),
   ];
 }

@@ -9,12 +9,17 @@ import type { Tools } from "./tools.ts";
 export interface DockerSettings {
   /** Containers run on while the daemon is away; they do unless told otherwise. @see https://docs.docker.com/engine/daemon/live-restore/ */
   readonly liveRestore?: boolean;
+  /** Who makes the cgroups of containers: systemd puts them into a slice of the machine's. */
+  readonly driver?: "cgroupfs" | "systemd";
 }
 
 /** Writes the configuration of the cluster's Docker Engine, for its next start. Below the cluster's folder it keeps all that it
  *  has; its cgroups are below the cluster's.
  *  @see https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file */
-export function writeDockerConfig(layout: Layout, { liveRestore = true }: DockerSettings = {}): void {
+export function writeDockerConfig(
+  layout: Layout,
+  { liveRestore = true, driver = "cgroupfs" }: DockerSettings = {},
+): void {
   mkdirSync(layout.docker, { recursive: true });
   const config = {
     "data-root": join(layout.docker, "data"),
@@ -25,8 +30,8 @@ export function writeDockerConfig(layout: Layout, { liveRestore = true }: Docker
     bridge: "none",
     // Of the same program as the default one.
     runtimes: { [secondRuntimeHandler]: { path: "runc" } },
-    "exec-opts": ["native.cgroupdriver=cgroupfs"],
-    "cgroup-parent": join(layout.cgroup, "docker"),
+    "exec-opts": [`native.cgroupdriver=${driver}`],
+    "cgroup-parent": driver === "systemd" ? "system.slice" : join(layout.cgroup, "docker"),
     "live-restore": liveRestore,
     "registry-mirrors": [`http://127.0.0.1:${addresses.registryPort}`],
     "insecure-registries": [plainRegistryHost, `${privateRegistryHost}:${addresses.privateRegistryPort}`],

@@ -178,23 +178,26 @@ const overSshOnContainerd: Particulars = {
   transfer: { ...onContainerd.transfer, amount: amounts.other },
 };
 
+const overSshOnDocker: Particulars = {
+  ...onDocker,
+  holdings: (cluster, agent) =>
+    new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
+  held: heldOverSshOnDocker,
+  // Of one connection sshd's end and dockerd's.
+  ownLines: 2,
+  ownConditions: overSsh.ownConditions,
+  // What was decrypted is spent blocks outside the heap, which the engine collects later than its own.
+  transfer: { ...onContainerd.transfer, amount: amounts.other },
+};
+
 export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   cri: onContainerd,
   docker: onDocker,
   ssh: overSshOnContainerd,
   "ssh-systemd": overSshOnContainerd,
   "ssh-guest": overSshOnContainerd,
-  "ssh-docker": {
-    ...onDocker,
-    holdings: (cluster, agent) =>
-      new Set([...heldHere(agent), ...heldBySshd(cluster, heldOverSshOnDocker), ...heldByDockerd(cluster)]),
-    held: heldOverSshOnDocker,
-    // Of one connection sshd's end and dockerd's.
-    ownLines: 2,
-    ownConditions: overSsh.ownConditions,
-    // What was decrypted is spent blocks outside the heap, which the engine collects later than its own.
-    transfer: { ...onContainerd.transfer, amount: amounts.other },
-  },
+  "ssh-docker": overSshOnDocker,
+  "ssh-docker-systemd": overSshOnDocker,
 };
 
 /** How many connections the link is made of is its own business. */

@@ -9,12 +9,11 @@ import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
 /** A provider that the harness can give a machine for. With ssh the agent is on another machine, and the runtime that it finds
- *  over SSH is containerd or the Docker Engine. With ssh-systemd
- *  that machine has a systemd, which runs sshd and containerd and makes the cgroups of pods; with ssh-guest it has a kernel of its own
- *  as well. */
+ *  over SSH is containerd or the Docker Engine. With ssh-systemd and ssh-docker-systemd that machine has a systemd, which runs sshd and
+ *  the runtime and makes the cgroups of pods; with ssh-guest it has a kernel of its own as well. */
 export type ProviderName = (typeof providerNames)[number];
 
-const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-guest"] as const;
+const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-docker-systemd", "ssh-guest"] as const;
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -65,6 +64,7 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   ssh: containerd,
   "ssh-docker": dockerEngine,
   "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
+  "ssh-docker-systemd": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },
   "ssh-guest": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
 };
 
@@ -75,7 +75,7 @@ export function isRemote(provider: ProviderName): boolean {
 
 /** Whether the target is a machine with a systemd of its own. */
 export function hasSystemd(provider: ProviderName): boolean {
-  return provider === "ssh-systemd" || isGuest(provider);
+  return provider.endsWith("-systemd") || isGuest(provider);
 }
 
 /** Whether the target has a kernel of its own, and shares no files, processes or cgroups with this machine. */

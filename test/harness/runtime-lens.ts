@@ -43,6 +43,7 @@ export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => 
   ssh: criLens,
   "ssh-docker": dockerLens,
   "ssh-systemd": criLens,
+  "ssh-docker-systemd": dockerLens,
   "ssh-guest": criLens,
 };
 

@@ -2,7 +2,13 @@ import { randomUUID } from "node:crypto";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { cgroupHierarchies, createMachineCgroup } from "../harness/cgroups.ts";
-import { networkArgv, noNameServer, privateRegistryHost, settledSettings } from "../harness/namespaces.ts";
+import {
+  networkArgv,
+  noNameServer,
+  plainRegistryHost,
+  privateRegistryHost,
+  settledSettings,
+} from "../harness/namespaces.ts";
 import { identify, isAlive, must, type ProcessId, run, startDaemon } from "../harness/processes.ts";
 import { type Layout, readState, writeState } from "../harness/state.ts";
 import { Hopeless, waitFor } from "../harness/wait.ts";
@@ -19,7 +25,7 @@ export async function createDisk(layout: Layout, say: (line: string) => void): P
   writeFileSync(join(folder, "lower"), root);
   const files = {
     hostname: `${hostname}\n`,
-    hosts: `127.0.0.1 localhost ${hostname} ${privateRegistryHost}\n`,
+    hosts: `127.0.0.1 localhost ${hostname} ${privateRegistryHost} ${plainRegistryHost}\n`,
     "resolv.conf": noNameServer,
     "machine-id": `${randomUUID().replaceAll("-", "")}\n`,
   };

@@ -2,6 +2,7 @@ import { rmSync } from "node:fs";
 import { join } from "node:path";
 import { removeCgroups } from "../harness/cgroups.ts";
 import { runcRoot } from "../harness/containerd-config.ts";
+import { dockerExecRoot } from "../harness/docker.ts";
 import { isAlive, signalProcess } from "../harness/processes.ts";
 import { writeSshdConfig } from "../harness/sshd.ts";
 import { type Layout, ownsKernel } from "../harness/state.ts";
@@ -33,6 +34,6 @@ export async function powerOff(layout: Layout): Promise<void> {
   signalProcess(machine, "SIGKILL");
   await waitFor(`the end of systemd of ${layout.name}`, () => !isAlive(machine), { timeoutMs: 20_000, everyMs: 20 });
   await removeCgroups(layout, []);
-  for (const folder of [join(layout.containerd, "state"), runcRoot(layout)])
+  for (const folder of [join(layout.containerd, "state"), runcRoot(layout), dockerExecRoot(layout)])
     rmSync(folder, { recursive: true, force: true });
 }

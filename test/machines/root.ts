@@ -7,7 +7,7 @@ const recipe = {
   suite: "bookworm",
   packages: [
     ..."systemd systemd-sysv dbus libpam-systemd openssh-server util-linux kmod procps iproute2".split(" "),
-    ..."containerd runc containernetworking-plugins iptables conntrack socat inotify-tools sudo".split(" "),
+    ..."containerd docker.io runc containernetworking-plugins iptables conntrack socat inotify-tools sudo".split(" "),
   ],
   without: unread,
 };
@@ -18,12 +18,15 @@ export const quieted = [
   ..."fstrim.timer getty@tty1.service".split(" "),
 ];
 
-/** The folder of a Debian with systemd, sshd and containerd, that all machines share and nothing is written to: made once per
+/** Units that run where a test starts them: one runtime is enough for a machine. */
+const idle = ["multi-user.target.wants/docker.service", "sockets.target.wants/docker.socket"];
+
+/** The folder of a Debian with systemd, sshd, containerd and the Docker Engine, that all machines share and nothing is written to: made once per
  *  recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
 export function debianRoot(say: (line: string) => void): Promise<string> {
   return cached({
     kind: "root",
-    recipe: [recipe, quieted],
+    recipe: [recipe, quieted, idle],
     waiting: "making the Debian that machines of tests boot: once per change of its recipe, up to two minutes",
     say,
     async make(folder) {
@@ -39,5 +42,6 @@ export function settle(root: string): void {
   for (const name of readdirSync(ssh).filter((file) => file.startsWith("ssh_host_"))) rmSync(join(ssh, name));
   writeFileSync(join(root, "etc/machine-id"), "");
   for (const file of ["etc/resolv.conf", "etc/hostname"]) rmSync(join(root, file), { force: true });
+  for (const want of idle) rmSync(join(root, "etc/systemd/system", want), { force: true });
   maskUnits(root, quieted);
 }
