@@ -103,6 +103,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "what runs short is the target's, and who uses it the runtime's to say",
     seconds: 150,
   },
+  "eviction-crash": {
+    on: [],
+    more: cri,
+    why: "the moments to be killed at are the runtime's verbs; the eviction is graftlet's",
+    seconds: 200,
+  },
   "faults-apiserver": { on: [], more: cri, why: cluster, seconds: 85 },
   "faults-crash": {
     on: [],

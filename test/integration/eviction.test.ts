@@ -5,10 +5,10 @@ import { quantityValue } from "../../src/pod/quantity.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { mount } from "../harness/manifests.ts";
-import { condition, openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { condition, openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
+import { clear, keepingMemory, scarceMemory, untilCondition, untilEvicted, untouched } from "../harness/pressure.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
-const Mi = 2 ** 20;
 const tolerant = { tolerations: [{ operator: "Exists" as const }] };
 
 describe("a node that runs short", { timeout: 600_000 }, () => {
@@ -21,39 +21,15 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     agent = await startGraftlet(cluster, { config: { evictionPressureTransitionPeriod: "5s", ...config } });
   };
   const node = () => pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
-  const untilCondition = (type: string, status: "True" | "False") =>
-    cluster.waitFor(
-      `${type} to be ${status}`,
-      async () => (await node()).status?.conditions?.some((each) => each.type === type && each.status === status),
-      { timeoutMs: 60_000 },
-    );
   const nodeEvents = async (): Promise<readonly string[]> => {
     const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
     const { items } = await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`);
     return items.map(({ type, reason, message }) => `${type} ${reason} ${message}`);
   };
-  const evicted = (name: string) =>
-    pods.until(name, "to be evicted", ({ status }) => status?.phase === "Failed", 90_000);
-  /** These pods have not noticed. */
-  const untouched = async (names: readonly string[]) => {
-    for (const name of names) {
-      const { status } = await pods.until(name, "to be known", () => true);
-      assert.deepEqual(
-        [name, status?.phase, statusOf(pods.history(name).at(-1) ?? assert.fail())?.restartCount],
-        [name, "Running", 0],
-      );
-    }
-  };
   const run = async (all: Readonly<Record<string, SpecDraft>>) => {
     for (const [name, spec] of Object.entries(all)) await pods.create(name, spec);
     await Promise.all(Object.keys(all).map(pods.ready));
   };
-  const clear = async (names: readonly string[]) => {
-    const gone = names.map((name) => pods.gone(name));
-    await Promise.all(names.map((name) => pods.remove(name, 0)));
-    await Promise.all(gone);
-  };
-
   before(async () => {
     cluster = await startCluster({ name: "eviction" });
     pods = await openPods(cluster);
@@ -67,31 +43,14 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   test("memory that pods share: the one goes that uses most beyond its request, and none comes that requests nothing", async () => {
     await restart({});
     const capacity = quantityValue((await node()).status?.capacity?.["memory"] ?? "");
-    await restart({
-      systemReserved: { memory: `${Math.floor(capacity / Mi) - 400}Mi` },
-      evictionHard: { "memory.available": "100Mi" },
-    });
-    /** Keeps so much in a volume that lies in memory. */
-    const keeping = (mebibytes: number, memory?: { requests?: string; limits?: string }): SpecDraft => ({
-      volumes: [{ name: "v", emptyDir: { medium: "Memory" } }],
-      containers: [
-        shell(`dd if=/dev/zero of=/v/it bs=1M count=${mebibytes} 2>/dev/null; touch /v/done; exec sleep infinity`, {
-          volumeMounts: [mount("v")],
-          readinessProbe: { exec: { command: ["test", "-e", "/v/done"] }, periodSeconds: 1 },
-          resources: {
-            ...(memory?.requests && { requests: { memory: memory.requests } }),
-            ...(memory?.limits && { limits: { memory: memory.limits, cpu: "100m" } }),
-          },
-        }),
-      ],
-    });
+    await restart(scarceMemory(capacity, 400));
     await run({
-      guaranteed: keeping(80, { limits: "120Mi" }),
-      burstable: keeping(60, { requests: "100Mi" }),
-      little: keeping(10),
+      guaranteed: keepingMemory(80, { limits: "120Mi" }),
+      burstable: keepingMemory(60, { requests: "100Mi" }),
+      little: keepingMemory(10),
     });
-    await pods.create("much", { ...keeping(160), terminationGracePeriodSeconds: 60 });
-    const { status, metadata } = await evicted("much");
+    await pods.create("much", { ...keepingMemory(160), terminationGracePeriodSeconds: 60 });
+    const { status, metadata } = await untilEvicted(pods, "much");
     assert.equal(status?.reason, "Evicted");
     assert.match(
       status?.message ?? "",
@@ -108,10 +67,10 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     assert.ok((await nodeEvents()).includes("Warning EvictionThresholdMet Attempting to reclaim memory"));
     assert.ok(metadata.uid);
     const others = ["guaranteed", "burstable", "little"];
-    await untouched(others);
-    await untilCondition("MemoryPressure", "False");
-    await untouched(others);
-    await clear([...others, "much"]);
+    await untouched(pods, others);
+    await untilCondition(cluster, "MemoryPressure", "False");
+    await untouched(pods, others);
+    await clear(pods, [...others, "much"]);
   });
 
   test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
@@ -137,28 +96,28 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     });
     await run({ modest: writing(30), entitled: writing(150, "200Mi") });
     await pods.create("hoarder", writing(250));
-    const { status } = await evicted("hoarder");
+    const { status } = await untilEvicted(pods, "hoarder");
     assert.match(
       status?.message ?? "",
       /^The node was low on resource: ephemeral-storage\. Threshold quantity: \d+, available: \d+\w*\. /,
     );
-    await untouched(["modest", "entitled"]);
-    await untilCondition("DiskPressure", "False");
-    await untouched(["modest", "entitled"]);
+    await untouched(pods, ["modest", "entitled"]);
+    await untilCondition(cluster, "DiskPressure", "False");
+    await untouched(pods, ["modest", "entitled"]);
 
     // Somebody else's files: nothing can be freed but pods, and those by the kubelet's ranking, one after the other.
     const filled = await cluster.runInside(["fallocate", "-l", "250M", `${kubeletRoot}/foreign`]);
     assert.equal(filled.code, 0, filled.stderr);
-    await evicted("modest");
-    await evicted("entitled");
+    await untilEvicted(pods, "modest");
+    await untilEvicted(pods, "entitled");
     const ended = ["modest", "entitled"].map((name) => pods.history(name).find(isFailed)?.metadata.resourceVersion);
     assert.ok(Number(ended[0]) < Number(ended[1]), "what is within its request goes last");
     await pods.create("late", { ...writing(1), nodeName: cluster.nodeName });
     const late = await pods.until("late", "to be refused", isFailed);
     assert.equal(late.status?.message, "Pod was rejected: The node had condition: [DiskPressure]. ");
     await cluster.runInside(["rm", `${kubeletRoot}/foreign`]);
-    await untilCondition("DiskPressure", "False");
-    await clear(["hoarder", "modest", "entitled", "late"]);
+    await untilCondition(cluster, "DiskPressure", "False");
+    await clear(pods, ["hoarder", "modest", "entitled", "late"]);
   });
 
   test("process IDs: the pod goes that has the most of them", async () => {
@@ -174,13 +133,13 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     });
     await run({ single: having(1) });
     await pods.create("many", having(1400));
-    const { status } = await evicted("many");
+    const { status } = await untilEvicted(pods, "many");
     assert.match(
       status?.message ?? "",
       /^The node was low on resource: pids\. Threshold quantity: \d+, available: \d+k?\. $/,
     );
-    await untouched(["single"]);
-    await untilCondition("PIDPressure", "False");
+    await untouched(pods, ["single"]);
+    await untilCondition(cluster, "PIDPressure", "False");
   });
 
   test("each eviction is counted by its signal", async () => {
