@@ -100,6 +100,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
     on: cri,
+    more: ["docker", "ssh"],
     why: "what runs short is the target's, and who uses it the runtime's to say",
     seconds: 150,
   },

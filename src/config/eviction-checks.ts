@@ -3,7 +3,7 @@ import type { TextMap } from "./value-types.ts";
 
 /** Eviction signals that thresholds may use.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
-export const evictionSignals = [
+const evictionSignals = [
   "memory.available",
   "nodefs.available",
   "nodefs.inodesFree",
@@ -13,7 +13,13 @@ export const evictionSignals = [
   "containerfs.inodesFree",
   "allocatableMemory.available",
   "pid.available",
-];
+] as const;
+
+/** The name of one of them. */
+export type EvictionSignal = (typeof evictionSignals)[number];
+
+/** Those that a text may name. */
+const names: readonly string[] = evictionSignals;
 
 type CheckValue = (signal: string, value: string) => string | undefined;
 
@@ -21,9 +27,9 @@ type CheckValue = (signal: string, value: string) => string | undefined;
 function bySignal(check: CheckValue): (map: TextMap) => string | undefined {
   return (map) => {
     for (const [signal, value] of Object.entries(map)) {
-      const fault = evictionSignals.includes(signal)
+      const fault = names.includes(signal)
         ? check(signal, value)
-        : `unsupported eviction signal ${signal}: use only ${evictionSignals.join(", ")}`;
+        : `unsupported eviction signal ${signal}: use only ${names.join(", ")}`;
       if (fault !== undefined) return fault;
     }
     return undefined;

@@ -1,3 +1,4 @@
+import type { EvictionSignal } from "../config/eviction-checks.ts";
 import type { Pressure } from "../pipeline.ts";
 
 /** Eviction signals, in the kubelet's words.
@@ -13,13 +14,14 @@ export const signals = {
   "containerfs.inodesFree": { resource: "inodes", pressure: "disk" },
   "pid.available": { resource: "pids", pressure: "pid" },
 } as const satisfies Readonly<
-  Record<string, { readonly resource: StarvedResource; readonly pressure: keyof Pressure }>
+  Record<EvictionSignal, { readonly resource: StarvedResource; readonly pressure: keyof Pressure }>
 >;
 
 /** A resource that runs short, as messages and events name it. */
 export type StarvedResource = "memory" | "ephemeral-storage" | "inodes" | "pids";
 
-export type NodeSignal = keyof typeof signals;
+/** The name of a signal. */
+export type NodeSignal = EvictionSignal;
 
 /** One resource of the node at one moment, in bytes or as a number. */
 export interface Observation {
