@@ -9,6 +9,7 @@ import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 import { sshSettings } from "../harness/sshd.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import type { Tools } from "../harness/tools.ts";
+import { startLogind } from "./logind.ts";
 import type { Provider } from "./options.ts";
 import { giveOwnMachine } from "./own-machine.ts";
 
@@ -41,6 +42,7 @@ export async function startNodeRig(name: string, provider: Provider): Promise<No
   const holder = readState(layout)?.holder;
   if (!holder) throw new Error(`the state of the rig ${layout.name} cannot be read: ${layout.stateFile}`);
   await giveOwnMachine(rig, holder, provider, [rootDirectory, "/var/log/pods"]);
+  await startLogind(rig, holder);
   const nodeName = layout.name;
   if (provider === "ssh") await createAgentMachine(layout, nodeName);
   const whole = stack.move();
