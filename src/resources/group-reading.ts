@@ -2,10 +2,8 @@ import { readCgroups } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage } from "../host/cgroup-usage.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { unlessCode } from "../lib/errors.ts";
-import type { RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Stats } from "../seams/runtime.ts";
-import { isRunning } from "../pod/runs.ts";
 
 export interface GroupReadingDeps {
   readonly host: Pick<Host, "run">;
@@ -14,14 +12,13 @@ export interface GroupReadingDeps {
 }
 
 /** Limits of a pod's cgroup and the memory that it and its containers use, in one command; of a container whose cgroup is
- *  somewhere else the runtime is asked. @param path of the pod's cgroup, from the top. */
+ *  somewhere else the runtime is asked. @param path of the pod's cgroup, from the top. @param ids of running containers. */
 export async function readPodGroup(
   { host, runtime, version }: GroupReadingDeps,
   path: string,
-  { containers }: RuntimePod,
+  ids: readonly string[],
   signal: AbortSignal,
 ) {
-  const ids = containers.filter(isRunning).map(({ id }) => id);
   const { groups } = await readCgroups(host, version, [{ path, containerIds: ids }], signal);
   const usage = (name: string): GroupUsage => groupUsage(groups.get(name) ?? new Map(), version);
   const used = new Map<string, number>();

@@ -2,7 +2,7 @@ import type { CgroupLimits } from "../host/cgroups.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, RuntimePod } from "../pipeline.ts";
+import type { EventSink } from "../pipeline.ts";
 import { cgroupNames, podCgroup } from "../pod/cgroup-path.ts";
 import { qosClass } from "../pod/qos.ts";
 import { podReference } from "../pod/reference.ts";
@@ -77,11 +77,11 @@ export function createPodGround(deps: PodGroundDeps) {
     groups: {
       wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
       isStale: (pod: Pod) => cgroups?.isStale(pod) === true,
-      async read(pod: Pod, observed: RuntimePod, signal: AbortSignal) {
+      async read(pod: Pod, containerIds: readonly string[], signal: AbortSignal) {
         const groups = await open(signal);
         const { version, layout } = await deps.cgroups(signal);
         const path = podCgroup(pod.metadata.uid, qosClass(pod.spec), layout);
-        const { isThere, limits, ...reading } = await readPodGroup({ ...deps, version }, path, observed, signal);
+        const { isThere, limits, ...reading } = await readPodGroup({ ...deps, version }, path, containerIds, signal);
         return { ...reading, ...(isThere && groups.has(pod) && { limits }) };
       },
       set: async (pod: Pod, limits: CgroupLimits, signal: AbortSignal) => (await open(signal)).set(pod, limits, signal),

@@ -83,9 +83,9 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     return {};
   },
 
-  async resize(deps, { containers, wholePod }, { pod, observed }, signal) {
+  async resize(deps, { containers, wholePod }, { pod }, signal) {
     try {
-      await resizePod(deps, { pod, observed, containers, wholePod }, signal);
+      await resizePod(deps, { pod, containers, wholePod }, signal);
       return {};
     } catch (thrown) {
       throwIfAborted(signal);

@@ -4,7 +4,6 @@ import type { Logger } from "../lib/log.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { RuntimePod } from "../pipeline.ts";
 import type { GivenPod } from "../roles.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
@@ -27,7 +26,8 @@ export interface PodGroups {
   wanted(pod: Pod): CgroupLimits;
   /** True when the limits last set differ from the wanted ones. */
   isStale(pod: Pod): boolean;
-  read(pod: Pod, observed: RuntimePod, signal: AbortSignal): Promise<GroupReading>;
+  /** @param containerIds the running containers to read. */
+  read(pod: Pod, containerIds: readonly string[], signal: AbortSignal): Promise<GroupReading>;
   /** Sets the given limits; the others stay. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
@@ -52,7 +52,6 @@ export interface ResizeDeps {
 /** A running pod with its allocation, and the resizes to make. */
 export interface Resizing {
   readonly pod: GivenPod;
-  readonly observed: RuntimePod;
   readonly containers: readonly ContainerResize[];
   /** The pod as a whole changes too. */
   readonly wholePod: boolean;
@@ -73,8 +72,10 @@ export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: Ab
 }
 
 async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
-  const { pod, observed, containers, wholePod } = resizing;
-  const reading = await deps.groups.read(pod, observed, signal);
+  const { pod, containers, wholePod } = resizing;
+  // A container that a resize restarts has been killed by now, and a runtime may answer a question about it with an error.
+  const ids = containers.map(({ containerId }) => containerId);
+  const reading = await deps.groups.read(pod, ids, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
   const changesMemory = wholePod || inResizeOrder(containers, "memory").length > 0;
   if (changesMemory) refuseTooLittle(resizing, wanted, reading);

@@ -2,25 +2,22 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { agentAddresses, agentMachineArgv, createAgentMachine } from "../harness/agent-machine.ts";
-import { removeRootCgroup } from "../harness/cgroups.ts";
 import { addresses, insideArgv } from "../harness/namespaces.ts";
-import { must, type ProcessId } from "../harness/processes.ts";
+import type { ProcessId } from "../harness/processes.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 import { sshSettings } from "../harness/sshd.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import type { Tools } from "../harness/tools.ts";
-import { waitFor } from "../harness/wait.ts";
+import { startLogind } from "./logind.ts";
 import type { Provider } from "./options.ts";
+import { giveOwnMachine } from "./own-machine.ts";
 
 /** The root directory that the suite has the agent keep. */
 export const rootDirectory = "/var/lib/kubelet";
 
-/** The cgroup of all pods, where the suite's tests look for it: at the root, and so one for the whole machine. */
-const podsCgroup = "kubepods";
-
-/** A machine for e2e_node: a container runtime with registries and no API server; over SSH a second one beside it, for the suite and
- *  the agent. */
+/** A machine for e2e_node: a container runtime with registries and no API server, on a disk and in cgroups of its own; over SSH a
+ *  second one beside it, for the suite and the agent. */
 export interface NodeRig extends AsyncDisposable {
   readonly tools: Tools;
   readonly nodeName: string;
@@ -37,21 +34,15 @@ export interface NodeRig extends AsyncDisposable {
   argv(argv: readonly string[], cwd: string): readonly string[];
 }
 
-/** Starts a rig under a name of its own. @throws when another kubelet's pods are on this machine. */
+/** Starts a rig under a name of its own. */
 export async function startNodeRig(name: string, provider: Provider): Promise<NodeRig> {
-  if (!removeRootCgroup(podsCgroup))
-    throw new Error(
-      `the cgroup /${podsCgroup} is in use: e2e_node's tests look for their own pods in it; stop the kubelet of this machine first`,
-    );
   await using stack = new AsyncDisposableStack();
-  stack.defer(async () => {
-    await waitFor(`the removal of the cgroup /${podsCgroup}`, () => removeRootCgroup(podsCgroup), 10_000);
-  });
   const rig = stack.use(await startRuntimeRig(name, provider));
   const { layout } = rig;
   const holder = readState(layout)?.holder;
   if (!holder) throw new Error(`the state of the rig ${layout.name} cannot be read: ${layout.stateFile}`);
-  await must(insideArgv(layout, holder, ["sh", "-ec", ownRootDirectory(layout)]));
+  await giveOwnMachine(rig, holder, provider, [rootDirectory, "/var/log/pods"]);
+  await startLogind(rig, holder);
   const nodeName = layout.name;
   if (provider === "ssh") await createAgentMachine(layout, nodeName);
   const whole = stack.move();
@@ -71,14 +62,6 @@ export async function startNodeRig(name: string, provider: Provider): Promise<No
 function whereSuiteRuns(layout: Layout, provider: Provider, holder: ProcessId) {
   return (argv: readonly string[], cwd: string): string[] =>
     provider === "ssh" ? agentMachineArgv(layout, argv, cwd) : insideArgv(layout, holder, argv, cwd);
-}
-
-/** The machine's own disk below the agent's root directory, shared with the pods that ask for propagation: what is above it is a
- *  copy-on-write layer. */
-function ownRootDirectory({ kubeletRoot }: Layout): string {
-  return `mkdir -p ${kubeletRoot} ${rootDirectory}
-mount --bind ${kubeletRoot} ${rootDirectory}
-mount --make-rshared ${rootDirectory}`;
 }
 
 /** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */

@@ -22,6 +22,7 @@ export const runE2eNode: RunSuite = async (run) => {
   linkStandIns(programs);
   await using started = new AsyncDisposableStack();
   started.defer(() => stopUnits(programs, units));
+  if (run.agent === "graftlet") started.use(startReadOnlyPort(rig));
   const config = join(run.folder, "base-config.yaml");
   writeFileSync(config, stringify(baseConfiguration(rig)));
   return await runGinkgo({
@@ -68,6 +69,13 @@ function linkStandIns(folder: string): void {
     symlinkSync(join(import.meta.dirname, "stand-ins", "systemd.sh"), join(folder, name));
 }
 
+/** Serves what the suite reads at the kubelet's read-only port, which graftlet leaves out. */
+function startReadOnlyPort(rig: NodeRig): Disposable {
+  const script = join(import.meta.dirname, "stand-ins", "read-only-port.ts");
+  const relay = start(rig.argv([process.execPath, script], "/"), { stdio: ["ignore", "ignore", "inherit"] });
+  return { [Symbol.dispose]: () => void relay.kill() };
+}
+
 /** Ends what the stand-ins have started and the suite has left. */
 async function stopUnits(programs: string, units: string): Promise<void> {
   for (const name of existsSync(units) ? readdirSync(units) : [])
@@ -97,6 +105,7 @@ export function baseConfiguration({ podCIDR }: Pick<NodeRig, "podCIDR">): Record
     podCIDR,
     volumeStatsAggPeriod: "10s",
     fileCheckFrequency: "10s",
+    evictionPressureTransitionPeriod: "30s",
     serializeImagePulls: false,
     enforceNodeAllocatable: ["pods"],
     failCgroupV1: false,

@@ -60,15 +60,6 @@ export async function removeCgroups(layout: Layout, containers: readonly string[
   );
 }
 
-/** Removes a cgroup at the root of every hierarchy, with all below it. @returns whether it is gone: one with a process in it stays,
- *  and is left as it is. */
-export function removeRootCgroup(name: string): boolean {
-  const cgroups = cgroupHierarchies().map((hierarchy) => join(hierarchy, name));
-  if (cgroups.some(hasProcesses)) return false;
-  for (const cgroup of cgroups) removeTree(cgroup);
-  return cgroups.every((cgroup) => !existsSync(cgroup));
-}
-
 /** The mount points of all cgroup hierarchies of this machine, v1 and v2. */
 export function cgroupHierarchies(): string[] {
   const mounts = readFileSync("/proc/self/mountinfo", "utf8").split("\n");
@@ -76,14 +67,6 @@ export function cgroupHierarchies(): string[] {
     .filter((line) => / - cgroup2? /.test(line))
     .map((line) => line.split(" ")[4] ?? "")
     .filter((path) => path !== "");
-}
-
-function hasProcesses(cgroup: string): boolean {
-  if (!existsSync(cgroup)) return false;
-  if (readIfThere(join(cgroup, "cgroup.procs"))?.trim()) return true;
-  return readdirSync(cgroup, { withFileTypes: true }).some(
-    (entry) => entry.isDirectory() && hasProcesses(join(cgroup, entry.name)),
-  );
 }
 
 function removeTree(cgroup: string): void {

@@ -1,13 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ContainerState, LinuxContainerResources } from "../../../src/gen/cri.ts";
+import { LinuxContainerResources } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
 import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
 import { type GroupReading, type ResizeDeps, resizePod } from "../../../src/runtime/resize.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const never = new AbortController().signal;
 const Mi = 2 ** 20;
@@ -26,6 +26,7 @@ function rig(
   refuses?: string,
 ) {
   const calls: string[] = [];
+  const asked: string[] = [];
   const outcomes: boolean[] = [];
   const whole: { inForce: Resources | undefined } = { inForce: undefined };
   const text = ({ requests, limits }: Resources) =>
@@ -34,7 +35,10 @@ function rig(
     groups: {
       wanted: () => wanted,
       isStale: () => true,
-      read: async () => ({ containers: new Map(), ...reading }),
+      async read(_pod, ids) {
+        asked.push(...ids);
+        return { containers: new Map(), ...reading };
+      },
       set: async (_pod, limits) => void calls.push(`pod ${JSON.stringify(limits)}`),
     },
     runtime: {
@@ -70,10 +74,9 @@ function rig(
   const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
     const { resources, resizePod: all = false } = more;
     const pod = aPod({ containers: resizes.map(({ container }) => container), ...(resources && { resources }) });
-    const seen = observe([aSandbox()], [aStatus(aContainer("a"), ContainerState.CONTAINER_RUNNING)]);
-    return resizePod(deps, { pod, observed: seen, containers: resizes, wholePod: all }, never);
+    return resizePod(deps, { pod, containers: resizes, wholePod: all }, never);
   };
-  return { calls, outcomes, resize };
+  return { calls, asked, outcomes, resize };
 }
 
 const limits = (cpuQuotaUs: number, memoryBytes: number, cpuShares: number) => ({
@@ -117,9 +120,10 @@ test("a pod without a cgroup of its own: its containers alone", async () => {
   assert.deepEqual(calls, [`id-a 30000 ${64 * Mi}`, "id-a has 300m/300m 64Mi/64Mi"]);
 });
 
-test("a container that starts anew for its resources: the pod's cgroup alone", async () => {
-  const { calls, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
+test("a container that starts anew for its resources: the pod's cgroup alone, and it is not asked about", async () => {
+  const { calls, asked, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
   await resize([], { resizePod: true });
+  assert.deepEqual(asked, [], "it is ended already");
   assert.deepEqual(calls, ['pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}', 'pod {"cpuShares":307}']);
 });
 
