@@ -87,9 +87,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
     const names = cgroupNames(given, layout.driver);
     const path = cgroupPath(names, layout.driver);
     try {
-      const missing = await cgroups.missing(path, signal);
-      if (missing.length > 0)
-        throw new Error(`cgroup ${quotedNames(names)} has some missing paths: ${missing.join(", ")}`);
+      const fault = await cgroups.fault({ path, name: quotedNames(names) }, signal);
+      if (fault !== undefined) throw new Error(fault);
       const share = reservedShare(reserved, capacity, compressible);
       await cgroups.ensure(path, share, signal);
       if (share.pids !== undefined) refusePids(cgroups);
