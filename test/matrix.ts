@@ -228,7 +228,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: onSystemd,
     more: cri,
     why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
-    fits: all,
+    fits: alsoGuest,
     seconds: 35,
   },
   shutdown: {
