@@ -123,10 +123,10 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 90,
   },
   guest: {
-    on: [],
-    why: "needs a kernel of its own, and minutes: make integration ONLY=guest",
+    on: onGuest,
+    why: "needs a kernel of its own: cgroup v2, swap, a reboot",
     fits: onGuest,
-    seconds: 120,
+    seconds: 240,
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },

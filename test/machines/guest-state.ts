@@ -11,7 +11,7 @@ import { Hopeless, waitFor } from "../harness/wait.ts";
 import { cached } from "./debian.ts";
 import type { GuestImage } from "./guest-image.ts";
 import { guestLogin, shellLine, sshOptions } from "./guest-link.ts";
-import { type Emulated, guestCable, guestDisks, qemuArgv, qmp } from "./qemu.ts";
+import { emulatorVersion, type Emulated, guestCable, guestDisks, qemuArgv, qmp } from "./qemu.ts";
 
 /** A guest that has booted, as it was then: its disks, and its memory as a file. */
 export interface SavedState {
@@ -36,7 +36,7 @@ export async function savedState(
   { sizes, store }: { readonly sizes: GuestSizes; readonly store: string },
   say: (line: string) => void,
 ): Promise<SavedState> {
-  const emulator = await must(["qemu-system-x86_64", "--version"]);
+  const emulator = await emulatorVersion();
   const folder = await cached({
     kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}`,
     recipe: [image.folder, store, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" }), settling(sizes)],
@@ -167,11 +167,12 @@ async function save(folder: string): Promise<void> {
   await qmp(folder, "stop");
   await qmp(folder, "migrate-set-parameters", { "max-bandwidth": 8 * 2 ** 30 });
   await qmp(folder, "migrate", { uri: `exec:cat > ${partial}` });
-  await waitFor("the guest's memory to be written", async () => {
+  const written = async (): Promise<boolean> => {
     const { status } = (await qmp(folder, "query-migrate")) as { status?: string };
     if (status === "failed") throw new Hopeless("the emulator could not write the guest's memory");
     return status === "completed";
-  });
+  };
+  await waitFor("the guest's memory to be written", written, { timeoutMs: 300_000 });
   await qmp(folder, "quit");
   renameSync(partial, join(folder, "memory"));
 }
