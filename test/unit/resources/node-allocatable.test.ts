@@ -178,6 +178,24 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
   assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
 });
 
+test("a reserved cgroup gets the controllers that the root hands down for the pods' cgroup, which is made before", async () => {
+  const { clock, host, told, stop, run } = await rig({
+    enforceNodeAllocatable: ["kube-reserved"],
+    kubeReservedCgroup: "/kube",
+  });
+  const own = `${root}/kube/cgroup.controllers`;
+  host.files.put(own, { data: "cpu memory pids\n" });
+  host.files.onChange(async (change) => {
+    const handsDown = change.do === "write" && change.path === `${root}/cgroup.subtree_control`;
+    if (handsDown && change.data === "+hugetlb") host.files.put(own, { data: controllers });
+  });
+  const running = run();
+  await clock.advance(0);
+  assert.equal(told[0], "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube");
+  stop.abort();
+  await running;
+});
+
 test("a target that does not answer when a reserved cgroup is to be limited is asked again", async () => {
   const { clock, host, told, stop, run, refusals } = await rig({
     enforceNodeAllocatable: ["kube-reserved"],
