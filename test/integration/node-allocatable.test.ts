@@ -11,13 +11,13 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupFolders, isCgroupV2 } from "../harness/pod-machine.ts";
 import { type Pods, type SpecDraft, openPods, shell, statusOf } from "../harness/pods.ts";
 import { hasSystemd, isGuest, isRemote } from "../harness/runtime-daemon.ts";
-import { waitFor } from "../harness/wait.ts";
+import { patience, waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
 /** A round of the agent's, and something to spare, milliseconds. */
 const roundMs = 90_000;
 
-describe("shares of pods together and of the machine's own processes", { timeout: 900_000 }, () => {
+describe("shares of pods together and of the machine's own processes", { timeout: patience(900_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;

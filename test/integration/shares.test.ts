@@ -11,6 +11,7 @@ import { type ContainerDraft, type Pods, openPods, shell, statusOf } from "../ha
 import { isGuest, isRemote, providerUnderTest } from "../harness/runtime-daemon.ts";
 import { loginKeyFile } from "../harness/sshd.ts";
 import { type TargetCgroups, targetCgroups } from "../harness/target-cgroups.ts";
+import { patience } from "../harness/wait.ts";
 import { whole } from "../matrix.ts";
 
 const Mi = 2 ** 20;
@@ -79,7 +80,7 @@ function holding(bytes: number, resources?: ContainerDraft["resources"]): Contai
   return shell(script, { resources });
 }
 
-describe("pods of each quality of service class beside an open session", { timeout: 600_000 }, () => {
+describe("pods of each quality of service class beside an open session", { timeout: patience(600_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;
