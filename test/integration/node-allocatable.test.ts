@@ -136,10 +136,10 @@ describe("shares of pods together and of the machine's own processes", { timeout
   /** A pod that holds memory: pages of a volume, which no kill gives back, where the kernel refuses a limit below them; where it
    *  makes room by killing, a process's own. */
   const greedy = (): SpecDraft => {
-    const much = "150M";
-    const held = `mkfifo /tmp/unread; (exec sleep 3600 </tmp/unread) & exec dd if=/dev/zero of=/tmp/unread bs=${much} count=1`;
+    const held =
+      "mkfifo /tmp/unread; (exec sleep 3600 </tmp/unread) & exec dd if=/dev/zero of=/tmp/unread bs=150M count=1";
     if (isCgroupV2(cluster)) return { restartPolicy: "Never", containers: [shell(held)] };
-    const filled = `dd if=/dev/zero of=/memory/much bs=${much} count=1; exec sleep 3600`;
+    const filled = "dd if=/dev/zero of=/memory/much bs=1M count=150; exec sleep 3600";
     return {
       volumes: [{ name: "memory", emptyDir: { medium: "Memory" } }],
       containers: [shell(filled, { volumeMounts: [{ name: "memory", mountPath: "/memory" }] })],
@@ -159,7 +159,8 @@ describe("shares of pods together and of the machine's own processes", { timeout
         "to be killed",
         (pod) => statusOf(pod)?.state?.terminated !== undefined,
       );
-      assert.equal(statusOf(killed)?.state?.terminated?.reason, "OOMKilled");
+      assert.equal(statusOf(killed)?.state?.terminated?.exitCode, 137, JSON.stringify(killed.status));
+      assert.match(read("kubepods", "memory.events"), /^oom_kill [1-9]/m);
     } else await untilTold(`Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits [`);
     for (const tier of tiers) writeFileSync(file(tier, ["cpu.shares", "cpu.weight"]), "77");
     await pods.remove("greedy", 0);
