@@ -124,10 +124,10 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 90,
   },
   guest: {
-    on: [],
-    why: "needs a kernel of its own, and minutes: make integration ONLY=guest",
+    on: onGuest,
+    why: "needs a kernel of its own: cgroup v2, swap, a reboot",
     fits: onGuest,
-    seconds: 120,
+    seconds: 240,
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
@@ -229,7 +229,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: onSystemd,
     more: cri,
     why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
-    fits: all,
+    fits: alsoGuest,
     seconds: 35,
   },
   shutdown: {

@@ -18,6 +18,8 @@ export interface Job {
   readonly once?: boolean;
   /** How long it usually takes. */
   readonly seconds: number;
+  /** Bytes of memory that it takes besides a cluster's. */
+  readonly memory?: number;
 }
 
 /** How a job went. */
@@ -72,20 +74,20 @@ export async function runJobs(jobs: readonly Job[], options: JobOptions): Promis
     const now = performance.now();
     const due = running.size < always || (!options.alone && now >= next);
     if (due) next = now + settleMs;
-    const job = due && hasRoom(running.size, spare(), always) ? takeNext(waiting, underWay) : undefined;
-    if (job) start(job);
+    const at = nextOf(waiting, underWay);
+    if (due && hasRoom(running.size, spare(), always, waiting[at]?.memory)) waiting.splice(at, 1).forEach(start);
     else await Promise.race([sleep(lookMs, undefined, { signal: options.signal }), ...running]);
   }
   await Promise.all(running);
   return outcomes;
 }
 
-/** The longest of those that wait; one whose file is not under way with another provider, which would want the same at the same
- *  time, where there is such a one. */
-function takeNext(waiting: Job[], underWay: readonly Job[]): Job | undefined {
+/** Where the longest of those that wait is; one whose file is not under way with another provider, which would want the same at the
+ *  same time, where there is such a one. */
+function nextOf(waiting: readonly Job[], underWay: readonly Job[]): number {
   const busy = new Set(underWay.flatMap(({ files }) => files));
   const other = waiting.findIndex(({ files }) => !files.some((file) => busy.has(file)));
-  return waiting.splice(Math.max(other, 0), 1)[0];
+  return Math.max(other, 0);
 }
 
 interface RunOptions extends JobOptions {

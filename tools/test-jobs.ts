@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
 import { integration, type Provider, providers, slowContracts, usual } from "../test/matrix.ts";
+import { guestSizes } from "../test/harness/state.ts";
 import type { Job } from "./run-jobs.ts";
 
 /** Which integration tests are run. */
@@ -17,6 +18,9 @@ const root = join(import.meta.dirname, "..");
 
 /** How long a file takes of which nothing is known, seconds. */
 const unknownSeconds = 30;
+
+/** What a guest takes: its own memory, and what its emulator keeps of translated code. */
+const memoryOfGuest = (guestSizes.memoryMiB + 512) * 2 ** 20;
 
 /** The jobs of test/contract. */
 export function contractJobs(): Job[] {
@@ -52,6 +56,7 @@ function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
     name: `integration ${name} with ${provider}`,
     files: [join(root, "test", "integration", `${name}.test.ts`)],
     env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
+    ...(provider === "ssh-guest" && { memory: memoryOfGuest }),
   };
 }
 
@@ -64,6 +69,7 @@ export function sharing(jobs: readonly Job[]): Job[] {
     env: some[0]?.env ?? {},
     once: some.some(({ once }) => once),
     seconds: some.reduce((sum, { seconds }) => sum + seconds, 0),
+    memory: Math.max(...some.map(({ memory = 0 }) => memory)),
   }));
 }
 

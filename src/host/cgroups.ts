@@ -1,8 +1,8 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import { exists } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
 import { inodes, killProcesses } from "./cgroup-commands.ts";
+import { faultV1, faultV2, type NamedCgroup } from "./cgroup-fault.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
 /** Limits of a cgroup; undefined ones stay unchanged. */
@@ -31,8 +31,8 @@ export interface Cgroups {
   make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
   /** Removes cgroups without processes, and their descendants; a missing one is success. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Directories of a cgroup that are not there: one for each hierarchy in which pods have theirs. */
-  missing(path: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** Why limits cannot be set in a cgroup that others make, in the kubelet's words; undefined when they can. */
+  fault(cgroup: NamedCgroup, signal: AbortSignal): Promise<string | undefined>;
   /** Names of a cgroup's children; none for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
@@ -122,11 +122,8 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
       await removeTrees(host, everywhere(paths), stop);
       paths.forEach(inheritance.gone);
     },
-    async missing(path, stop) {
-      const paths = roots.filter(isLimiting).map((root) => root + path);
-      const there = await Promise.all(paths.map((each) => exists(host.fs, each, stop)));
-      return paths.filter((_, index) => !there[index]);
-    },
+    fault: (cgroup, stop) =>
+      version === 2 ? faultV2(host, cgroup, stop) : faultV1(host, roots.filter(isLimiting), cgroup, stop),
     async children(path, stop) {
       const names = new Set<string>();
       for (const root of roots) for (const name of await subgroups(host, root + path, stop)) names.add(name);

@@ -1,6 +1,6 @@
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { EventSink } from "../pipeline.ts";
-import { cgroupNames, cgroupPath, quotedNames } from "../pod/cgroup-path.ts";
+import { cgroupNames, cgroupPath, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
@@ -80,6 +80,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
   const { enforcement, events, capacity } = deps;
   const node = nodeReference(deps.nodeName);
   const { cgroups, layout } = await deps.cgroups(signal);
+  // With version 2 the pods' cgroup has the root hand down all controllers, to the reserved ones as well: the kubelet makes it first.
+  await cgroups.ensure(podsCgroup(layout), {}, signal);
   for (const { key, title, what, compressible } of due) {
     const system = key.startsWith("system");
     const given = system ? enforcement.systemReservedCgroup : enforcement.kubeReservedCgroup;
@@ -87,9 +89,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
     const names = cgroupNames(given, layout.driver);
     const path = cgroupPath(names, layout.driver);
     try {
-      const missing = await cgroups.missing(path, signal);
-      if (missing.length > 0)
-        throw new Error(`cgroup ${quotedNames(names)} has some missing paths: ${missing.join(", ")}`);
+      const fault = await cgroups.fault({ path, name: quotedNames(names) }, signal);
+      if (fault !== undefined) throw new Error(fault);
       const share = reservedShare(reserved, capacity, compressible);
       await cgroups.ensure(path, share, signal);
       if (share.pids !== undefined) refusePids(cgroups);

@@ -9,15 +9,15 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupFolders, isCgroupV2 } from "../harness/pod-machine.ts";
-import { type Pods, type SpecDraft, openPods, shell } from "../harness/pods.ts";
+import { type Pods, type SpecDraft, openPods, shell, statusOf } from "../harness/pods.ts";
 import { hasSystemd, isGuest, isRemote } from "../harness/runtime-daemon.ts";
-import { waitFor } from "../harness/wait.ts";
+import { patience, waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
 /** A round of the agent's, and something to spare, milliseconds. */
 const roundMs = 90_000;
 
-describe("shares of pods together and of the machine's own processes", { timeout: 900_000 }, () => {
+describe("shares of pods together and of the machine's own processes", { timeout: patience(900_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -133,25 +133,39 @@ describe("shares of pods together and of the machine's own processes", { timeout
     assert.deepEqual([memoryLimit("kubepods"), shares("kubepods/burstable")], before);
   });
 
-  test("a limit below what pods use is set once they use less; what others changed is mended with it", async () => {
-    await restart({ enforceNodeAllocatable: ["pods"] });
-    await pods.create("greedy", {
+  /** A pod that holds memory: pages of a volume, which no kill gives back, where the kernel refuses a limit below them; where it
+   *  makes room by killing, a process's own. */
+  const greedy = (): SpecDraft => {
+    const held =
+      "mkfifo /tmp/unread; (exec sleep 3600 </tmp/unread) & exec dd if=/dev/zero of=/tmp/unread bs=150M count=1";
+    if (isCgroupV2(cluster)) return { restartPolicy: "Never", containers: [shell(held)] };
+    const filled = "dd if=/dev/zero of=/memory/much bs=1M count=150; exec sleep 3600";
+    return {
       volumes: [{ name: "memory", emptyDir: { medium: "Memory" } }],
-      containers: [
-        shell("dd if=/dev/zero of=/memory/much bs=1M count=150 && touch /memory/full; exec sleep 3600", {
-          volumeMounts: [{ name: "memory", mountPath: "/memory" }],
-          readinessProbe: { exec: { command: ["test", "-e", "/memory/full"] }, periodSeconds: 1 },
-        }),
-      ],
-    });
-    await pods.ready("greedy");
+      containers: [shell(filled, { volumeMounts: [{ name: "memory", mountPath: "/memory" }] })],
+    };
+  };
+
+  test("a limit below what pods use is set once they use less, or has who is over it killed; what others changed is mended with it", async () => {
+    await restart({ enforceNodeAllocatable: ["pods"] });
+    await pods.create("greedy", greedy());
+    const used = () => Number(read("kubepods", "memory.usage_in_bytes", "memory.current"));
+    await until("the pod to hold its memory", () => used() >= 150 * Mi, 60_000);
     await restart({ enforceNodeAllocatable: ["pods"], systemReserved: { memory: `${memory - 120 * Mi}` } });
-    await untilTold(`Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits [`);
     const tiers = ["kubepods/burstable", "kubepods/besteffort"];
+    if (isCgroupV2(cluster)) {
+      const killed = await pods.until(
+        "greedy",
+        "to be killed",
+        (pod) => statusOf(pod)?.state?.terminated !== undefined,
+      );
+      assert.equal(statusOf(killed)?.state?.terminated?.exitCode, 137, JSON.stringify(killed.status));
+      assert.match(read("kubepods", "memory.events"), /^oom_kill [1-9]/m);
+    } else await untilTold(`Warning FailedNodeAllocatableEnforcement Failed to update Node Allocatable Limits [`);
     for (const tier of tiers) writeFileSync(file(tier, ["cpu.shares", "cpu.weight"]), "77");
     await pods.remove("greedy", 0);
     await until("the pods' limit", () => memoryLimit("kubepods") <= 120 * Mi, roundMs);
-    await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join());
+    await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join(), roundMs);
   });
 
   test("a reserved cgroup that is missing, and more reserved than there is, are told in one sentence, and no node starts", async () => {
@@ -178,7 +192,9 @@ describe("shares of pods together and of the machine's own processes", { timeout
       });
     await refused(
       { enforceNodeAllocatable: ["pods", "system-reserved"], systemReservedCgroup: "/missing" },
-      /Failed to enforce System Reserved Cgroup Limits on "\/missing": cgroup \["missing"\] has some missing paths: \//,
+      isCgroupV2(cluster)
+        ? /Limits on "\/missing": could not read controllers for cgroup \["missing"\]: open .*: no such file or directory/
+        : /Failed to enforce System Reserved Cgroup Limits on "\/missing": cgroup \["missing"\] has some missing paths: \//,
     );
     await refused(
       { systemReserved: { cpu: "1000" }, kubeReserved: { memory: "900Ti" } },

@@ -11,7 +11,7 @@ import { Hopeless, waitFor } from "../harness/wait.ts";
 import { cached } from "./debian.ts";
 import type { GuestImage } from "./guest-image.ts";
 import { guestLogin, shellLine, sshOptions } from "./guest-link.ts";
-import { type Emulated, guestCable, guestDisks, qemuArgv, qmp } from "./qemu.ts";
+import { emulatorVersion, type Emulated, guestCable, guestDisks, qemuArgv, qmp } from "./qemu.ts";
 
 /** A guest that has booted, as it was then: its disks, and its memory as a file. */
 export interface SavedState {
@@ -36,10 +36,10 @@ export async function savedState(
   { sizes, store }: { readonly sizes: GuestSizes; readonly store: string },
   say: (line: string) => void,
 ): Promise<SavedState> {
-  const emulator = await must(["qemu-system-x86_64", "--version"]);
+  const emulator = await emulatorVersion();
   const folder = await cached({
     kind: `state-${sizes.cpus}-${sizes.numa}-${sizes.memoryMiB}-${sizes.swapMiB}-${sizes.disksMiB.join("-")}`,
-    recipe: [image.folder, store, preloaded, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" })],
+    recipe: [image.folder, store, sizes, emulator, qemuArgv({ image, sizes, folder: "", name: "" }), settling(sizes)],
     waiting: "booting the guest that others go on from: once per change of its recipe, about two minutes",
     say,
     make: (partial) => make(partial, image, sizes, store),
@@ -74,6 +74,8 @@ async function make(folder: string, image: GuestImage, sizes: GuestSizes, store:
       if (registry.exitCode === null && registry.kill("SIGKILL")) await once(registry, "exit");
     }
     await save(folder);
+    // Whoever finds it later takes it for whole: it is on the disk before it has its name.
+    await must(["sync", "--file-system", folder], { timeoutMs: 300_000 });
   } finally {
     if (child.exitCode === null && child.kill("SIGKILL")) await once(child, "exit");
   }
@@ -117,8 +119,11 @@ function serve(folder: string, { pid }: ChildProcess, store: string): ChildProce
   const config = join(folder, "registry.yaml");
   const storage = { filesystem: { rootdirectory: store }, maintenance: { readonly: { enabled: true } } };
   writeFileSync(config, stringify({ version: 0.1, log: { level: "error" }, storage, http: { addr: registryAddress } }));
-  const argv = ["nsenter", `--target=${pid}`, "--net", "docker-registry", "serve", config];
-  return start(argv, { stdio: ["ignore", "ignore", "inherit"], cwd: "/" });
+  const inside = ["nsenter", `--target=${pid}`, "--net"];
+  return start([...dying, ...inside, "docker-registry", "serve", config], {
+    stdio: ["ignore", "ignore", "inherit"],
+    cwd: "/",
+  });
 }
 
 async function makeDisks(folder: string, image: GuestImage, { swapMiB, disksMiB, ...sizes }: GuestSizes) {
@@ -131,6 +136,9 @@ async function makeDisks(folder: string, image: GuestImage, { swapMiB, disksMiB,
     await must(["qemu-img", "create", "-q", "-f", "qcow2", join(folder, file), `${size}M`]);
 }
 
+/** What follows ends with the process that starts it. */
+const dying = ["setpriv", "--pdeathsig=KILL"];
+
 /** The emulator in a network of its own, which ends with this process. */
 function templateArgv(emulated: Emulated): string[] {
   const network = `ip link set lo up
@@ -138,7 +146,6 @@ function templateArgv(emulated: Emulated): string[] {
     ip addr add ${addresses.node}/${addresses.nodePrefix} dev ${guestCable}
     ip link set ${guestCable} up
     exec "$@"`;
-  const dying = ["setpriv", "--pdeathsig=KILL"];
   return [...dying, "unshare", "--net", ...dying, "sh", "-ec", network, "sh", ...qemuArgv(emulated)];
 }
 
@@ -160,11 +167,12 @@ async function save(folder: string): Promise<void> {
   await qmp(folder, "stop");
   await qmp(folder, "migrate-set-parameters", { "max-bandwidth": 8 * 2 ** 30 });
   await qmp(folder, "migrate", { uri: `exec:cat > ${partial}` });
-  await waitFor("the guest's memory to be written", async () => {
+  const written = async (): Promise<boolean> => {
     const { status } = (await qmp(folder, "query-migrate")) as { status?: string };
     if (status === "failed") throw new Hopeless("the emulator could not write the guest's memory");
     return status === "completed";
-  });
+  };
+  await waitFor("the guest's memory to be written", written, { timeoutMs: 300_000 });
   await qmp(folder, "quit");
   renameSync(partial, join(folder, "memory"));
 }

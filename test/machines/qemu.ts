@@ -3,6 +3,7 @@ import { once } from "node:events";
 import { connect } from "node:net";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
+import { must } from "../harness/processes.ts";
 import type { GuestSizes } from "../harness/state.ts";
 import type { GuestImage } from "./guest-image.ts";
 
@@ -17,6 +18,8 @@ export interface Emulated {
   /** File of the memory that it goes on from; it boots unless given. */
   readonly memory?: string;
 }
+
+const emulator = "qemu-system-x86_64";
 
 /** The device in its cluster's network that is the guest's cable. */
 export const guestCable = "guest0";
@@ -51,7 +54,20 @@ export function qemuArgv({ image, sizes, folder, name, memory }: Emulated): stri
     ...(memory === undefined ? [] : [["incoming", `exec:cat ${memory}`] as const]),
   ];
   const words = options.flatMap(([option, value]) => [`-${option}`, value]);
-  return ["qemu-system-x86_64", "-nodefaults", ...words];
+  return [emulator, "-nodefaults", ...words];
+}
+
+/** What the emulator says of itself. @throws when there is none, with what to do. */
+export async function emulatorVersion(): Promise<string> {
+  try {
+    return await must([emulator, "--version"]);
+  } catch (error) {
+    const why = error instanceof Error ? error.message : String(error);
+    throw new Error(
+      `tests with ssh-guest need ${emulator}, which cannot be run here: ${why}. test/cluster/install-packages.sh installs it on Debian`,
+      { cause: error },
+    );
+  }
 }
 
 const kernelArguments =

@@ -170,3 +170,30 @@ test("version 1: what is not mounted limits nothing, and what a node needs of it
   assert.ok(!host.files.tree("/sys/fs/cgroup/pids").includes("/sys/fs/cgroup/pids/kubepods"));
   assert.deepEqual(await unmountedControllers(host, never), ["memory"]);
 });
+
+test("a cgroup that others make is refused for its missing paths with version 1, for its missing controllers with version 2", async () => {
+  const kube = { path: "/kube", name: '["kube"]' };
+  const first = await withVersion1();
+  const version1 = await openCgroups(first, 1, never);
+  const paths = ["cpu", "cpuset", "memory", "pids"].map((name) => `/sys/fs/cgroup/${name}/kube`);
+  await first.fs.apply([{ do: "mkdir", path: paths[0] ?? "", parents: false }], never);
+  const said = await version1.fault(kube, never);
+  assert.match(said ?? "", /^cgroup \["kube"\] has some missing paths: /);
+  assert.deepEqual((said ?? "").split(": ")[1]?.split(", ").toSorted(), paths.slice(1));
+  await version1.ensure("/kube", {}, never);
+  assert.equal(await version1.fault(kube, never), undefined);
+
+  const second = fakeHost({ clock: fakeClock() });
+  const version2 = await openCgroups(second, 2, never);
+  const controllers = (path: string, data: string) =>
+    second.files.put(`/sys/fs/cgroup${path}/cgroup.controllers`, { data });
+  controllers("", "cpuset cpu io memory pids rdma misc\n");
+  assert.equal(
+    await version2.fault(kube, never),
+    'could not read controllers for cgroup ["kube"]: open /sys/fs/cgroup/kube/cgroup.controllers: no such file or directory',
+  );
+  controllers("/kube", "memory pids\n");
+  assert.equal(await version2.fault(kube, never), 'cgroup ["kube"] has some missing controllers: cpu, cpuset');
+  controllers("/kube", "cpuset cpu memory pids\n");
+  assert.equal(await version2.fault(kube, never), undefined);
+});

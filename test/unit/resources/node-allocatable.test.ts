@@ -17,11 +17,12 @@ const never = new AbortController().signal;
 const root = "/sys/fs/cgroup";
 const minute = 60_000;
 const pods = `${root}/kubepods`;
+const controllers = "cpu memory pids hugetlb\n";
 
 async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: CgroupDriver = "cgroupfs") {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  host.files.put(`${root}/cgroup.controllers`, { data: "cpu memory pids hugetlb\n" });
+  host.files.put(`${root}/cgroup.controllers`, { data: controllers });
   const layout = { driver, root: "/", perQos };
   const cgroups = await openCgroups(host, 2, never);
   const refusals: Error[] = [];
@@ -154,7 +155,7 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
   };
   const { clock, host, told, stop, run } = await rig(enforcement);
   for (const name of ["kube", "system/all"])
-    await host.fs.apply([{ do: "mkdir", path: `${root}/${name}`, parents: true }]);
+    host.files.put(`${root}/${name}/cgroup.controllers`, { data: controllers });
   const running = run();
   await clock.advance(0);
   assert.equal(host.files.text(`${root}/kube/memory.max`), String(256 * 2 ** 20));
@@ -170,11 +171,29 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
     assert.equal(error.reason, "NodeAllocatable");
     assert.equal(
       error.message,
-      `Failed to enforce Kube Reserved Cgroup Limits on "/kube": cgroup ["kube"] has some missing paths: ${root}/kube`,
+      `Failed to enforce Kube Reserved Cgroup Limits on "/kube": could not read controllers for cgroup ["kube"]: open ${root}/kube/cgroup.controllers: no such file or directory`,
     );
     return true;
   });
   assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
+});
+
+test("a reserved cgroup gets the controllers that the root hands down for the pods' cgroup, which is made before", async () => {
+  const { clock, host, told, stop, run } = await rig({
+    enforceNodeAllocatable: ["kube-reserved"],
+    kubeReservedCgroup: "/kube",
+  });
+  const own = `${root}/kube/cgroup.controllers`;
+  host.files.put(own, { data: "cpu memory pids\n" });
+  host.files.onChange(async (change) => {
+    const handsDown = change.do === "write" && change.path === `${root}/cgroup.subtree_control`;
+    if (handsDown && change.data === "+hugetlb") host.files.put(own, { data: controllers });
+  });
+  const running = run();
+  await clock.advance(0);
+  assert.equal(told[0], "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube");
+  stop.abort();
+  await running;
 });
 
 test("a target that does not answer when a reserved cgroup is to be limited is asked again", async () => {
@@ -182,7 +201,7 @@ test("a target that does not answer when a reserved cgroup is to be limited is a
     enforceNodeAllocatable: ["kube-reserved"],
     kubeReservedCgroup: "/kubepods",
   });
-  await host.fs.apply([{ do: "mkdir", path: pods }]);
+  host.files.put(`${pods}/cgroup.controllers`, { data: controllers });
   refusals.push(new CodedError("unavailable", "the target is away"));
   const running = run();
   await clock.advance(0);

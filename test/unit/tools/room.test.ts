@@ -14,6 +14,14 @@ test("a file for each processor may always run, more where processors idle and m
   assert.ok(!hasRoom(4, { idle: 1, memory: much }, 2));
 });
 
+test("a file with a machine's memory to itself waits for that, unless it is alone", () => {
+  const machine = 2.5 * 2 ** 30;
+  assert.ok(hasRoom(1, { idle: 0, memory: much }, 2, machine));
+  assert.ok(!hasRoom(1, { idle: 1, memory: 2 * little }, 2, machine));
+  assert.ok(!hasRoom(2, { idle: 1, memory: 3 * little }, 2, machine));
+  assert.ok(hasRoom(0, { idle: 0, memory: little }, 2, machine));
+});
+
 test("the gauge tells the part of the time that was idle, and memory", async () => {
   const spare = createGauge();
   await sleep(100);
