@@ -138,6 +138,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,
+    more: onDocker,
     why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
     seconds: 120,
   },
@@ -167,6 +168,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "log-rotation": {
     on: cri,
+    more: ["ssh"],
     why: "CRI runtimes reopen logs, Docker rotates its own; over SSH files and the kernel's log are the target's",
     seconds: 60,
   },
