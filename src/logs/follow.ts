@@ -93,12 +93,13 @@ async function rotated(
     await deps.clock.sleep(settledMs, signal);
     if ((await reading.file.stat(signal)).size > reading.position) return reading;
   }
+  // Rotation may have put another one there: the next look finds it under its new name.
   const file = await unlessGone(openLog(host, next.path, signal));
-  if (!file) return reading;
+  if (!file) return undefined;
   const { inode } = await file.stat(signal);
   if (inode === next.inode) return fresh(file, inode);
   await file.close();
-  return reading;
+  return undefined;
 }
 
 /** The file that was begun after this one: a slow reader may be several rotations behind. Of one that has been compressed or
