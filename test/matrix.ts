@@ -97,7 +97,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "docker-faults": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 300 },
   "docker-foreign": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 120 },
   "docker-meddling": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 95 },
-  "docker-share": { on: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
+  "docker-share": { on: [], more: onDocker, why: "is Docker's alone", fits: onEngines, seconds: 35 },
   "docker-unfit": { on: [], more: onDocker, why: "is Docker's alone", fits: onDocker, seconds: 45 },
   eviction: {
     on: cri,
@@ -227,7 +227,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: onSystemd,
     seconds: 80,
   },
-  "several-nodes": { on: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
+  "several-nodes": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 65 },
   "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,

@@ -58,7 +58,10 @@ test("after a reboot the node is Ready again, its pods run again with their data
     old.metadata.uid,
     "volumes/kubernetes.io~empty-dir/disk/starts",
   );
-  assert.equal(readFileSync(join(cluster.root, disk), "utf8").trim().split("\n").length, 2);
+  await waitFor(
+    "the second start to have been noted beside the first",
+    () => readFileSync(join(cluster.root, disk), "utf8").trim().split("\n").length === 2,
+  );
   assert.deepEqual(limits(next), before);
   const { stdout: weight } = await cluster.runInside([
     "cat",
