@@ -50,7 +50,7 @@ export interface Particulars {
 }
 
 /** MiB: each several times the allowance, so that what grows with the amount is seen. A GiB in the full matrix. */
-const amounts = whole ? { one: 1024, other: 256 } : { one: 256, other: 64 };
+const amounts = whole ? { one: 1024, other: 256 } : { one: 256, other: 128 };
 
 const onContainerd: Particulars = {
   holdings: (_, agent) => holdings(agent.pid),
