@@ -12,26 +12,38 @@ const lineBytes = 1024;
 
 export type LogSize = { readonly is: "file"; readonly bytes: number } | { readonly is: "other" | "missing" };
 
-/** Sizes of log files, in one command for all of them and one more for those that are missing.
+/** Sizes of log files: in one command for all of them and a look at each that is missing, or by looks alone where those cost less.
  *  @param root directory of the pods' logs. @param names below it.
  *  @returns for each name what there is; one that cannot be told is left out.
  *  @throws CodedError unavailable and the like when the target cannot be asked. */
 export async function logSizes(
-  host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "lstat"> },
+  host: Pick<Host, "run" | "isNear"> & { readonly fs: Pick<Host["fs"], "lstat"> },
   root: string,
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, LogSize>> {
+  const sizes = new Map(host.isNear ? [] : await sizesByCommand(host, root, names, signal));
+  // One after the other: a file system that hangs takes one thread, not all.
+  for (const name of names) {
+    if (sizes.has(name)) continue;
+    const size = await look(host, `${root}/${name}`, signal);
+    if (size) sizes.set(name, size);
+  }
+  return sizes;
+}
+
+async function sizesByCommand(
+  host: Pick<Host, "run">,
+  root: string,
+  names: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly (readonly [string, LogSize])[]> {
   const { stdout } = await host.run(["sh", "-c", describing, "sh", root], {
     stdin: names.map((name) => `${name}\0`).join(""),
     maxOutputBytes: lineBytes * (names.length + 1),
     signal,
   });
-  const sizes = new Map(stdout.split("\n").flatMap(sizeIn));
-  for (const name of names) {
-    if (!sizes.has(name) && (await isMissing(host, `${root}/${name}`, signal))) sizes.set(name, { is: "missing" });
-  }
-  return sizes;
+  return stdout.split("\n").flatMap(sizeIn);
 }
 
 function sizeIn(line: string): readonly (readonly [string, LogSize])[] {
@@ -41,17 +53,17 @@ function sizeIn(line: string): readonly (readonly [string, LogSize])[] {
   return [[name, isFile ? { is: "file", bytes: Number(size) } : { is: "other" }]];
 }
 
-async function isMissing(
+async function look(
   { fs }: { readonly fs: Pick<Host["fs"], "lstat"> },
   path: string,
   signal: AbortSignal,
-): Promise<boolean> {
+): Promise<LogSize | undefined> {
   try {
-    await fs.lstat(path, signal);
-    return false;
+    const { kind, size } = await fs.lstat(path, signal);
+    return kind === "file" ? { is: "file", bytes: size } : { is: "other" };
   } catch (error) {
-    if (hasCode(error, "not_found")) return true;
+    if (hasCode(error, "not_found")) return { is: "missing" };
     if (hasCode(error, "unavailable", "cancelled", "deadline_exceeded")) throw error;
-    return false;
+    return undefined;
   }
 }

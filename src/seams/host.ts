@@ -126,6 +126,8 @@ export interface HostClock {
 export interface Host extends AsyncDisposable {
   readonly fs: HostFs;
   readonly clock: HostClock;
+  /** True where no link lies between: many looks at files cost less than one command. */
+  readonly isNear?: boolean;
   /** Runs a command to its end; a non-zero exit is a result, not an error.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;

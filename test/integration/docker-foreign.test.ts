@@ -30,6 +30,7 @@ describe("a node heals itself on a Docker Engine that others use", { timeout: 60
     const docker = `${cluster.tools.path("docker")} --host unix://${cluster.layout.dockerSocket}`;
     const { code, stdout, stderr } = await cluster.runInside(["sh", "-ec", `${docker} ${script} | sha256sum`]);
     assert.equal(code, 0, stderr);
+    assert.ok(!stdout.startsWith("e3b0c44298fc1c149afbf4c8996fb924"), `docker ${script} said nothing`);
     return stdout;
   };
   /** All that is others', byte for byte. */

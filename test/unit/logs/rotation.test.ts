@@ -21,7 +21,7 @@ const runningNow = ContainerState.CONTAINER_RUNNING;
 const nameless = (name: string) => name.replace(/\d{8}-\d{6}/, "TIME");
 
 /** Containers with logs on this machine, and a runtime that begins a new log as one does when it is told to. */
-async function world(names: readonly string[] = ["c"]) {
+async function world(names: readonly string[] = ["c"], isNear = false) {
   const podLogsDir = await mkdtemp(join(tmpdir(), "graftlet-rotation-"));
   const logs = new Map(names.map((name) => [name, join(podLogsDir, "ns_pod_uid", name, "0.log")] as const));
   for (const name of names) mkdirSync(join(podLogsDir, "ns_pod_uid", name), { recursive: true });
@@ -34,6 +34,7 @@ async function world(names: readonly string[] = ["c"]) {
   const deps = {
     host: {
       fs: host.fs,
+      isNear,
       run: (argv: readonly string[], options?: RunOptions) => {
         ran.push(argv[2] ?? "");
         return host.run(argv, options);
@@ -100,6 +101,17 @@ test("a log of the limit's size is renamed and begun anew, a smaller one left al
   assert.deepEqual(at.reopened, ["full"]);
   assert.equal(at.ran.filter((script) => script.includes("stat")).length, 1);
   assert.deepEqual(at.said, []);
+});
+
+test("on the machine that graftlet runs on no command is run to know sizes", async () => {
+  await using at = await world(["full", "small", "gone"], true);
+  await writeFile(at.log("full"), full);
+  await writeFile(at.log("small"), full.slice(1));
+  await at.round();
+  assert.deepEqual(at.files("full").map(nameless), ["0.log", "0.log.TIME"]);
+  assert.deepEqual(at.files("small"), ["0.log"]);
+  assert.deepEqual(at.reopened.toSorted(), ["full", "gone"]);
+  assert.equal(at.ran.filter((script) => script.includes("stat")).length, 0);
 });
 
 test("older ones are compressed with their mode, those beyond the limit and leftovers go", async () => {
