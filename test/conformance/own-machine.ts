@@ -18,11 +18,10 @@ export async function giveOwnMachine(
   provider: Provider,
   folders: readonly string[],
 ): Promise<void> {
-  const { role } = runtimeDaemons[provider];
-  const store = role === "dockerd" ? join(layout.docker, "data") : join(layout.containerd, "root");
+  const { role, store } = runtimeDaemons[provider];
   await daemons.kill(role);
   createCgroup(layout);
-  const script = [...diskScript(layout, [store, ...folders]), ...cgroupScript(layout)].join("\n");
+  const script = [...diskScript(layout, [store(layout), ...folders]), ...cgroupScript(layout)].join("\n");
   await must(insideArgv(layout, holder, ["sh", "-ec", script]));
   await daemons.startRuntime();
 }

@@ -18,8 +18,9 @@ export interface ImageStore {
  *  must have nothing yet. */
 export async function smallImageStore(cluster: Cluster, mebibytes: number): Promise<ImageStore> {
   const { layout } = cluster;
-  const isDocker = runtimeDaemons[cluster.provider].role === "dockerd";
-  const directory = isDocker ? join(layout.docker, "data") : join(layout.containerd, "root");
+  const { role, store } = runtimeDaemons[cluster.provider];
+  const isDocker = role === "dockerd";
+  const directory = store(layout);
   const file = join(layout.dir, "image-store");
   const inside = async (script: string) => {
     const { code, stdout, stderr } = await cluster.runInside(["sh", "-c", script]);

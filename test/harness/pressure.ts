@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import type { Node } from "../../src/objects.ts";
+import { quantityValue } from "../../src/pod/quantity.ts";
 import type { Cluster } from "./cluster.ts";
 import { mount } from "./manifests.ts";
 import { type Pods, shell, type SpecDraft, statusOf } from "./pods.ts";
@@ -28,9 +29,10 @@ export function keepingMemory(mebibytes: number, memory: MemoryShare = {}): Spec
   };
 }
 
-/** Settings of an agent whose pods have so much memory together, MiB, of which 100 are to stay free. */
-export function scarceMemory(capacityBytes: number, mebibytes: number): object {
-  const reserved = Math.floor(capacityBytes / 2 ** 20) - mebibytes;
+/** Settings of an agent whose pods have so much memory together, MiB, of which 100 are to stay free. The node is known already. */
+export async function scarceMemory(cluster: Cluster, mebibytes: number): Promise<object> {
+  const node = await cluster.get<Node>("node", cluster.nodeName);
+  const reserved = Math.floor(quantityValue(node?.status?.capacity?.["memory"] ?? "") / 2 ** 20) - mebibytes;
   return { systemReserved: { memory: `${reserved}Mi` }, evictionHard: { "memory.available": "100Mi" } };
 }
 

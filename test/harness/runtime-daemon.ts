@@ -23,6 +23,8 @@ export interface RuntimeDaemon {
   writeConfig(layout: Layout): void;
   argv(tools: Tools, layout: Layout): string[];
   answers(layout: Layout): Promise<boolean>;
+  /** The folder of all images and layers. */
+  store(layout: Layout): string;
   /** The folder, inside, with a file for each pod's network namespace. */
   podNetworks(layout: Layout): string;
   /** The folder with a folder for each container that runc runs. */
@@ -39,6 +41,7 @@ const containerd: RuntimeDaemon = {
   writeConfig: (layout) => writeContainerdConfig(layout, "cgroupfs"),
   argv: containerdArgv,
   answers: (layout) => accepts(layout.containerdSocket),
+  store: (layout) => join(layout.containerd, "root"),
   podNetworks: (layout) => join(layout.containerd, "state", "io.containerd.grpc.v1.cri", "netns"),
   runcStates: (layout) => join(runcRoot(layout), "k8s.io"),
   tasks: (layout) => join(layout.containerd, "state", "io.containerd.runtime.v2.task", "k8s.io"),
@@ -51,6 +54,7 @@ const dockerEngine: RuntimeDaemon = {
   writeConfig: (layout) => writeDockerConfig(layout),
   argv: dockerdArgv,
   answers: (layout) => pongs(layout.dockerSocket),
+  store: (layout) => join(layout.docker, "data"),
   podNetworks: (layout) => join(dockerExecRoot(layout), "netns"),
   runcStates: (layout) => join(dockerExecRoot(layout), "runtime-runc", "moby"),
   tasks: (layout) => join(dockerExecRoot(layout), "containerd", "daemon", "io.containerd.runtime.v2.task", "moby"),

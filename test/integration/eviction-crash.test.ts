@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { CoreEvent, Node } from "../../src/objects.ts";
-import { quantityValue } from "../../src/pod/quantity.ts";
+import type { CoreEvent } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { particulars } from "../harness/particulars.ts";
@@ -39,8 +38,7 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
     proxy = await startProxy(cluster);
     pods = await openPods(cluster);
     await start({});
-    const node = await cluster.get<Node>("node", cluster.nodeName);
-    config = scarceMemory(quantityValue(node?.status?.capacity?.["memory"] ?? ""), 400);
+    config = await scarceMemory(cluster, 400);
     await agent.stop();
     await start(config);
     await pods.create("guaranteed", keepingMemory(80, { limits: "120Mi" }));

@@ -1,7 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import type { CoreEvent, Node, Pod } from "../../src/objects.ts";
-import { quantityValue } from "../../src/pod/quantity.ts";
+import type { CoreEvent, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { mount } from "../harness/manifests.ts";
@@ -20,7 +19,6 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     if (agent) assert.equal(await agent.stop(), true);
     agent = await startGraftlet(cluster, { config: { evictionPressureTransitionPeriod: "5s", ...config } });
   };
-  const node = () => pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
   const nodeEvents = async (): Promise<readonly string[]> => {
     const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
     const { items } = await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`);
@@ -30,6 +28,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     for (const [name, spec] of Object.entries(all)) await pods.create(name, spec);
     await Promise.all(Object.keys(all).map(pods.ready));
   };
+
   before(async () => {
     cluster = await startCluster({ name: "eviction" });
     pods = await openPods(cluster);
@@ -42,8 +41,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
 
   test("memory that pods share: the one goes that uses most beyond its request, and none comes that requests nothing", async () => {
     await restart({});
-    const capacity = quantityValue((await node()).status?.capacity?.["memory"] ?? "");
-    await restart(scarceMemory(capacity, 400));
+    await restart(await scarceMemory(cluster, 400));
     await run({
       guaranteed: keepingMemory(80, { limits: "120Mi" }),
       burstable: keepingMemory(60, { requests: "100Mi" }),

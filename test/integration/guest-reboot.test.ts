@@ -13,7 +13,7 @@ const Mi = 2 ** 20;
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("guest-reboot");
+  lab = await startLab("guest-reboot", { config: { memorySwap: { swapBehavior: "LimitedSwap" } } });
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
@@ -32,7 +32,9 @@ test("after a reboot the node is Ready again, its pods run again with their data
       }),
     ],
   });
+  await pods.create("besteffort", {});
   const old = await pods.ready("keeper");
+  await pods.ready("besteffort");
   const limits = (pod: Pod) =>
     ["memory.max", "cpu.max", "memory.swap.max"].map((file) =>
       cgroupValue(cluster, firstProcess(cluster, pod), [file]),
@@ -68,4 +70,5 @@ test("after a reboot the node is Ready again, its pods run again with their data
     "/sys/fs/cgroup/kubepods.slice/kubepods-besteffort.slice/cpu.weight",
   ]);
   assert.equal(weight.trim(), "1");
+  await pods.ready("besteffort");
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Agent, hastyRounds, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { dockerEngine } from "../harness/docker-engine.ts";
 import { type ImageStore, smallImageStore } from "../harness/image-store.ts";
@@ -20,9 +20,6 @@ const theirs = "docker.io/library/busybox:1.37";
 /** Image that the node brought and a container of others uses. */
 const borrowed = `${suite}/nonewprivs:1.4`;
 
-/** What an agent does every five minutes, it does every three seconds here. */
-const hasty = { NODE_OPTIONS: `--import=${join(import.meta.dirname, "..", "harness", "hasty-rounds.ts")}` };
-
 // The runtime's images lie on a small file system, which the tests fill up.
 describe("images on a file system that fills up", { timeout: 600_000 }, () => {
   let cluster: Cluster;
@@ -32,7 +29,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
   let isDocker: boolean;
 
   const start = async (config: Readonly<Record<string, unknown>> = {}, untilReady = true) => {
-    agent = await startGraftlet(cluster, { config, untilReady, env: hasty, args: ["-v=4"] });
+    agent = await startGraftlet(cluster, { config, untilReady, env: hastyRounds, args: ["-v=4"] });
   };
   const again = async (config: Readonly<Record<string, unknown>> = {}) => {
     await agent.kill("SIGKILL");

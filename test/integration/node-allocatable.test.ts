@@ -165,7 +165,9 @@ describe("shares of pods together and of the machine's own processes", { timeout
     for (const tier of tiers) writeFileSync(file(tier, ["cpu.shares", "cpu.weight"]), "77");
     await pods.remove("greedy", 0);
     await until("the pods' limit", () => memoryLimit("kubepods") <= 120 * Mi, roundMs);
-    await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join(), roundMs);
+    // Where the limit was in force already, nothing says that a round has passed.
+    const mended = isCgroupV2(cluster) ? roundMs : undefined;
+    await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join(), mended);
   });
 
   test("a reserved cgroup that is missing, and more reserved than there is, are told in one sentence, and no node starts", async () => {

@@ -21,8 +21,8 @@ export const quieted = [
 /** Units that run where a test starts them: one runtime is enough for a machine. */
 const idle = ["multi-user.target.wants/docker.service", "sockets.target.wants/docker.socket"];
 
-/** The folder of a Debian with systemd, sshd, containerd and the Docker Engine, that all machines share and nothing is written to: made once per
- *  recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
+/** The folder of a Debian with systemd, sshd, containerd and the Docker Engine, that all machines share and nothing is written to:
+ *  made once per recipe, in one to two minutes. Throws with the end of what its maker said when that fails. */
 export function debianRoot(say: (line: string) => void): Promise<string> {
   return cached({
     kind: "root",
