@@ -4,6 +4,7 @@ import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { DirectoryEntry, FileInfo, FileKind, HostFile, HostFs } from "../../src/seams/host.ts";
 import { applyChange } from "./changes.ts";
 import { coded } from "./errors.ts";
+import { isKernelFile, readKernelFile } from "./kernel-files.ts";
 
 const defaultMaxBytes = 16 * 1024 * 1024;
 
@@ -12,6 +13,7 @@ export function localFs(): HostFs {
   return {
     async readFile(path, { maxBytes = defaultMaxBytes, signal } = {}) {
       throwIfAborted(signal);
+      if (isKernelFile(path)) return readKernelFile(path, maxBytes);
       await using file = await openFile(path, false);
       const { size } = await file.stat();
       const chunks: Buffer[] = [];
