@@ -15,7 +15,6 @@ import { type ConfigIo, type DocumentKind, readKind, unreadable } from "./docume
 import { checkGates, gateWarnings } from "./feature-gates.ts";
 import { hardEvictionDefaults, type KubeletConfiguration, kubeletFields } from "./kubelet-fields.ts";
 import { checkTogether } from "./kubelet-rules.ts";
-import { urlWithoutSecrets } from "../lib/url-text.ts";
 import { fieldsOf } from "./schema.ts";
 import { isRecord } from "./value-types.ts";
 
@@ -159,12 +158,9 @@ const unverified = {
   preloadedImagesVerificationAllowlist: [],
 } as const;
 
-/** The configuration as a v1beta1 document, as shown by /configz. Header values of staticPodURLHeader are masked, and possible secrets in
- *  staticPodURL omitted. Image access is never verified, so the document shows NeverVerify whatever the setting.
+/** The configuration as a v1beta1 document, as shown by /configz: whole, with the header values of staticPodURLHeader, as the kubelet shows
+ *  it to whoever may get nodes/configz. Image access is never verified, so the document shows NeverVerify whatever the setting.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
-  const masked = Object.fromEntries(Object.keys(config.staticPodURLHeader).map((name) => [name, ["<masked>"]]));
-  const staticPodURL = urlWithoutSecrets(config.staticPodURL) ?? "";
-  const shown = { ...config, ...unverified, staticPodURL, staticPodURLHeader: masked };
-  return { ...configurationKind, ...encode(kubeletFields, shown) };
+  return { ...configurationKind, ...encode(kubeletFields, { ...config, ...unverified }) };
 }
