@@ -17,7 +17,6 @@ export interface LocalHostDeps {
 export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps): Host {
   return {
     fs: localFs(),
-    isNear: true,
     clock: {
       offsetMs: () => Promise.resolve(0),
       bootId: async () => (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim(),

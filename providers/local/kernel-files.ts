@@ -27,7 +27,7 @@ function readWhole(path: string, maxBytes: number): Buffer {
   const file = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
   try {
     const chunks: Buffer[] = [];
-    for (let length = 0; ;) {
+    for (let length = 0; ; ) {
       const chunk = Buffer.allocUnsafe(chunkBytes);
       const read = readSync(file, chunk, 0, chunkBytes, null);
       if (read === 0) return Buffer.concat(chunks);

@@ -205,10 +205,7 @@ export const kubeletFields = {
     instead: "no FlexVolume driver is called",
   }),
   providerID: field(text, "", { flag: "provider-id" }),
-  kernelMemcgNotification: field(bool, false, {
-    flag: "kernel-memcg-notification",
-    instead: "the memory is looked at every 10 seconds, and the kernel does not call in between",
-  }),
+  kernelMemcgNotification: field(bool, false, { flag: "kernel-memcg-notification" }),
   logging: loggingFields,
   enableSystemLogHandler: pointer(bool, true),
   enableSystemLogQuery: pointer(bool, false, { instead: "the machine's own logs are not served" }),

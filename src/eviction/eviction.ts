@@ -16,6 +16,8 @@ export interface EvictionDeps {
   readonly look: (signal: AbortSignal) => Promise<NodePressureRound>;
   /** Absent where pods are not held to their limits of local storage. */
   readonly holdToLimits?: HoldToLimits;
+  /** Resolves when the node may run short before the next round. */
+  readonly news?: (signal: AbortSignal) => Promise<void>;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly presence?: Presence;
   readonly clock: Clock;

@@ -33,6 +33,8 @@ export interface NodePressureDeps {
   };
   readonly nodeName: string;
   readonly observe: (signal: AbortSignal) => Promise<NodeReading>;
+  /** Given each reading, with the thresholds as configured. */
+  readonly onReading?: (reading: NodeReading, thresholds: readonly Threshold[]) => void;
   /** Pods that may be evicted, with the resources that they were given. */
   readonly candidates: () => readonly Pod[];
   readonly usages: PodUsages;
@@ -66,7 +68,9 @@ export function createNodePressure(deps: NodePressureDeps): (signal: AbortSignal
   const configured = thresholdsOf(settings);
   const decider = createDecider(settings.transitionMs);
   return async (signal) => {
-    const { observations, disks, problem } = await observe(signal);
+    const reading = await observe(signal);
+    const { observations, disks, problem } = reading;
+    deps.onReading?.(reading, configured);
     const seenAt = clock.monotonic();
     const layout = disks ?? oneDisk;
     const thresholds = withContainerThresholds(configured, layout);

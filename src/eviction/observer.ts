@@ -1,5 +1,5 @@
 import { fileSystemDevice } from "../host/disk-usage.ts";
-import { readGroupMemory, readUsage } from "../host/usage.ts";
+import { type GroupMemory, type HostUsage, readGroupMemory, readUsage } from "../host/usage.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -7,6 +7,7 @@ import { untilAborted } from "../lib/service-group.ts";
 import { type CgroupLayout, podsCgroup } from "../pod/cgroup-path.ts";
 import type { FileSystemInfo, Host } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
+import type { MemoryReading } from "./memory-bounds.ts";
 import type { NodeSignal, Observation, Observations } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 
@@ -25,6 +26,8 @@ export interface ObserverDeps {
 /** The node's resources at one moment. */
 export interface NodeReading {
   readonly observations: Observations;
+  /** Memory behind those observations, where cgroups tell it. */
+  readonly memory: ReadonlyMap<NodeSignal, MemoryReading>;
   /** Undefined until the runtime has said where its files lie. */
   readonly disks: DiskLayout | undefined;
   /** Why the target cannot be read, if it cannot. */
@@ -40,9 +43,11 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
   const { host, rootDir, cgroupVersion: version, maxPid } = deps;
   const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createReading(deps, name, read);
   const usage = reading("memory and processes", (signal) => readUsage(host, signal));
-  const ofPods = reading("memory of all pods", async (signal) =>
-    readGroupMemory(host, version, podsCgroup(await deps.layout(signal)), signal),
-  );
+  const ofPods = reading("memory of all pods", async (signal) => {
+    const cgroup = podsCgroup(await deps.layout(signal));
+    const memory = await readGroupMemory(host, version, cgroup, signal);
+    return memory && { ...memory, cgroup };
+  });
   const places = createPlaces(deps, reading);
   const nodeFs = reading("nodefs", (signal) => host.fs.freeSpace(rootDir, signal));
   const imageFs = reading("imagefs", (signal) => spaceAt(host, places.known()?.images, signal));
@@ -65,6 +70,7 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
     ];
     return {
       observations: new Map(all.flatMap(([name, seen]) => (seen ? [[name, seen] as const] : []))),
+      memory: memoryOf(machine, pods),
       disks: places.known()?.disks,
       problem: usage.problem() ?? nodeFs.problem(),
     };
@@ -78,6 +84,22 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
     given.throwIfAborted();
     return reading;
   };
+}
+
+function memoryOf(
+  machine: HostUsage | undefined,
+  pods: (GroupMemory & { readonly cgroup: string }) | undefined,
+): ReadonlyMap<NodeSignal, MemoryReading> {
+  const readings = new Map<NodeSignal, MemoryReading>();
+  if (machine?.usageBytes !== undefined) {
+    const { usageBytes: usage, workingSetBytes: workingSet, memoryBytes: capacity } = machine;
+    readings.set("memory.available", { cgroup: "", usage, workingSet, capacity });
+  }
+  if (pods) {
+    const { cgroup, usageBytes: usage, workingSetBytes: workingSet, limitBytes: capacity } = pods;
+    readings.set("allocatableMemory.available", { cgroup, usage, workingSet, capacity });
+  }
+  return readings;
 }
 
 function left(capacity: number, used: number): Observation {

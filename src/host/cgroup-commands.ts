@@ -1,4 +1,3 @@
-import { unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
 /** Time for processes to go once they are killed: tenths of a second. */
@@ -27,37 +26,24 @@ export async function killProcesses(
   return [...new Set(pids.map(Number))];
 }
 
-/** Inode numbers of directories, by path; none for a missing one. They differ from those of others that are made there later. In one
- *  command for all of them, or by looks where those cost less. */
+/** Inode numbers of directories, by path; none for a missing one. They differ from those of others that are made there later. By looks
+ *  where those cost less, else in one command for all of them. */
 export async function inodes(
-  host: Pick<Host, "run" | "isNear"> & { readonly fs: Pick<Host["fs"], "stat"> },
+  host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "lstatAll"> },
   directories: readonly string[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, string>> {
   if (directories.length === 0) return new Map();
-  return new Map(host.isNear ? await looks(host, directories, signal) : await listed(host, directories, signal));
-}
-
-type Inode = readonly [path: string, inode: string];
-
-async function looks(
-  { fs }: { readonly fs: Pick<Host["fs"], "stat"> },
-  directories: readonly string[],
-  signal: AbortSignal,
-): Promise<readonly Inode[]> {
-  const found: Inode[] = [];
-  for (const path of directories) {
-    const info = await unlessGone(fs.stat(path, signal));
-    if (info) found.push([path, String(info.inode)]);
-  }
-  return found;
+  if (!host.fs.lstatAll) return new Map(await listed(host, directories, signal));
+  const found = await host.fs.lstatAll(directories, signal);
+  return new Map([...found].flatMap(([path, info]) => (info ? [[path, String(info.inode)] as const] : [])));
 }
 
 async function listed(
   host: Pick<Host, "run">,
   directories: readonly string[],
   signal: AbortSignal,
-): Promise<readonly Inode[]> {
+): Promise<readonly (readonly [path: string, inode: string])[]> {
   const { stdout } = await host.run(["stat", "-c", "%i %n", ...directories], { signal });
   const lines = stdout.split("\n").filter((line) => line !== "");
   return lines.map((line) => [line.slice(line.indexOf(" ") + 1), line.slice(0, line.indexOf(" "))]);

@@ -6,6 +6,8 @@ import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
 export interface HostUsage {
+  /** Usage of the root cgroup with its inactive files, bytes; undefined where it has no figures of its own (version 2). */
+  readonly usageBytes: number | undefined;
   /** Working set: the root cgroup's usage less its inactive files, bytes. */
   readonly workingSetBytes: number;
   readonly memoryBytes: number;
@@ -23,6 +25,7 @@ export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Pr
   ]);
   const memory = parseMeminfo(meminfo);
   return {
+    usageBytes: root?.usage,
     workingSetBytes: root?.workingSet ?? withoutCgroup(memory),
     memoryBytes: memory["MemTotal"] ?? 0,
     processes: Number(/\/(\d+) /.exec(loadavg)?.[1] ?? 0),
@@ -31,6 +34,7 @@ export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Pr
 
 /** Memory of a cgroup and all below it, bytes. */
 export interface GroupMemory {
+  readonly usageBytes: number;
   readonly workingSetBytes: number;
   readonly limitBytes: number;
 }
@@ -45,7 +49,8 @@ export async function readGroupMemory(
 ): Promise<GroupMemory | undefined> {
   const files = [...usageFiles[version], limitFile[version]];
   const memory = await unlessCode(memoryOf(reader(host, signal), version, path, files), "not_found");
-  return memory?.limit === undefined ? undefined : { limitBytes: memory.limit, workingSetBytes: memory.workingSet };
+  if (memory?.limit === undefined) return undefined;
+  return { usageBytes: memory.usage, limitBytes: memory.limit, workingSetBytes: memory.workingSet };
 }
 
 type ReadFile = (path: string) => Promise<string>;

@@ -2,6 +2,8 @@ import { parseDuration } from "../config/go-values.ts";
 import { createEvict } from "../eviction/evict.ts";
 import { createEviction } from "../eviction/eviction.ts";
 import { createLocalLimits } from "../eviction/local-limits.ts";
+import { memoryBounds } from "../eviction/memory-bounds.ts";
+import { createMemoryNotifier } from "../eviction/memory-notifier.ts";
 import { createNodePressure, type NodePressureDeps } from "../eviction/node-pressure.ts";
 import { createObserver } from "../eviction/observer.ts";
 import type { DiskMeter } from "../host/disk-meter.ts";
@@ -26,7 +28,7 @@ export function evictPods(
   { events }: Cluster,
   { presence, agent: { facts }, cgroups }: Observed,
   parts: EvictingParts,
-): Service {
+): readonly Service[] {
   const { config, target, metrics, clock, log, hand, onEnd } = context;
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
@@ -44,8 +46,17 @@ export function evictPods(
     clock,
     log,
   });
+  const common = { ...(presence && { presence }), clock, log };
+  // Cgroups of version 2 have no events for thresholds of memory: the kubelet has no notifier there either.
+  const notifier =
+    kubelet.kernelMemcgNotification && facts.cgroupVersion === 1
+      ? createMemoryNotifier({ host, ...common })
+      : undefined;
   const look = createNodePressure({
     ...parts,
+    ...(notifier && {
+      onReading: ({ memory }, thresholds) => notifier.tellOf(memoryBounds(thresholds, memory)),
+    }),
     settings: evictionSettings(kubelet),
     nodeName,
     observe,
@@ -64,14 +75,14 @@ export function evictPods(
   });
   const { podLogsDir } = kubelet;
   const holdToLimits = createLocalLimits({ pods, volumes, disk, runtime, rootDir, podLogsDir, evict, clock });
-  return createEviction({
+  const eviction = createEviction({
     look,
     worker,
     ...(kubelet.localStorageCapacityIsolation && { holdToLimits }),
-    ...(presence && { presence }),
-    clock,
-    log,
+    ...(notifier && { news: notifier.crossed }),
+    ...common,
   });
+  return notifier ? [notifier, eviction] : [eviction];
 }
 
 function evictionSettings(kubelet: NodeContext["config"]["kubelet"]): NodePressureDeps["settings"] {

@@ -1,5 +1,6 @@
 import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
+import { pause } from "./pause.ts";
 import type { Service } from "./service-group.ts";
 
 export interface PatrolOptions {
@@ -8,6 +9,8 @@ export interface PatrolOptions {
   readonly everyMs: number | ((tookMs: number) => number);
   /** Pause before the first round, milliseconds; without it the first round starts at once. */
   readonly firstMs?: number;
+  /** Ends a pause early when it resolves. Asked in each pause; its signal aborts with that. */
+  readonly news?: (signal: AbortSignal) => Promise<void>;
   /** Awaited before each round; resolves to a signal that aborts when the connection to the target is lost. */
   readonly presence?: (signal: AbortSignal) => Promise<AbortSignal>;
   readonly clock: Clock;
@@ -18,7 +21,7 @@ export interface PatrolOptions {
  *  that was cut off by the end of the service, or by the loss of the target, is not a failure.
  *  @param round its signal aborts on either. */
 export function patrol(
-  { name, everyMs, firstMs, presence, clock, log }: PatrolOptions,
+  { name, everyMs, firstMs, news, presence, clock, log }: PatrolOptions,
   round: (signal: AbortSignal) => Promise<void> | void,
 ): Service {
   const once = async (signal: AbortSignal) => {
@@ -35,7 +38,12 @@ export function patrol(
   return {
     name,
     async run(signal) {
-      const rest = (ms: number) => clock.sleep(ms, signal).catch(() => undefined);
+      const rest = async (ms: number) => {
+        if (!news) return clock.sleep(ms, signal).catch(() => undefined);
+        const over = new AbortController();
+        await pause(clock, ms, news(over.signal), signal);
+        over.abort();
+      };
       if (firstMs !== undefined) await rest(firstMs);
       while (!signal.aborted) {
         const tookMs = await once(signal);

@@ -1,5 +1,5 @@
 import { hasCode } from "../lib/errors.ts";
-import type { Host } from "../seams/host.ts";
+import type { FileInfo, Host } from "../seams/host.ts";
 
 /** Type bits of a mode, and their value for a regular file. */
 const typeBits = 0o170000;
@@ -12,24 +12,35 @@ const lineBytes = 1024;
 
 export type LogSize = { readonly is: "file"; readonly bytes: number } | { readonly is: "other" | "missing" };
 
-/** Sizes of log files: in one command for all of them and a look at each that is missing, or by looks alone where those cost less.
+/** Sizes of log files: by looks alone where those cost less, else in one command for all of them and a look at each that is missing.
  *  @param root directory of the pods' logs. @param names below it.
  *  @returns for each name what there is; one that cannot be told is left out.
  *  @throws CodedError unavailable and the like when the target cannot be asked. */
 export async function logSizes(
-  host: Pick<Host, "run" | "isNear"> & { readonly fs: Pick<Host["fs"], "lstat"> },
+  host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "lstat" | "lstatAll"> },
   root: string,
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, LogSize>> {
-  const sizes = new Map(host.isNear ? [] : await sizesByCommand(host, root, names, signal));
-  // One after the other: a file system that hangs takes one thread, not all.
+  const pathOf = (name: string) => `${root}/${name}`;
+  if (host.fs.lstatAll) {
+    const found = await host.fs.lstatAll(names.map(pathOf), signal);
+    const known = names.filter((name) => found.has(pathOf(name)));
+    return new Map(known.map((name) => [name, sizeOf(found.get(pathOf(name)))]));
+  }
+  const sizes = new Map(await sizesByCommand(host, root, names, signal));
+  // One after the other: a file system that hangs takes one of the target's threads, not all.
   for (const name of names) {
     if (sizes.has(name)) continue;
-    const size = await look(host, `${root}/${name}`, signal);
+    const size = await look(host, pathOf(name), signal);
     if (size) sizes.set(name, size);
   }
   return sizes;
+}
+
+function sizeOf(info: FileInfo | undefined): LogSize {
+  if (!info) return { is: "missing" };
+  return info.kind === "file" ? { is: "file", bytes: info.size } : { is: "other" };
 }
 
 async function sizesByCommand(
@@ -59,8 +70,7 @@ async function look(
   signal: AbortSignal,
 ): Promise<LogSize | undefined> {
   try {
-    const { kind, size } = await fs.lstat(path, signal);
-    return kind === "file" ? { is: "file", bytes: size } : { is: "other" };
+    return sizeOf(await fs.lstat(path, signal));
   } catch (error) {
     if (hasCode(error, "not_found")) return { is: "missing" };
     if (hasCode(error, "unavailable", "cancelled", "deadline_exceeded")) throw error;

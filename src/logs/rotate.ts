@@ -27,7 +27,7 @@ rotated=$1.$(date +%Y%m%d-%H%M%S) || exit
 mv "$1" "$rotated" && echo "$rotated"`;
 
 export interface RotateDeps {
-  readonly host: Pick<Host, "run" | "isNear"> & { readonly fs: Pick<Host["fs"], "list" | "lstat" | "apply"> };
+  readonly host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "list" | "lstat" | "lstatAll" | "apply"> };
   readonly runtime: Pick<Containers, "reopenContainerLog">;
   /** Number of files that one container's log may have, the current one included. */
   readonly maxFiles: number;

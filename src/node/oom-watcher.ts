@@ -1,4 +1,4 @@
-import { finished } from "node:stream/promises";
+import { readLines } from "../host/command-lines.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -6,7 +6,7 @@ import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink, Presence } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
-import type { Host, HostProcess } from "../seams/host.ts";
+import type { Host } from "../seams/host.ts";
 import { createOomParser } from "./oom-lines.ts";
 
 export interface OomWatcherDeps {
@@ -61,27 +61,4 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
     }
   };
   return patrol({ ...deps, name: "oom-watcher", everyMs: retryMs }, watch);
-}
-
-/** Hands on the lines of a command's output until it ends. @returns what it said on standard error. */
-async function readLines(
-  { stdin, stdout, stderr, ...command }: HostProcess,
-  heard: (line: string) => void,
-  signal: AbortSignal,
-): Promise<string> {
-  let rest = "";
-  let said = "";
-  stdout.setEncoding("utf8").on("data", (text: string) => {
-    const lines = (rest + text).split("\n");
-    rest = lines.pop() ?? "";
-    lines.forEach(heard);
-  });
-  stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
-  try {
-    await Promise.all([finished(stdout, { signal }), finished(stderr, { signal })]);
-  } finally {
-    stdin.end();
-    await command[Symbol.asyncDispose]();
-  }
-  return said.trim();
 }

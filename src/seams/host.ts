@@ -71,6 +71,9 @@ export interface HostFs {
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
   /** Describes the path itself, links not followed. */
   lstat(path: string, signal?: AbortSignal): Promise<FileInfo>;
+  /** Describes several paths of one file system, links not followed: undefined for a missing one; what cannot be described is left out.
+   *  Only where that costs less than one command. */
+  lstatAll?(paths: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, FileInfo | undefined>>;
   readlink(path: string, signal?: AbortSignal): Promise<string>;
   realpath(path: string, signal?: AbortSignal): Promise<string>;
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
@@ -126,8 +129,6 @@ export interface HostClock {
 export interface Host extends AsyncDisposable {
   readonly fs: HostFs;
   readonly clock: HostClock;
-  /** True where no link lies between: many looks at files cost less than one command. */
-  readonly isNear?: boolean;
   /** Runs a command to its end; a non-zero exit is a result, not an error.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;

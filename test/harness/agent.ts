@@ -124,7 +124,17 @@ function providerArgs(cluster: Cluster, options: AgentOptions): string[] {
 }
 
 /** Environment of an agent that does every three seconds what others do every five minutes. */
-export const hastyRounds = { NODE_OPTIONS: `--import=${join(import.meta.dirname, "hasty-rounds.ts")}` };
+export const hastyRounds = pacedRounds(300_000, 3_000);
+
+/** Environment of an agent that does every two minutes what others do every ten seconds. */
+export const rareRounds = pacedRounds(10_000, 120_000);
+
+function pacedRounds(fromMs: number, toMs: number): Readonly<Record<string, string>> {
+  return {
+    NODE_OPTIONS: `--import=${join(import.meta.dirname, "paced-rounds.ts")}`,
+    GRAFTLET_TEST_PAUSES: `${fromMs} ${toMs}`,
+  };
+}
 
 /** Waits until a node is Ready in the API server's eyes. */
 export async function nodeReady(cluster: Cluster, nodeName: string, timeoutMs = 60_000): Promise<void> {

@@ -1,9 +1,10 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Pod } from "../../src/objects.ts";
-import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Agent, type AgentOptions, rareRounds, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { mount } from "../harness/manifests.ts";
+import { isCgroupV2 } from "../harness/pod-machine.ts";
 import { condition, openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
 import { clear, keepingMemory, scarceMemory, untilCondition, untilEvicted, untouched } from "../harness/pressure.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
@@ -15,9 +16,10 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   let pods: Pods;
   let agent: Agent | undefined;
 
-  const restart = async (config: object) => {
+  const restart = async (config: object, env: AgentOptions["env"] = {}): Promise<Agent> => {
     if (agent) assert.equal(await agent.stop(), true);
-    agent = await startGraftlet(cluster, { config: { evictionPressureTransitionPeriod: "5s", ...config } });
+    agent = await startGraftlet(cluster, { config: { evictionPressureTransitionPeriod: "5s", ...config }, env });
+    return agent;
   };
   const nodeEvents = async (): Promise<readonly string[]> => {
     const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
@@ -69,6 +71,22 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await untilCondition(cluster, "MemoryPressure", "False");
     await untouched(pods, others);
     await clear(pods, [...others, "much"]);
+  });
+
+  test("the kernel tells when memory runs short: a pod goes before the next round", async (t) => {
+    if (isCgroupV2(cluster)) return t.skip("cgroup version 2 has no events for thresholds of memory");
+    const config = { kernelMemcgNotification: true, ...(await scarceMemory(cluster, 300)) };
+    // By the time that a pod runs the limit of all pods is in force: the next agent's first round sees it.
+    await restart(config);
+    await run({ modest: keepingMemory(40, { requests: "100Mi" }) });
+    const own = await restart(config, rareRounds);
+    await pods.ready("modest");
+    await pods.create("sudden", keepingMemory(190));
+    const { status } = await untilEvicted(pods, "sudden");
+    assert.match(status?.message ?? "", /^The node was low on resource: memory\. /);
+    assert.match(own.log(), /eviction manager: hard allocatable memory eviction threshold crossed/);
+    await untouched(pods, ["modest"]);
+    await clear(pods, ["modest", "sudden"]);
   });
 
   test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
@@ -138,6 +156,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     );
     await untouched(pods, ["single"]);
     await untilCondition(cluster, "PIDPressure", "False");
+    await untouched(pods, ["single"]);
   });
 
   test("each eviction is counted by its signal", async () => {

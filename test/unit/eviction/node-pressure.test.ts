@@ -46,6 +46,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
       observations: new Map(
         Object.entries(world.available).map(([name, available]) => [name as NodeSignal, { available, capacity: 1000 }]),
       ),
+      memory: new Map(),
       disks: world.disks,
       problem: world.problem,
     }),

@@ -85,6 +85,26 @@ test("a round that the end cuts off is no failure", async () => {
   assert.deepEqual(lines, []);
 });
 
+test("news ends a patrol's pause early, and is asked for in each", async () => {
+  const asked: AbortSignal[] = [];
+  let tell = () => {};
+  const news = (signal: AbortSignal) => {
+    asked.push(signal);
+    return new Promise<void>((resolve) => (tell = resolve));
+  };
+  await using t = patrolling({ news }, () => {});
+  await t.clock.advance(300);
+  tell();
+  await t.clock.advance(0);
+  assert.deepEqual(t.rounds, [0, 300]);
+  await t.clock.advance(1000);
+  assert.deepEqual(t.rounds, [0, 300, 1300]);
+  assert.deepEqual(
+    asked.map(({ aborted }) => aborted),
+    [true, true, false],
+  );
+});
+
 test("a pause ends in time, with news, or with its signal, and leaves no timer", async () => {
   const clock = fakeClock();
   const stop = new AbortController();

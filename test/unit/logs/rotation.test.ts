@@ -31,10 +31,10 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
   const ran: string[] = [];
   const state = { fails: undefined as CodedError | undefined, begins: true, containers: names };
   const host = localHost({ clock });
+  const { lstatAll: _, ...far } = host.fs;
   const deps = {
     host: {
-      fs: host.fs,
-      isNear,
+      fs: isNear ? host.fs : far,
       run: (argv: readonly string[], options?: RunOptions) => {
         ran.push(argv[2] ?? "");
         return host.run(argv, options);

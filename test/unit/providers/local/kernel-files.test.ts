@@ -13,7 +13,8 @@ test("the kernel's figures are read whole, in one or several pieces", async () =
 });
 
 test("only a node's own figures are read so: no path leads elsewhere", () => {
-  for (const path of ["/sys/fs/cgroup/memory/kubepods/memory.stat", "/proc/loadavg"]) assert.ok(isKernelFile(path), path);
+  for (const path of ["/sys/fs/cgroup/memory/kubepods/memory.stat", "/proc/loadavg"])
+    assert.ok(isKernelFile(path), path);
   for (const path of ["/sys/fs/cgroup/../../etc/passwd", "/proc/1/maps", "/proc/meminfo.old", "/var/sys/fs/cgroup/a"])
     assert.ok(!isKernelFile(path), path);
 });

@@ -1,0 +1,136 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { memoryBounds } from "../../../src/eviction/memory-bounds.ts";
+import { createMemoryNotifier } from "../../../src/eviction/memory-notifier.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+/** A listener that a test speaks for. */
+function listener() {
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const process: HostProcess = {
+    pid: 1,
+    stdin,
+    stdout,
+    stderr,
+    exited: Promise.resolve(0),
+    kill: () => undefined,
+    [Symbol.asyncDispose]: async () => void stdout.destroy(),
+  };
+  const asked = () => String(stdin.read() ?? "");
+  const end = (complaint = "") => {
+    stderr.end(complaint);
+    stdout.end();
+  };
+  return { process, stdout, stdin, asked, end };
+}
+
+async function listening(...given: readonly (ReturnType<typeof listener> | CodedError)[]) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const said: string[] = [];
+  const left = given.values();
+  const spawn = async () => {
+    const next = left.next().value;
+    if (!next || next instanceof CodedError) throw next ?? new CodedError("not_found", "no more");
+    return next.process;
+  };
+  const log = createLogger(0, { write: (text: string) => said.push(text) });
+  const notifier = createMemoryNotifier({ host: { spawn }, clock, log });
+  const done = notifier.run(stop.signal);
+  await clock.advance(0);
+  /** Whether something was crossed since it was asked last. */
+  const isNews = async () => {
+    const over = new AbortController();
+    let news = false;
+    const wait = notifier.crossed(over.signal).then(() => (news = !over.signal.aborted));
+    await clock.advance(0);
+    over.abort();
+    await wait;
+    return news;
+  };
+  return { clock, stop, done, said, notifier, isNews };
+}
+
+const bound = (name: string, bytes: number) => ({ name, directory: "/sys/fs/cgroup/memory/kubepods", bytes });
+
+test("bounds are usages: what leaves as much as the threshold wants, and the files that could be dropped", () => {
+  const thresholds = [
+    { signal: "memory.available", value: "10%", graceMs: 0 },
+    { signal: "memory.available", value: "300", graceMs: 1000 },
+    { signal: "allocatableMemory.available", value: "100", graceMs: 0 },
+    { signal: "nodefs.available", value: "100", graceMs: 0 },
+  ] as const;
+  const machine = { cgroup: "", usage: 500, workingSet: 450, capacity: 1000 };
+  const pods = { cgroup: "/kubepods", usage: 200, workingSet: 200, capacity: 600 };
+  const all = memoryBounds(
+    thresholds,
+    new Map([
+      ["memory.available", machine],
+      ["allocatableMemory.available", pods],
+    ]),
+  );
+  assert.deepEqual(all, [
+    { name: "hard memory", directory: "/sys/fs/cgroup/memory", bytes: 950 },
+    { name: "soft memory", directory: "/sys/fs/cgroup/memory", bytes: 750 },
+    { name: "hard allocatable memory", directory: "/sys/fs/cgroup/memory/kubepods", bytes: 500 },
+  ]);
+  assert.equal(memoryBounds(thresholds, new Map([["memory.available", machine]])).length, 2);
+});
+
+test("a crossing is news once, also one of a moment when nobody waited", async () => {
+  const kernel = listener();
+  const { stop, done, said, isNews } = await listening(kernel);
+  assert.equal(await isNews(), false);
+  for (const letter of "crossed hard allocatable memory\ncrossed hard memory\n") kernel.stdout.write(letter);
+  assert.equal(await isNews(), true);
+  assert.equal(await isNews(), false);
+  assert.equal(said.length, 2);
+  assert.match(said[0] ?? "", /eviction manager: hard allocatable memory eviction threshold crossed/);
+  stop.abort();
+  await done;
+  assert.ok(kernel.stdin.writableEnded, "the listener is left to its end");
+});
+
+test("the kernel is told of bounds as they change, and a new listener of those that stand", async () => {
+  const [one, other] = [listener(), listener()];
+  const { clock, stop, done, notifier } = await listening(one, other);
+  notifier.tellOf([bound("hard memory", 10), bound("soft memory", 20)]);
+  const directory = "/sys/fs/cgroup/memory/kubepods";
+  assert.equal(one.asked(), `10 ${directory} hard memory\n20 ${directory} soft memory\n`);
+  notifier.tellOf([bound("hard memory", 11)]);
+  assert.equal(one.asked(), `- ${directory} soft memory\n11 ${directory} hard memory\n`);
+  one.end();
+  await clock.advance(10_000);
+  assert.equal(other.asked(), `11 ${directory} hard memory\n`);
+  stop.abort();
+  await done;
+});
+
+test("why the kernel does not tell is said once; a target that is away says nothing", async () => {
+  const [mute, again] = [listener(), listener()];
+  const missing = new CodedError("not_found", "perl: no such program");
+  const { clock, stop, done, said, isNews } = await listening(
+    missing,
+    new CodedError("unavailable", "lost"),
+    missing,
+    mute,
+    again,
+  );
+  await clock.advance(10_000);
+  await clock.advance(10_000);
+  assert.equal(said.length, 1);
+  assert.match(said[0] ?? "", /perl: no such program/);
+  await clock.advance(10_000);
+  mute.stdout.write("failed /sys/fs/cgroup/memory: Permission denied\n");
+  mute.end("no events on m68k\n");
+  await clock.advance(10_000);
+  assert.equal(said.length, 3);
+  again.stdout.write("crossed hard memory\n");
+  assert.equal(await isNews(), true);
+  stop.abort();
+  await done;
+});
