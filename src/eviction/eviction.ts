@@ -5,7 +5,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
 import type { Presence } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
-import type { WorkerView } from "../state/pod-table.ts";
+import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import { isFinished, untilWorkers } from "../state/worker-ends.ts";
 import type { HoldToLimits } from "./local-limits.ts";
@@ -18,6 +18,10 @@ export interface EvictionDeps {
   readonly holdToLimits?: HoldToLimits;
   /** Resolves when the node may run short before the next round. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
+  /** Pods that have ended, and that have objects. */
+  readonly ended: () => readonly Pod[];
+  /** True once every source of pods has spoken. */
+  readonly sourcesSeen: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly presence?: Presence;
   readonly clock: Clock;
@@ -29,10 +33,20 @@ const periodMs = 10_000;
 const patienceMs = 30_000;
 
 /** Evicts pods that exceed their own limits, and others while the node runs short of something: one a round, and the next round begins
- *  when that pod is gone.
+ *  when that pod is gone. After a start that holds for pods that ended before it: an agent may have been killed while it waited.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createEviction(deps: EvictionDeps): Service {
-  const { look, holdToLimits, log } = deps;
+  const { look, holdToLimits, log, sourcesSeen, ended } = deps;
+  let isSettled = false;
+  /** Waits once, as soon as all pods are known. @returns whether it did. */
+  const settles = async (signal: AbortSignal): Promise<boolean> => {
+    if (isSettled || !sourcesSeen()) return false;
+    isSettled = true;
+    const pods = ended();
+    // Each pod that has an object gets a worker, be it for its remains.
+    await untilGone(deps, pods, (phase) => phase === "finished", signal);
+    return pods.length > 0;
+  };
   const unmeasured = (signal: AbortSignal) => (err: unknown) => {
     signal.throwIfAborted();
     log.warn({ err }, "eviction: the files of pods with limits cannot be measured, will try again");
@@ -41,10 +55,11 @@ export function createEviction(deps: EvictionDeps): Service {
   const round = async (signal: AbortSignal): Promise<void> => {
     for (;;) {
       const { disks, act } = await look(signal);
+      if (await settles(signal)) continue;
       const overLimits = (await holdToLimits?.(disks, signal).catch(unmeasured(signal))) ?? [];
       const evicted = overLimits.length > 0 ? overLimits : await act(signal).then((pod) => (pod ? [pod] : []));
       if (evicted.length === 0) return;
-      await untilGone(deps, evicted, signal);
+      await untilGone(deps, evicted, isFinished, signal);
     }
   };
   return patrol({ ...deps, name: "eviction", everyMs: periodMs }, round);
@@ -54,13 +69,14 @@ export function createEviction(deps: EvictionDeps): Service {
 async function untilGone(
   { worker, clock, log }: EvictionDeps,
   pods: readonly Pod[],
+  isGone: (phase: WorkerPhase | undefined) => boolean,
   signal: AbortSignal,
 ): Promise<void> {
   const uids = pods.map(({ metadata }) => metadata.uid);
   try {
-    await untilWorkers(worker, uids, isFinished, clock.within(patienceMs, signal));
+    await untilWorkers(worker, uids, isGone, clock.within(patienceMs, signal));
   } catch {
     signal.throwIfAborted();
-    log.warn({ pods: pods.map(fullName) }, "evicted pods are not gone yet");
+    log.warn({ pods: pods.map(fullName) }, "pods that have ended are not gone yet");
   }
 }

@@ -20,6 +20,7 @@ interface EvictingParts extends Pick<Allocating, "allocations"> {
   readonly disk: DiskMeter;
   readonly usages: PodUsages;
   readonly reclaim: Reclaim;
+  readonly sourcesSeen: () => boolean;
 }
 
 /** Looks whether the node runs short of anything, and evicts pods. */
@@ -77,6 +78,8 @@ export function evictPods(
   const holdToLimits = createLocalLimits({ pods, volumes, disk, runtime, rootDir, podLogsDir, evict, clock });
   const eviction = createEviction({
     look,
+    ended: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
+    sourcesSeen: parts.sourcesSeen,
     worker,
     ...(kubelet.localStorageCapacityIsolation && { holdToLimits }),
     ...(notifier && { news: notifier.crossed }),

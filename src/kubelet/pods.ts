@@ -242,7 +242,7 @@ function takeIn(
     ...(hasStatic ? [mirrors] : []),
     ...running,
     ...lookAfter(context, cluster, observed),
-    ...evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim }),
+    ...evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim, sourcesSeen }),
     ...watchShutdown(context, cluster, observed),
     retryResizes(context),
   ];

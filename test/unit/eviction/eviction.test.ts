@@ -34,7 +34,14 @@ async function node(
     imagesApart: false,
     fails: false,
     walkMs: 0,
+    sourcesSeen: true,
+    /** Pods that had ended before the start, each with whether its remains are gone. */
+    former: new Map<string, boolean>(),
+    looks: 0,
+    /** For each act: how many looks there had been. */
+    acts: [] as number[],
   };
+  const workers = new Set<(uid: string) => void>();
   host.program("du", async (args, { stdout }) => {
     const paths = args.slice(1);
     world.walks.push(paths);
@@ -53,10 +60,14 @@ async function node(
   const log = createLogger(0, { write: () => {} });
   const worker = {
     get: (uid: string) => ({
-      phase: evicted.some((one) => one.uid === uid) ? ("finished" as const) : ("syncing" as const),
+      phase:
+        evicted.some((one) => one.uid === uid) || world.former.get(uid) ? ("finished" as const) : ("syncing" as const),
       pod: undefined,
     }),
-    onChange: () => () => {},
+    onChange: (listener: (uid: string) => void) => {
+      workers.add(listener);
+      return () => workers.delete(listener);
+    },
   };
   const evict = createEvict({
     worker,
@@ -91,10 +102,18 @@ async function node(
     clock,
   });
   const eviction = createEviction({
-    look: async () => ({
-      disks: { imagesApart: world.imagesApart, layersApart: false },
-      act: async () => undefined,
-    }),
+    look: async () => {
+      world.looks += 1;
+      return {
+        disks: { imagesApart: world.imagesApart, layersApart: false },
+        act: async () => {
+          world.acts.push(world.looks);
+          return undefined;
+        },
+      };
+    },
+    ended: () => [...world.former.keys()].map((uid) => aPod({}, { uid })),
+    sourcesSeen: () => world.sourcesSeen,
     holdToLimits,
     worker,
     presence: target.present,
@@ -110,6 +129,11 @@ async function node(
     evicted,
     counted,
     advance: clock.advance,
+    /** Nothing is left of a pod that had ended. */
+    gone(uid: string) {
+      world.former.set(uid, true);
+      for (const listener of workers) listener(uid);
+    },
     /** The first begins at once. */
     pass: () => clock.advance(passes++ === 0 ? 0 : 10_000),
     async [Symbol.asyncDispose]() {
@@ -273,4 +297,32 @@ test("a target that cannot tell is asked again, and one that is away is not aske
   t.target.find();
   await t.pass();
   assert.equal(t.evicted.length, 1);
+});
+
+test("after a start nothing is done before pods that had ended are gone, and the node is looked at anew then", async () => {
+  await using t = await node([]);
+  t.world.sourcesSeen = false;
+  await t.pass();
+  assert.deepEqual(t.world.acts, [1], "while not all pods are known nobody waits for any");
+  t.world.former.set("former", false);
+  t.world.sourcesSeen = true;
+  await t.pass();
+  await t.advance(1000);
+  assert.deepEqual([t.world.looks, t.world.acts], [2, [1]]);
+  t.gone("former");
+  await t.advance(0);
+  assert.deepEqual([t.world.looks, t.world.acts], [3, [1, 3]]);
+  t.world.former.set("later", false);
+  await t.advance(10_000);
+  assert.deepEqual(t.world.acts, [1, 3, 4], "it waits once");
+});
+
+test("remains that do not go hold up nothing for longer than 30 seconds", async () => {
+  await using t = await node([]);
+  t.world.former.set("stuck", false);
+  await t.pass();
+  await t.advance(29_000);
+  assert.deepEqual(t.world.acts, []);
+  await t.advance(1_000);
+  assert.deepEqual(t.world.acts, [2]);
 });
