@@ -107,8 +107,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "eviction-crash": {
     on: [],
-    more: cri,
-    why: "the moments to be killed at are the runtime's verbs; the eviction is graftlet's",
+    more: [...here, "ssh"],
+    why: "the moments to be killed at are the runtime's verbs, and over SSH the target's memory is read with commands",
     seconds: 200,
   },
   "faults-apiserver": { on: [], more: cri, why: cluster, seconds: 85 },
@@ -167,6 +167,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     lab: "containers",
     fits: all,
     seconds: 50,
+  },
+  "log-rotation-crash": {
+    on: [],
+    more: cri,
+    why: "the moments to be killed at are CRI's verb; Docker rotates its own logs",
+    fits: ["cri", "cri-2.4", "ssh"],
+    seconds: 60,
   },
   "log-rotation": {
     on: cri,

@@ -108,6 +108,22 @@ describe("start-up", { timeout: 900_000 }, () => {
     await refused(withField({ port: 70_000 }), /port.* is 70000: /);
   });
 
+  test("so do thresholds that cannot hold, in the kubelet's words", async () => {
+    const wrong: readonly (readonly [object, RegExp])[] = [
+      [{ evictionHard: { "memory.free": "1Gi" } }, /unsupported eviction signal memory\.free: /],
+      [{ evictionHard: { "memory.available": "110%" } }, /memory\.available must be <= 100%: 110%$/],
+      [{ evictionHard: { "nodefs.available": "-1%" } }, /nodefs\.available must be >= 0%: -1%$/],
+      [{ evictionSoft: { "memory.available": "1Gi" } }, /grace period must be specified for the soft .*memory\.available/],
+      [{ evictionMinimumReclaim: { "nodefs.available": "-1" } }, /negative eviction minimum reclaim specified for nodefs/],
+      [
+        { imageGCHighThresholdPercent: 70 },
+        /imageGCLowThresholdPercent .* is 99: give less than imageGCHighThresholdPercent, which is 70$/,
+      ],
+    ];
+    for (const [fields, sentence] of wrong)
+      await refused([...sound.slice(1), `--config=${writeConfig("thresholds.yaml", fields)}`], sentence);
+  });
+
   test("so does a client certificate that has expired", async () => {
     await refused(
       [...sound, `--kubeconfig=${await expired(cluster, kubeconfig)}`],
