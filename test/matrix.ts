@@ -140,7 +140,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,
-    more: onDocker,
+    more: ["docker", "ssh"],
     why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
     seconds: 120,
   },
