@@ -238,7 +238,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
-    more: cri,
+    more: ["cri", "docker", "ssh-docker-systemd"],
     why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
     fits: alsoGuest,
     seconds: 35,
