@@ -1,6 +1,7 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
 import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
 import type { AskedPod, GivenPod } from "./roles.ts";
 
 // The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
@@ -59,6 +60,19 @@ export interface MountedVolume {
   readonly hostPath: string;
   /** The volume itself may only be read, whatever the mount says. */
   readonly readOnly: boolean;
+  /** The persistent volume that a claim is bound to. */
+  readonly persistent?: PersistentPlace;
+}
+
+/** What a pod's spec does not say of the volume behind its claim. */
+export interface PersistentPlace {
+  readonly name: string;
+  /** Full name of the plugin that serves it. */
+  readonly plugin: string;
+  /** The group that its files belong to: containers run with it, too. */
+  readonly group?: bigint;
+  /** Its file system has no other use: its space is the volume's. */
+  readonly ownSpace: boolean;
 }
 
 /** Additions to a container for its devices. Paths on the host are the target's. */
@@ -183,6 +197,12 @@ export interface EventSink {
 export interface ObjectCache {
   secret(namespace: string, name: string, signal: AbortSignal): Promise<Secret>;
   configMap(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap>;
+}
+
+/** Claims of pods, and the volumes that they are bound to, as the API server has them now. Gets throw in its words. */
+export interface ClaimReader {
+  claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim>;
+  persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume>;
 }
 
 /** Tells the object cache which objects to keep watched. */

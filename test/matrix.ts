@@ -290,6 +290,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 70,
   },
   "volumes-trouble": { on: cri, why: stage, seconds: 40 },
+  claims: {
+    on: here,
+    more: overSsh,
+    why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
+    seconds: 90,
+  },
   volumes: {
     on: here,
     why: "mounts are CRI's or Docker's; all other volumes are files below them",

@@ -6,7 +6,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 
 const noPlugin = "no volume plugin matched";
 
-/** Even an empty source (`ephemeral: {}`) asks for a volume. */
+/** Even an empty source (`flexVolume: {}`) asks for a volume. */
 const otherType = heldWhen(() => true, noPlugin);
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
@@ -37,7 +37,7 @@ export const volume: Fields<k8s.V1Volume> = {
   csi: otherType,
   downwardAPI: "served",
   emptyDir: fieldsOf(emptyDirFields),
-  ephemeral: otherType,
+  ephemeral: "served",
   fc: otherType,
   flexVolume: otherType,
   flocker: otherType,
@@ -49,7 +49,7 @@ export const volume: Fields<k8s.V1Volume> = {
   iscsi: otherType,
   name: "served",
   nfs: otherType,
-  persistentVolumeClaim: otherType,
+  persistentVolumeClaim: "served",
   photonPersistentDisk: otherType,
   portworxVolume: otherType,
   projected: fieldsOf(projected),

@@ -5,6 +5,10 @@ import type { Host } from "../seams/host.ts";
 
 export interface Mount {
   readonly path: string;
+  /** `major:minor` of its file system. */
+  readonly device: string;
+  /** Path within the file system that is mounted at `path`. */
+  readonly root: string;
   /** Shared: mounts in it propagate to its peers, such as a container's. */
   readonly shared: boolean;
   readonly fsType: string;
@@ -35,10 +39,12 @@ export function createMountLister(host: Host): MountLister {
 export function parseMounts(table: string): readonly Mount[] {
   return table.split("\n").flatMap((line) => {
     const [left, right] = line.split(" - ");
-    const [, , , , path, , ...optional] = left?.split(" ") ?? [];
+    const [, , device = "", root = "", path, , ...optional] = left?.split(" ") ?? [];
     const [fsType, source] = right?.split(" ") ?? [];
     const shared = optional.some((field) => field.startsWith("shared:"));
-    return path && fsType ? [{ path: unescape(path), shared, fsType, source: unescape(source ?? "") }] : [];
+    return path && fsType
+      ? [{ path: unescape(path), device, root: unescape(root), shared, fsType, source: unescape(source ?? "") }]
+      : [];
   });
 }
 

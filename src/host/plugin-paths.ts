@@ -5,3 +5,8 @@ export function pluginDirectoryOf(rootDir: string): string {
 
 /** The node's own files there: the registration socket and the checkpoint of allocated devices. */
 export const pluginFiles = { socket: "kubelet.sock", checkpoint: "kubelet_internal_checkpoint" } as const;
+
+/** Where file systems of local volumes' devices are mounted for the node, below a root directory: a directory for each volume. */
+export function localVolumeDirectoryOf(rootDir: string): string {
+  return `${rootDir}/plugins/kubernetes.io/local-volume/mounts`;
+}

@@ -16,7 +16,8 @@ import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
+import type { ClaimReader, EventSink, LogReader, Presence, RuntimeClasses } from "../pipeline.ts";
+import type { ServiceLister, TokenSource } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
@@ -75,6 +76,7 @@ export interface Cluster {
   readonly services: ServiceLister & Service;
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
+  readonly claims: ClaimReader;
   readonly tokens: TokenSource & Service;
   readonly signers: TokenSigners;
   readonly running: readonly Service[];

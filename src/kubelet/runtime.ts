@@ -35,7 +35,7 @@ export function composeRuntime(
 ): RuntimeStages {
   const { config, target, clock, log, hand } = context;
   const { agent, targetClock, devices, presence } = observed;
-  const { objects, tokens, services, runtimeClasses, events } = cluster;
+  const { objects, claims, nodes, tokens, services, runtimeClasses, events } = cluster;
   const { allocations } = parts;
   const { measures } = context.metrics;
   const { host, runtime } = target;
@@ -47,7 +47,8 @@ export function composeRuntime(
   const images = pulled?.images ?? runtime;
   const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
-  const volumes = createVolumes({ ...common, measures: measures.volumes, nodeName, rootDir, allocatable });
+  const place = { nodeName, node: nodes.node, rootDir, allocatable };
+  const volumes = createVolumes({ ...common, ...place, claims, measures: measures.volumes });
   const { network } = target;
   const settings = {
     ...podSettings(config, observed.ownerLabels),

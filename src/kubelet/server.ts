@@ -38,7 +38,7 @@ export async function createNodeServer(
   context: NodeContext,
   { cluster, observed, stats }: ServerParts,
 ): Promise<NodeServer> {
-  const { config, client, alone, target, clock, log, hand } = context;
+  const { config, client, alone, target, metrics, clock, log, hand } = context;
   const { kubelet } = config;
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
@@ -59,6 +59,10 @@ export async function createNodeServer(
     ...observed,
     ...access(context, cluster),
     stats,
+    metrics: {
+      text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
+      probes: metrics.probes,
+    },
     pods: asked,
     podsKnown: takenIn.reached,
     statuses: status,

@@ -142,8 +142,10 @@ function volumeCounts(view: NodeView | undefined) {
     const ready = view?.mounted(uid);
     for (const volume of pod?.spec.volumes ?? []) {
       if (volume.image) continue;
-      if (phase === "syncing") states.desired_state_of_world.push(volumePlugin(volume));
-      if (ready?.has(volume.name)) states.actual_state_of_world.push(volumePlugin(volume));
+      const plugin = (place: MountedVolume | undefined) => place?.persistent?.plugin ?? volumePlugin(volume);
+      if (phase === "syncing") states.desired_state_of_world.push(plugin(ready?.get(volume.name)));
+      const mounted = ready?.get(volume.name);
+      if (mounted) states.actual_state_of_world.push(plugin(mounted));
     }
   }
   return Object.entries(states).flatMap(([state, plugins]) =>

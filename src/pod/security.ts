@@ -79,6 +79,8 @@ export interface ContainerSecurityInput {
   readonly pod: Pod;
   readonly container: Container;
   readonly imageUser: ImageUser;
+  /** Groups of the files of the pod's volumes. */
+  readonly volumeGroups: readonly bigint[];
   /** The runtime's ID of the container whose PID namespace this one shares. */
   readonly targetId?: string;
   /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
@@ -110,7 +112,7 @@ export function containerSecurity(input: ContainerSecurityInput): LinuxContainer
     ...(runAsUser !== undefined ? { runAsUser: { value: BigInt(runAsUser) } } : userOf(imageUser)),
     ...(runAsGroup !== undefined && { runAsGroup: { value: BigInt(runAsGroup) } }),
     namespaceOptions: withTarget(namespaces(pod), input.targetId),
-    supplementalGroups: supplementalGroups(pod.spec.securityContext),
+    supplementalGroups: supplementalGroups(pod.spec.securityContext, input.volumeGroups),
     supplementalGroupsPolicy: groupsPolicy(pod.spec.securityContext),
     seccomp: seccompProfile(input),
     ...(profile && { apparmor: profile.profile, apparmorProfile: profile.legacyName }),
@@ -138,10 +140,15 @@ function withTarget(options: NamespaceOption, targetId: string | undefined): Nam
   return { ...options, pid: NamespaceMode.TARGET, targetId };
 }
 
-/** fsGroup first, then the groups named. */
-export function supplementalGroups(context: PodSecurityContext | undefined): bigint[] {
+/** fsGroup first, then the groups named, then those of the volumes' files, each once. */
+export function supplementalGroups(
+  context: PodSecurityContext | undefined,
+  ofVolumes: readonly bigint[] = [],
+): bigint[] {
   const { fsGroup, supplementalGroups: named = [] } = context ?? {};
-  return [...(fsGroup === undefined ? [] : [fsGroup]), ...named].map(BigInt);
+  const asked = named.map(BigInt);
+  const more = new Set(ofVolumes.filter((group) => !asked.includes(group)));
+  return [...(fsGroup === undefined ? [] : [BigInt(fsGroup)]), ...asked, ...more];
 }
 
 /** @throws Error on a policy that CRI does not have. */

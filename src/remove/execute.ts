@@ -33,6 +33,7 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
   const tally = createTally(deps.say);
   const remove = (thing: Thing) => removeThing(deps, thing, signal);
   await Promise.all(plan.pods.map(({ tiers }) => inOrder(tiers, remove, tally)));
+  await inOrder(plan.staged, remove, tally);
   for (const thing of plan.belongings) await tally.attempt(thing, remove);
   if (tally.failed()) tally.keep(plan.last);
   else

@@ -24,6 +24,8 @@ export interface Plan {
   /** Tiers by pod: a tier begins when everything in the one before is removed, so that nothing is deleted through a mount and
    *  an incompletely removed pod can be found again. */
   readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
+  /** What pods share; removed after them, in this order. */
+  readonly staged: readonly Tier[];
   /** Removed after the pods, each by itself. */
   readonly belongings: readonly Thing[];
   /** Removed at the end, and only when everything before is gone: without graftlet's own directory the rest could not be
@@ -36,6 +38,12 @@ export function removalPlan(findings: Findings): Plan {
   const { ownDirectory } = findings;
   return {
     pods: findings.pods.map((pod) => ({ name: pod.name, tiers: tiersOf(pod).filter((tier) => tier.length > 0) })),
+    staged: [
+      findings.staged
+        .filter(({ isMounted }) => isMounted)
+        .map(({ path }): Thing => ({ is: "mount", path, outermost: path })),
+      ...findings.staged.map(({ path }): Tier => [{ is: "emptyDirectory", path }]),
+    ].filter((tier) => tier.length > 0),
     belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
     last: [
       ...findings.files.map((path): Thing => ({ is: "file", path })),
@@ -63,8 +71,8 @@ function tiersOf(pod: FoundPod): Tier[] {
 }
 
 /** Everything that a plan removes, in its order. */
-export function thingsOf({ pods, belongings, last }: Plan): readonly Thing[] {
-  return [...pods.flatMap(({ tiers }) => tiers.flat()), ...belongings, ...last];
+export function thingsOf({ pods, staged, belongings, last }: Plan): readonly Thing[] {
+  return [...pods.flatMap(({ tiers }) => tiers.flat()), ...staged.flat(), ...belongings, ...last];
 }
 
 /** A thing as a line of the list that is shown beforehand. */

@@ -1,13 +1,13 @@
 import { posix } from "node:path";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
-import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { localVolumeDirectoryOf, pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import type { Findings, FoundPod } from "./findings.ts";
+import type { Findings, FoundPod, StagedVolume } from "./findings.ts";
 import { type OwnedPod, ownedPods } from "./owned.ts";
 
 export interface SurveyDeps {
@@ -54,6 +54,7 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const made = record ? await standing(host.fs, record.made, signal) : [];
   return {
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, podGroup: deps.podGroup })),
+    staged: own === undefined || root === undefined ? [] : await stagedVolumes(host.fs, root, onHost.mounts, signal),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
     files: own === undefined || root === undefined ? [] : await ownFiles(host.fs, root, record?.files ?? [], signal),
@@ -133,6 +134,24 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   if (all === undefined) return [];
   const found = await entries(fs, all, signal);
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
+}
+
+/** Directories of local volumes' devices, and those around them up to the root directory. */
+async function stagedVolumes(
+  fs: HostFs,
+  root: string,
+  mounts: readonly Mount[],
+  signal: AbortSignal,
+): Promise<readonly StagedVolume[]> {
+  const all = await directoryAt(fs, localVolumeDirectoryOf(root), signal);
+  if (all === undefined) return [];
+  const own = (await entries(fs, all, signal)).filter(({ kind }) => kind === "directory");
+  const around: string[] = [];
+  for (let path = all; path !== root; path = posix.dirname(path)) around.push(path);
+  return [...own.map(({ name }) => `${all}/${name}`), ...around].map((path) => ({
+    path,
+    isMounted: mounts.some((mount) => mount.path === path),
+  }));
 }
 
 /** Files of the node's outside graftlet's own directory. @param noted those that the record names. */

@@ -182,6 +182,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
       seccompRoot,
       seccompDefault,
       moreMaskedPaths: target.thermalPaths,
+      volumeGroups: volumeGroups(deps, pod),
       ...(targetId !== undefined && { targetId }),
     }),
   });
@@ -206,6 +207,11 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     linux,
     ownerLabels,
   });
+}
+
+/** Groups that the files of a pod's volumes belong to. */
+function volumeGroups({ volumes }: PrepareDeps, { metadata }: Pod): readonly bigint[] {
+  return [...volumes.mounted(metadata.uid).values()].flatMap(({ persistent }) => persistent?.group ?? []);
 }
 
 interface MountContext {

@@ -101,7 +101,7 @@ export interface KubeletServerDeps {
   /** Reason why the sync loop is unhealthy; undefined if healthy. */
   readonly syncLoop: () => string | undefined;
   /** Contents of /metrics and /metrics/probes, in Prometheus' exposition format. */
-  readonly metrics: { text(): Promise<string>; probes(): Promise<string> };
+  readonly metrics: { text(signal: AbortSignal): Promise<string>; probes(): Promise<string> };
   readonly stats: ServedStats;
   /** Counts requests. */
   readonly serving: ServingMeasures;

@@ -13,6 +13,13 @@ export interface DiskUse extends FileSystemInfo {
 export interface VolumeUse {
   readonly name: string;
   readonly use: DiskUse;
+  /** The claim that it is, in the pod's namespace. */
+  readonly claim?: ClaimName;
+}
+
+export interface ClaimName {
+  readonly name: string;
+  readonly namespace: string;
 }
 
 export interface PodDisk {

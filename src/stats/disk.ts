@@ -6,10 +6,11 @@ import { CodedError, unlessCode } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
 import type { PodStore, VolumeGate } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
+import { claimVolumes } from "./claims.ts";
 import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
-import { type DiskFigures, type DiskUse, type PodDisk, sumOn, whole } from "./disk-figures.ts";
+import { type DiskFigures, type DiskUse, type PodDisk, type VolumeUse, sumOn, whole } from "./disk-figures.ts";
 
 export interface DiskDeps {
   readonly host: Pick<Host, "fs" | "run">;
@@ -40,6 +41,7 @@ interface Sizes {
   readonly layers: ReadonlyMap<string, cri.FilesystemUsage>;
   /** File systems of volumes that are separate mounts. */
   readonly spaces: ReadonlyMap<string, DiskUse>;
+  readonly claims: ReadonlyMap<Pod, readonly VolumeUse[]>;
 }
 
 /** Measures usage of the target's disks by walking over the pods' files, which may be slow. @returns a function of the pods' UIDs. */
@@ -57,19 +59,20 @@ export function createDiskReader(
       return [...(counted.get(pod) ?? []).map(({ path }) => path), ...logs.values(), hostsFile];
     });
     const mounts = [...counted.values()].flat().filter(({ volume }) => !isEphemeral(volume));
-    const [node, fs, bytes, inodes, layers, spaces] = await Promise.all([
+    const [node, fs, bytes, inodes, layers, spaces, claims] = await Promise.all([
       fileSystemAt(rootDir, signal),
       runtime.imageFsInfo(signal),
       disk.bytes(paths, freshMs, signal),
       disk.inodes(paths, freshMs, signal),
       runtime.listContainerStats(undefined, signal),
       Promise.all(mounts.map(async ({ path }) => [path, await spaceAt(path, signal)] as const)),
+      Promise.all(pods.map(async (pod) => [pod, await claimVolumes(deps, pod, signal)] as const)).then((of) => new Map(of)),
     ]);
     const images = await runtimeSpace(fs.imageFilesystems[0], fileSystemAt, signal);
     const containers = (await runtimeSpace(fs.containerFilesystems[0], fileSystemAt, signal)) ?? images;
     const known = new Map(spaces.flatMap(([path, space]) => (space ? [[path, space] as const] : [])));
     if (!node) throw new CodedError("not_found", `there is no ${rootDir} on the target`);
-    const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known };
+    const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known, claims };
     const on = { node: whole(node), layers: containers };
     return {
       node: on.node,
@@ -95,7 +98,7 @@ function podDisk(
   deps: DiskDeps,
   pod: Pod,
   counted: readonly Counted[],
-  { bytes, inodes, layers, spaces }: Sizes,
+  { bytes, inodes, layers, spaces, claims }: Sizes,
   on: { readonly node: DiskUse; readonly layers: DiskUse | undefined },
 ): PodDisk {
   const taken = (space: DiskUse, path: string): DiskUse => {
@@ -121,7 +124,7 @@ function podDisk(
     taken(on.node, hostsFile),
   ];
   return {
-    volumes: volumes.map(({ volume }) => volume),
+    volumes: [...volumes.map(({ volume }) => volume), ...(claims.get(pod) ?? [])],
     logs: ofLogs,
     layers: ofLayers,
     ephemeral: sumOn(on.node, parts),

@@ -4,6 +4,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { StatusReader } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
+import { claimMetrics } from "./claims.ts";
 import { createDiskReader, type DiskDeps } from "./disk.ts";
 import type { DiskFigures } from "./disk-figures.ts";
 import { createPodUsages } from "./pod-usages.ts";
@@ -34,6 +35,8 @@ export interface NodeStats {
   /** The text contains a metric for failed measurements. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
+  /** The part of /metrics that tells of claims. */
+  claims(signal: AbortSignal): Promise<string>;
   /** Pods' usage. */
   readonly usages: PodUsages;
 }
@@ -110,6 +113,13 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       });
     },
     resource: async (signal) => resourceMetrics(await told(signal)),
+    async claims(signal) {
+      const uids = runningPods(cache).map(({ uid }) => uid);
+      return claimMetrics(deps, uids, signal).catch((error: unknown) => {
+        if (!signal.aborted) log.warn({ err: error }, "the space of claims could not be measured");
+        return "";
+      });
+    },
     cadvisor: async (signal) => {
       const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
       // Constant while the target is up.

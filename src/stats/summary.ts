@@ -141,7 +141,7 @@ function networkStats(network: readonly InterfaceTraffic[], at: number): object 
 }
 
 function volumeStats({ volumes }: PodDisk): readonly object[] {
-  return volumes.map(({ name, use }) => ({ ...fs(use), name }));
+  return volumes.map(({ name, use, claim }) => ({ ...fs(use), name, ...named("pvcRef", claim) }));
 }
 
 function fs(use: DiskUse | undefined): object | undefined {

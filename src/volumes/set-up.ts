@@ -1,6 +1,6 @@
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
@@ -8,9 +8,11 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
+import { UnprocessedError, mountFailure } from "./failure.ts";
 import { kindOf } from "./kinds/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
+import type { Staging } from "./persistent/staging.ts";
 
 /** A pod's volumes as this node has set them up. */
 export interface PodVolumes {
@@ -55,14 +57,15 @@ export interface SetUp {
    *  volumes ends it.
    *  @throws with the text of the event. */
   once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Retries until success or until the signal aborts; a mounted volume may stay as it was. */
+  /** Retries until success or until the signal aborts; a mounted volume may stay as it was.
+   *  @throws UnprocessedError at once for a claim without a volume. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Cancels a pod's set-ups, and forgets the contents of its directories. */
   end(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
 /** Sets up volumes by their kinds, with an event for each failure and a growing pause between tries. */
-export function createSetUp(given: VolumeDeps): SetUp {
+export function createSetUp(given: VolumeDeps & { readonly staging: Staging }): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
   const deps: Omit<SetUpDeps, "fresh"> = {
@@ -95,6 +98,7 @@ export function createSetUp(given: VolumeDeps): SetUp {
           return await once(state, volume, signal);
         } catch (error) {
           if (state.mounted.has(volume.name)) return;
+          if (error instanceof UnprocessedError) throw error;
           log.debug(
             { err: error, uid: state.pod.metadata.uid, volume: volume.name },
             "volume is not ready, will try again",
@@ -129,24 +133,24 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
       const ready = await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience);
-      if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume))
+      if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume, ready))
         await shareDirectory(deps.host, ready.hostPath, patience);
       state.mounted.set(volume.name, ready);
       retries.reset(keyOf(state, volume));
     } catch (error) {
       if (ended.aborted) throw error;
       if (lost?.aborted) return attempt(state, volume);
+      if (error instanceof UnprocessedError) throw error;
       retries.next(keyOf(state, volume));
-      const message = `MountVolume.SetUp failed for volume "${volume.name}" : ${messageOf(error)}`;
-      deps.events.event(podReference(state.pod), "Warning", "FailedMount", message);
+      deps.events.event(podReference(state.pod), "Warning", "FailedMount", mountFailure(volume.name, error));
       throw error;
     }
   };
 }
 
 /** True when a container's mount propagates from or to the host. A directory of the machine is shared as the machine has it. */
-function isPropagated(pod: Pod, { name, hostPath }: Volume): boolean {
-  if (hostPath) return false;
+function isPropagated(pod: Pod, { name, hostPath }: Volume, { persistent }: VolumeReady): boolean {
+  if (hostPath || persistent?.plugin === "kubernetes.io/host-path") return false;
   return allContainers(pod).some(({ container }) =>
     container.volumeMounts?.some((mount) => mount.name === name && (mount.mountPropagation ?? "None") !== "None"),
   );
@@ -159,10 +163,15 @@ async function setUpTimed(
   signal: AbortSignal,
 ): Promise<VolumeReady> {
   const { clock, measures } = deps;
+  let plugin = volumePlugin(volume);
   return timed(
     clock,
-    () => kind.setUp(deps, pod, volume, signal),
-    (ms, failed) => measures.setUp(volumePlugin(volume), ms, failed),
+    async () => {
+      const ready = await kind.setUp(deps, pod, volume, signal);
+      plugin = ready.persistent?.plugin ?? plugin;
+      return ready;
+    },
+    (ms, failed) => measures.setUp(plugin, ms, failed),
   );
 }
 

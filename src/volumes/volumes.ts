@@ -1,21 +1,21 @@
 import { createMountLister } from "../host/mounts.ts";
 import type { Timer } from "../lib/clock.ts";
-import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import { throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod } from "../objects.ts";
 import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
-import { podReference } from "../pod/reference.ts";
+import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { createParts } from "./parts.ts";
+import { type Staging, createStaging } from "./persistent/staging.ts";
+import { createWaiting } from "./waiting.ts";
 import { usedVolumes } from "./paths.ts";
 import { type PodVolumes, type SetUp, createSetUp, longestRetryMs, newPodVolumes } from "./set-up.ts";
 import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.ts";
 
-/** Longest wait of a pass for its volumes, milliseconds: the kubelet's. */
-const mountWaitMs = 123_000;
 /** Timeout of listing the pod directories, milliseconds. */
 const longestLookMs = 60_000;
 /** Shortest interval between refreshes of a token, milliseconds. */
@@ -35,8 +35,10 @@ export interface Volumes extends VolumeGate, VolumeParts {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
-  const tearDown = createTearDown(deps);
-  const setUp = createSetUp(deps);
+  const staging = createStaging(deps);
+  const tearDown = createTearDown(deps, staging);
+  const setUp = createSetUp({ ...deps, staging });
+  const wait = createWaiting(deps, setUp);
   const refresher = createRefresher(deps, known, setUp);
 
   const directories = createDirectoryIndex(deps);
@@ -55,16 +57,8 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   return {
     async mount(pod, signal) {
       const state = await stateOf(pod, signal);
-      const volumes = usedVolumes(pod);
-      const deadline = deps.clock.within(mountWaitMs, signal);
-      await Promise.all(volumes.map((volume) => setUp.untilReady(state, volume, deadline)));
-      const missing = volumes.filter(({ name }) => !state.mounted.has(name)).map(({ name }) => name);
-      if (missing.length === 0) return refresher.schedule(state);
-      if (signal.aborted || state.ended.signal.aborted)
-        throw new CodedError("cancelled", "waiting for volumes was interrupted");
-      const message = `Unable to attach or mount volumes: unmounted volumes=[${missing.join(" ")}], unattached volumes=[], failed to process volumes=[]: context deadline exceeded`;
-      deps.events.event(podReference(pod), "Warning", "FailedMount", message);
-      throw new CodedError("deadline_exceeded", message);
+      await wait(state, signal);
+      refresher.schedule(state);
     },
     mounted,
     ...createParts(deps, mounted),
@@ -89,13 +83,14 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     },
     stop() {
       refresher.stop();
+      staging.stop();
       for (const state of known.values()) state.ended.abort();
     },
   };
 }
 
 /** Unmounts all volumes of a pod at once and measures the time for each. The caller retries a failure. */
-function createTearDown({ host, rootDir, measures, clock }: VolumeDeps) {
+function createTearDown({ host, rootDir, measures, clock }: VolumeDeps, staging: Staging) {
   const mounts = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID. */
   const leaving = new Map<string, readonly string[]>();
@@ -109,11 +104,22 @@ function createTearDown({ host, rootDir, measures, clock }: VolumeDeps) {
         if (!failed) leaving.delete(uid);
       },
     );
+    await staging.left(uid, state && persistentVolumes(state), signal);
   };
 }
 
 function standing({ pod, mounted }: PodVolumes): readonly string[] {
-  return (pod.spec.volumes ?? []).filter(({ name }) => mounted.has(name)).map(volumePlugin);
+  return (pod.spec.volumes ?? []).flatMap((volume) => {
+    const ready = mounted.get(volume.name);
+    return ready ? [ready.persistent?.plugin ?? volumePlugin(volume)] : [];
+  });
+}
+
+/** Volumes that a pod may have had staged; undefined when it is not known which. */
+function persistentVolumes({ pod, mounted }: PodVolumes): readonly string[] | undefined {
+  const claims = usedVolumes(pod).filter((volume) => claimNameOf(pod, volume) !== undefined);
+  const names = claims.flatMap(({ name }) => mounted.get(name)?.persistent?.name ?? []);
+  return names.length === claims.length ? names : undefined;
 }
 
 /** Pods that may have left something on the target: those with a directory there when this node first looked, and those that

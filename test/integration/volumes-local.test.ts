@@ -41,6 +41,11 @@ function start(content: string) {
       configMap: async () => ({ metadata, data: { key: content } }),
       secret: async () => ({ metadata, data: { key: base64 } }),
     },
+    claims: {
+      claim: async () => assert.fail("no pod has a claim"),
+      persistentVolume: async () => assert.fail("no pod has a claim"),
+    },
+    node: () => undefined,
     tokens: { token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000 }) },
     allocatable: () => ({ memory: "1Gi" }),
   });

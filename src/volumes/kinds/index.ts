@@ -1,4 +1,5 @@
 import type { Volume } from "../../objects.ts";
+import { claim } from "../persistent/claim.ts";
 import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
 import { hostPath } from "./host-path.ts";
@@ -6,9 +7,16 @@ import type { VolumeKind } from "./kind.ts";
 import { configMap, secret } from "./objects.ts";
 import { projected } from "./projected.ts";
 
-const kinds = { emptyDir, hostPath, configMap, secret, projected, downwardAPI } as const satisfies Readonly<
-  Record<string, VolumeKind>
->;
+const kinds = {
+  emptyDir,
+  hostPath,
+  configMap,
+  secret,
+  projected,
+  downwardAPI,
+  persistentVolumeClaim: claim,
+  ephemeral: claim,
+} as const satisfies Readonly<Record<string, VolumeKind>>;
 
 /** The code for a volume's type; undefined for a type that is not served. */
 export function kindOf(volume: Volume): VolumeKind | undefined {

@@ -3,13 +3,16 @@ import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { EventSink, MountedVolume, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
+import type { ClaimReader, EventSink, MountedVolume, NodeSource } from "../../pipeline.ts";
+import type { ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
+import type { Staging } from "../persistent/staging.ts";
 
 /** Dependencies of setting up volumes. */
-export interface VolumeDeps {
+export interface VolumeDeps extends NodeSource {
   readonly host: Host;
   readonly objects: ObjectCache;
+  readonly claims: ClaimReader;
   readonly tokens: TokenSource;
   readonly events: EventSink;
   readonly presence?: Presence;
@@ -30,6 +33,7 @@ export interface SetUpDeps extends VolumeDeps {
   /** True when nothing of this volume exists on the target yet, so that a look is needless. */
   readonly fresh: boolean;
   readonly mounts: MountLister;
+  readonly staging: Staging;
   /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

@@ -25,12 +25,16 @@ const table = [
 test("the kernel's table of mounts is read with optional fields and octal escapes", () => {
   assert.deepEqual(parseMounts(table)[2], {
     path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
+    device: "0:44",
+    root: "/",
     shared: true,
     fsType: "tmpfs",
     source: "tmpfs",
   });
   assert.deepEqual(parseMounts(table)[3], {
     path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
+    device: "8:1",
+    root: "/srv/a b",
     shared: false,
     fsType: "ext4",
     source: "/dev/disk\\x",

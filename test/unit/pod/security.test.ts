@@ -35,6 +35,7 @@ function secure(
     seccompRoot: "/root/seccomp",
     seccompDefault: false,
     moreMaskedPaths: ["/sys/heat"],
+    volumeGroups: [],
     ...more,
   });
 }
@@ -201,6 +202,7 @@ describe("a container's security in the runtime's terms", () => {
       seccompRoot: "/",
       seccompDefault: false,
       moreMaskedPaths: [],
+      volumeGroups: [],
     });
     assert.equal(noted.apparmorProfile, "localhost/noted");
   });
@@ -234,6 +236,7 @@ describe("a pod's namespaces", () => {
         seccompRoot: "/",
         seccompDefault: false,
         moreMaskedPaths: [],
+        volumeGroups: [],
         targetId: "target",
       });
       return [namespaceOptions?.pid, namespaceOptions?.targetId];

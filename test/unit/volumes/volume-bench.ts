@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { ConfigMap, Secret, Volume } from "../../../src/objects.ts";
+import type { ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, Volume } from "../../../src/objects.ts";
 import type { Token, TokenRequest } from "../../../src/pipeline.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -33,6 +33,8 @@ export function volumeBench() {
   const host = fakeHost({ clock });
   const configMaps = new Map<string, ConfigMap>();
   const secrets = new Map<string, Secret>();
+  const claims = new Map<string, PersistentVolumeClaim>();
+  const volumes = new Map<string, PersistentVolume>();
   const events: string[] = [];
   const requests: TokenRequest[] = [];
   const tornDown: string[] = [];
@@ -57,6 +59,9 @@ export function volumeBench() {
     tornDown,
     /** How tokens are made; a test may put its own in its place. */
     issue,
+    labels: { zone: "a" } as Record<string, string>,
+    claims,
+    volumes,
     allocatable: { memory: "1Gi" } as Record<string, string>,
     setConfigMap: (name: string, data: Record<string, string>) =>
       void configMaps.set(name, { metadata: identity(name), data }),
@@ -86,6 +91,11 @@ export function volumeBench() {
           configMap: async (_namespace, name) => read(configMaps, "configmap", name),
           secret: async (_namespace, name) => read(secrets, "secret", name),
         },
+        claims: {
+          claim: async (_namespace, name) => read(claims, "persistentvolumeclaims", name),
+          persistentVolume: async (name) => read(volumes, "persistentvolumes", name),
+        },
+        node: () => ({ metadata: { name: "node", labels: bench.labels } }),
         presence: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
         allocatable: () => bench.allocatable,

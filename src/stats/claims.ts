@@ -1,0 +1,63 @@
+import type { Clock } from "../lib/clock.ts";
+import { unlessCode } from "../lib/errors.ts";
+import type { Pod } from "../objects.ts";
+import type { PodStore, VolumeGate } from "../pipeline.ts";
+import { claimNameOf } from "../pod/claim-name.ts";
+import type { Host } from "../seams/host.ts";
+import { type VolumeUse, whole } from "./disk-figures.ts";
+import { type Family, exposition } from "./exposition.ts";
+
+export interface ClaimDeps {
+  readonly host: Pick<Host, "fs">;
+  readonly pods: Pick<PodStore, "get">;
+  readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly clock: Clock;
+}
+
+/** Space of a pod's claims that have a file system of their own, as the file system tells it. */
+export async function claimVolumes(
+  { host, volumes, clock }: Omit<ClaimDeps, "pods">,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<readonly VolumeUse[]> {
+  const mounted = volumes.mounted(pod.metadata.uid);
+  const { namespace } = pod.metadata;
+  const uses = (pod.spec.volumes ?? []).map(async (volume): Promise<readonly VolumeUse[]> => {
+    const { hostPath, persistent } = mounted.get(volume.name) ?? {};
+    const name = claimNameOf(pod, volume);
+    if (name === undefined || hostPath === undefined || !persistent?.ownSpace) return [];
+    const space = await unlessCode(host.fs.freeSpace(hostPath, signal), "not_found", "permission_denied");
+    if (!space) return [];
+    return [{ name: volume.name, use: whole({ ...space, at: clock.now(), device: "" }), claim: { name, namespace } }];
+  });
+  return (await Promise.all(uses)).flat();
+}
+
+const series: readonly (readonly [name: string, help: string, value: (use: VolumeUse["use"]) => number | undefined])[] =
+  [
+    ["capacity_bytes", "Capacity in bytes of the volume", ({ capacityBytes }) => capacityBytes],
+    ["available_bytes", "Number of available bytes in the volume", ({ availableBytes }) => availableBytes],
+    ["used_bytes", "Number of used bytes in the volume", ({ usedBytes }) => usedBytes],
+    ["inodes", "Maximum number of inodes in the volume", ({ inodes }) => inodes],
+    ["inodes_free", "Number of free inodes in the volume", ({ inodesFree }) => inodesFree],
+    ["inodes_used", "Number of used inodes in the volume", ({ inodesUsed }) => inodesUsed],
+  ];
+
+/** kubelet_volume_stats_* of the claims of these pods, one series a claim; empty without claims.
+ *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
+export async function claimMetrics(deps: ClaimDeps, uids: readonly string[], signal: AbortSignal): Promise<string> {
+  const pods = uids.flatMap((uid) => deps.pods.get(uid) ?? []);
+  const all = (await Promise.all(pods.map((pod) => claimVolumes(deps, pod, signal)))).flat();
+  const each = new Map(all.flatMap(({ claim, use }) => (claim ? [[`${claim.namespace}/${claim.name}`, { claim, use }]] : [])));
+  if (each.size === 0) return "";
+  const families = series.map(([name, help, value]): Family => ({
+    name: `kubelet_volume_stats_${name}`,
+    help,
+    type: "gauge",
+    samples: [...each.values()].map(({ claim, use }) => ({
+      labels: { namespace: claim.namespace, persistentvolumeclaim: claim.name },
+      value: value(use) ?? 0,
+    })),
+  }));
+  return exposition(families);
+}

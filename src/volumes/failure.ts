@@ -1,0 +1,30 @@
+import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+
+/** Failure of one step of a volume, as its event names it: `MountVolume.MountDevice failed for volume "v" : why`. */
+export class StepError extends CodedError {
+  /** `MountVolume.MountDevice failed`, and the like. */
+  readonly step: string;
+  /** Name of the persistent volume. */
+  readonly volume: string;
+  constructor(step: string, volume: string, why: unknown) {
+    super(codeOf(why), messageOf(why), { cause: why });
+    this.name = "StepError";
+    this.step = step;
+    this.volume = volume;
+  }
+}
+
+/** What became of a claim does not allow a volume: it has no event of its own, the pass over the pod tells of it. */
+export class UnprocessedError extends CodedError {
+  constructor(message: string, cause?: unknown) {
+    super(cause === undefined ? "failed_precondition" : codeOf(cause), message, { cause });
+    this.name = "UnprocessedError";
+  }
+}
+
+/** Text of the FailedMount event. @param volume name of the volume in the pod's spec. */
+export function mountFailure(volume: string, error: unknown): string {
+  const { step, volume: name } =
+    error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
+  return `${step} for volume "${name}" : ${messageOf(error)}`;
+}

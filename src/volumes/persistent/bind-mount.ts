@@ -1,0 +1,40 @@
+import { unmount } from "../../host/mounts.ts";
+import { CodedError } from "../../lib/errors.ts";
+import type { Host } from "../../seams/host.ts";
+
+/** A directory that shows another one. */
+export interface Bind {
+  readonly from: string;
+  readonly to: string;
+  readonly options: readonly string[];
+}
+
+/** Binds a directory, then does what is left to do in it. When either fails the mount is taken back, so that a later try begins anew.
+ *  @param then what follows. @throws failed_precondition when mounting fails, or what `then` throws. */
+export async function bindMount(
+  host: Host,
+  { from, to, options }: Bind,
+  signal: AbortSignal,
+  then: () => Promise<void>,
+): Promise<void> {
+  try {
+    await mount(host, ["--bind", from, to], signal);
+    // The kernel takes options of a bind mount only afterwards.
+    if (options.length > 0) await mount(host, ["-o", ["remount", "bind", ...options].join(","), to], signal);
+    await then();
+  } catch (error) {
+    await unmount(host, to).catch(() => undefined);
+    await host.fs.apply([{ do: "remove", path: to }]).catch(() => undefined);
+    throw error;
+  }
+}
+
+async function mount(host: Host, words: readonly string[], signal: AbortSignal): Promise<void> {
+  const { code, stderr, stdout } = await host.run(["mount", ...words], { signal });
+  if (code === 0) return;
+  const output = `${stderr}${stdout}`.trim();
+  throw new CodedError(
+    "failed_precondition",
+    `mount failed: exit status ${code}\nMounting command: mount\nMounting arguments: ${words.join(" ")}\nOutput: ${output}`,
+  );
+}

@@ -1,0 +1,111 @@
+import { isMountPoint } from "../../host/mounts.ts";
+import { CodedError, unlessGone } from "../../lib/errors.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+
+/** A file system on a block device, and the directory where it is mounted. */
+export interface DeviceMount {
+  readonly device: string;
+  readonly at: string;
+  readonly fsType: string;
+  readonly options: readonly string[];
+}
+
+/** Longest time for making or checking a file system, which nothing cuts off: half of one is worse than a late one. */
+const longestMs = 600_000;
+const directoryMode = 0o750;
+
+/** Mounts a device, unless it is mounted there. One without any content is formatted; what is on it is checked and never formatted.
+ *  @throws CodedError in the kubelet's words. @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
+export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: AbortSignal): Promise<void> {
+  const { host, mounts } = deps;
+  const { device, at, fsType, options } = given;
+  if (await unlessGone(isMountPoint(host, at, signal, mounts))) return;
+  await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
+  try {
+    await prepare(deps, given);
+    const words = ["-t", fsType, "-o", [...options, "defaults"].join(","), device, at];
+    const { code, stderr } = await host.run(["mount", ...words], { signal });
+    if (code !== 0)
+      throw new CodedError(
+        "failed_precondition",
+        `mount failed: exit status ${code}\nMounting command: mount\nMounting arguments: ${words.join(" ")}\nOutput: ${stderr.trim()}`,
+      );
+  } catch (error) {
+    await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
+    const why = error instanceof Error ? error.message : String(error);
+    throw new CodedError(
+      error instanceof CodedError ? error.code : "unknown",
+      `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${why}`,
+      { cause: error },
+    );
+  }
+}
+
+/** Makes a file system on a device that has nothing; checks one that is there. */
+async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<void> {
+  const { host, log } = deps;
+  const isReadOnly = options.includes("ro");
+  const found = await contentOf(deps, device);
+  if (found !== "") {
+    if (found !== fsType)
+      log.warn({ device, found, wanted: fsType }, "a device has another file system than its volume says");
+    if (!isReadOnly) await check(deps, device);
+    return;
+  }
+  if (isReadOnly)
+    throw new CodedError(
+      "failed_precondition",
+      `cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`,
+    );
+  log.info({ device, fsType }, "a device without content gets a file system");
+  const { code, stdout, stderr } = await host.run([`mkfs.${fsType}`, ...formatOptions(fsType), device], {
+    timeoutMs: longestMs,
+  });
+  if (code === 0) return;
+  throw new CodedError(
+    "failed_precondition",
+    `format of disk ${JSON.stringify(device)} failed: type:(${JSON.stringify(fsType)}) target:(${JSON.stringify(at)}) options:(${JSON.stringify([...options, "defaults"].join(","))}) errcode:(exit status ${code}) output:(${stdout}${stderr}) `,
+  );
+}
+
+/** Without questions, and without space that only root may use. */
+function formatOptions(fsType: string): readonly string[] {
+  if (fsType === "ext4" || fsType === "ext3") return ["-F", "-m0"];
+  return fsType === "xfs" ? ["-f"] : [];
+}
+
+/** What a device has: the type of a file system, other words for anything else, nothing when it is blank. An answer in doubt is a
+ *  failure: only what is known to be blank may be formatted. */
+async function contentOf({ host }: SetUpDeps, device: string): Promise<string> {
+  const nothingFound = 2;
+  const argv = ["blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device];
+  const { code, stdout, stderr } = await host.run(argv, { timeoutMs: longestMs });
+  if (code === nothingFound) return "";
+  const fail = (why: string) =>
+    new CodedError("failed_precondition", `failed to get disk format of disk ${device}: ${why}`);
+  if (code !== 0) throw fail(stderr.trim() || `exit status ${code}`);
+  const values = new Map<string, string>();
+  for (const line of stdout.split("\n").filter((text) => text !== "")) {
+    const [name, value, ...more] = line.split("=");
+    if (name === undefined || value === undefined || more.length > 0)
+      throw fail(`blkid returns invalid output: ${stdout}`);
+    values.set(name, value);
+  }
+  if (values.has("PTTYPE")) return "unknown data, probably partitions";
+  const type = values.get("TYPE");
+  if (type === undefined || type === "") throw fail("blkid names no type");
+  return type;
+}
+
+/** Repairs what can be repaired without questions. */
+async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
+  const uncorrected = 4;
+  const ran = await unlessGone(host.run(["fsck", "-a", device], { timeoutMs: longestMs }));
+  if (ran === undefined) return log.warn({ device }, "the target has no fsck: the file system is mounted unchecked");
+  if (ran.code === uncorrected)
+    throw new CodedError(
+      "failed_precondition",
+      `'fsck' found errors on device ${device} but could not correct them: ${ran.stdout}${ran.stderr}`,
+    );
+  if (ran.code !== 0) log.warn({ device, code: ran.code, output: ran.stderr.trim() }, "fsck had something to say");
+}

@@ -1,0 +1,82 @@
+import { CodedError } from "../../lib/errors.ts";
+import type { PersistentVolume } from "../../objects.ts";
+import { termMatches } from "../../pod/node-selector.ts";
+import { StepError } from "../failure.ts";
+import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
+import { persistentKindOf } from "./index.ts";
+import type { PersistentKind, Use } from "./kind.ts";
+import { boundVolume } from "./resolve.ts";
+
+const groupAnnotation = "pv.kubernetes.io/gid";
+const optionsAnnotation = "volume.beta.kubernetes.io/mount-options";
+const onePod = "ReadWriteOncePod";
+
+/** A claim, or a generic ephemeral volume, which is one: whatever volume it is bound to.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/ */
+export const claim: VolumeKind = {
+  refreshes: false,
+  async setUp(deps, pod, asked, signal) {
+    const { volume, readOnly } = await boundVolume(deps.claims, pod, asked, signal);
+    const { name } = volume.metadata;
+    const kind = persistentKindOf(volume);
+    const use: Use = { pod, volume, readOnly, options: mountOptions(volume) };
+    checkNode(deps, volume);
+    checkOptions(kind, use);
+    const { hostPath, ownSpace } = await deps.staging.inTurn(name, async () => {
+      checkAlone(deps, use);
+      const staged = await kind.stage(deps, use, signal);
+      const published = await kind.publish(deps, use, staged, signal).catch((error: unknown) => {
+        throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", name, error);
+      });
+      deps.staging.took(name, pod.metadata.uid);
+      return published;
+    });
+    const group = groupOfFiles(volume);
+    return {
+      hostPath,
+      readOnly,
+      persistent: { name, plugin: kind.plugin, ownSpace, ...(group !== undefined && { group }) },
+    };
+  },
+};
+
+/** The older annotation counts before the field. */
+function mountOptions({ metadata, spec }: PersistentVolume): readonly string[] {
+  const given = metadata.annotations?.[optionsAnnotation]?.split(",") ?? spec?.mountOptions ?? [];
+  return [...new Set(given.filter((option) => option !== ""))].sort();
+}
+
+/** @throws StepError when the volume does not belong to this node. */
+function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: PersistentVolume): void {
+  const required = spec?.nodeAffinity?.required;
+  if (!required) return;
+  const own = node();
+  const refuse = (why: string) =>
+    new StepError("MountVolume.NodeAffinity check failed", metadata.name, new CodedError("failed_precondition", why));
+  if (!own) throw refuse(`node ${JSON.stringify(nodeName)} not found`);
+  // By labels alone: the kubelet looks at no other field of its node.
+  const labels = { metadata: { name: "", ...(own.metadata.labels && { labels: own.metadata.labels }) } };
+  if (!required.nodeSelectorTerms.some((term) => termMatches(term, labels)))
+    throw refuse("no matching NodeSelectorTerms");
+}
+
+function checkOptions({ takesMountOptions }: PersistentKind, { options, volume }: Use): void {
+  if (takesMountOptions || options.length === 0) return;
+  const why = new CodedError("failed_precondition", "mount options are not supported for this volume type");
+  throw new StepError("MountVolume.MountOptionSupport check failed", volume.metadata.name, why);
+}
+
+/** A volume that one pod at most may use is not given to another.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
+function checkAlone({ staging }: SetUpDeps, { pod, volume: { metadata, spec } }: Use): void {
+  const [mode, ...more] = spec?.accessModes ?? [];
+  if (mode !== onePod || more.length > 0 || !staging.isElsewhere(metadata.name, pod.metadata.uid)) return;
+  const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
+  throw new StepError("MountVolume.SetUp failed", metadata.name, new CodedError("failed_precondition", why));
+}
+
+/** The group that an administrator says the volume's files belong to. */
+function groupOfFiles({ metadata }: PersistentVolume): bigint | undefined {
+  const text = metadata.annotations?.[groupAnnotation] ?? "";
+  return /^[+-]?[0-9]+$/.test(text) ? BigInt(text) : undefined;
+}

@@ -1,0 +1,24 @@
+import type { PersistentVolume } from "../../objects.ts";
+import { UnprocessedError } from "../failure.ts";
+import { persistentHostPath } from "./host-path.ts";
+import type { PersistentKind } from "./kind.ts";
+import { local } from "./local.ts";
+
+const kinds = { hostPath: persistentHostPath, local } as const satisfies Readonly<Record<string, PersistentKind>>;
+
+/** Fields of a volume's spec that are no type. */
+const common = new Set(
+  [
+    "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy storageClassName",
+    "volumeAttributesClassName volumeMode",
+  ].flatMap((names) => names.split(" ")),
+);
+
+/** The code for a persistent volume's type. @throws UnprocessedError that names a type that is not served. */
+export function persistentKindOf({ metadata: { name }, spec }: PersistentVolume): PersistentKind {
+  for (const [field, kind] of Object.entries(kinds)) if (spec?.[field as keyof typeof kinds]) return kind;
+  const type = Object.keys(spec ?? {}).find((field) => !common.has(field)) ?? "none";
+  throw new UnprocessedError(
+    `failed to get Plugin from volumeSpec for volume "${name}" err=no volume plugin matched: persistent volumes of type ${type} are not served by this node`,
+  );
+}

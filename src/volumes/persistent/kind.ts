@@ -1,0 +1,28 @@
+import type { PersistentVolume, Pod } from "../../objects.ts";
+import type { PersistentPlace } from "../../pipeline.ts";
+import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
+
+/** A pod's use of a persistent volume. */
+export interface Use {
+  readonly pod: Pod;
+  readonly volume: PersistentVolume;
+  readonly readOnly: boolean;
+  /** Mount options of the volume, without duplicates, sorted. */
+  readonly options: readonly string[];
+}
+
+/** What only one type of volume knows of where it is. */
+export type Published = Pick<VolumeReady, "hostPath"> & Pick<PersistentPlace, "ownSpace">;
+
+/** One type of persistent volume. Both steps are safe to repeat, and one volume's are never taken side by side. What a pod has of it is
+ *  unmounted with the pod's other volumes, by its directory alone; what lies staged, when no pod has it any more. */
+export interface PersistentKind {
+  /** Full name of the kubelet's plugin. */
+  readonly plugin: string;
+  readonly takesMountOptions: boolean;
+  /** Makes the volume ready on the node, once for all of its pods. @returns its path there.
+   *  @throws StepError with the step's name, or what the event of the set-up shows. */
+  stage(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
+  /** Gives a staged volume to a pod. @param staged path on the node. @throws with the text of the FailedMount event. */
+  publish(deps: SetUpDeps, use: Use, staged: string, signal: AbortSignal): Promise<Published>;
+}

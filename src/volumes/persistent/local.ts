@@ -1,0 +1,81 @@
+import { isMountPoint } from "../../host/mounts.ts";
+import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
+import { CodedError, unlessGone } from "../../lib/errors.ts";
+import { podReference } from "../../pod/reference.ts";
+import { StepError } from "../failure.ts";
+import { groupOf } from "../group.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+import { podSubdirectory, volumeDirectory } from "../paths.ts";
+import { bindMount } from "./bind-mount.ts";
+import { mountDevice } from "./block-device.ts";
+import type { PersistentKind, Use } from "./kind.ts";
+import { giveTree } from "./ownership.ts";
+import { mountsOf } from "./staged.ts";
+
+const privateMode = 0o750;
+
+/** A directory of the target, or a block device with a file system, which is made where there is none. The device is mounted once for
+ *  the node; each pod has a bind mount of its own, so that a pod's end never touches what others use.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
+export const local: PersistentKind = {
+  plugin: "kubernetes.io/local-volume",
+  takesMountOptions: true,
+  async stage(deps, use, signal) {
+    const { metadata, spec } = use.volume;
+    const { name } = metadata;
+    const path = spec?.local?.path ?? "";
+    const kind = await kindOf(deps, path, name, signal);
+    if (kind === "directory") return path;
+    const at = `${localVolumeDirectoryOf(deps.rootDir)}/${name}`;
+    const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
+    const fsType = spec?.local?.fsType ?? "ext4";
+    await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {
+      throw new StepError("MountVolume.MountDevice failed", name, error);
+    });
+    return at;
+  },
+  async publish(deps, use, staged, signal) {
+    if (staged.split("/").includes(".."))
+      throw new CodedError("invalid_argument", `invalid path: ${staged} must not contain '..'`);
+    const { name } = use.volume.metadata;
+    const { uid } = use.pod.metadata;
+    const path = volumeDirectory(deps.rootDir, uid, "local-volume", name);
+    const ready = { hostPath: path, ownSpace: true };
+    if (!deps.fresh && (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts)))) return ready;
+    const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);
+    await warnOfOtherGroup(deps, use, { staged, others }, signal);
+    await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: privateMode }), signal);
+    const options = use.readOnly ? ["ro", ...use.options] : use.options;
+    const first = others.length === 0 && !use.readOnly;
+    await bindMount(deps.host, { from: staged, to: path, options }, signal, async () => {
+      if (first) await giveTree(deps, use.pod, path, signal);
+    });
+    return ready;
+  },
+};
+
+async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: AbortSignal) {
+  const refuse = (why: string) =>
+    new StepError("MountVolume.NewMounter initialization failed", name, new CodedError("failed_precondition", why));
+  if (path === "") throw refuse("local volume source is nil or local path is not set");
+  const found = await unlessGone(host.fs.stat(path, signal));
+  if (!found) throw refuse(`path ${JSON.stringify(path)} does not exist`);
+  if (found.kind !== "directory" && found.kind !== "blockDevice")
+    throw refuse("only directory and block device are supported");
+  return found.kind;
+}
+
+/** Other pods have the volume with another group: it keeps that. */
+async function warnOfOtherGroup(
+  { host, events }: SetUpDeps,
+  { pod, volume }: Use,
+  { staged, others }: { readonly staged: string; readonly others: readonly string[] },
+  signal: AbortSignal,
+): Promise<void> {
+  const group = groupOf(pod);
+  if (group === undefined || others.length === 0) return;
+  const { gid } = await host.fs.stat(staged, signal);
+  if (gid === group) return;
+  const message = `The requested fsGroup is ${group}, but the volume ${volume.metadata.name} has GID ${gid}. The volume may not be shareable.`;
+  events.event(podReference(pod), "Warning", "AlreadyMountedVolume", message);
+}

@@ -1,0 +1,90 @@
+import { messageOf } from "../../lib/errors.ts";
+import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../../objects.ts";
+import type { ClaimReader } from "../../pipeline.ts";
+import { claimNameOf } from "../../pod/claim-name.ts";
+import { UnprocessedError } from "../failure.ts";
+
+/** The volume behind a pod's claim. */
+export interface BoundVolume {
+  readonly volume: PersistentVolume;
+  /** The pod asks for it read-only. */
+  readonly readOnly: boolean;
+}
+
+/** While a claim has it, its pods may go on: it stays until they have ended. */
+const protection = "kubernetes.io/pvc-protection";
+
+/** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
+ *  @throws UnprocessedError in the kubelet's words.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
+export async function boundVolume(
+  claims: ClaimReader,
+  pod: Pod,
+  volume: Volume,
+  signal: AbortSignal,
+): Promise<BoundVolume> {
+  const { namespace } = pod.metadata;
+  const name = claimNameOf(pod, volume) ?? "";
+  const processed = <T>(step: Promise<T>): Promise<T> =>
+    step.catch((error: unknown) => {
+      if (signal.aborted) throw error;
+      throw new UnprocessedError(`error processing PVC ${namespace}/${name}: ${messageOf(error)}`, error);
+    });
+  const claim = await processed(usableClaim(claims, namespace, name, signal));
+  if (!volume.persistentVolumeClaim) refuseOthersClaim(pod, claim);
+  const found = await processed(volumeOf(claims, claim, signal));
+  const mode = found.spec?.volumeMode;
+  if (mode === undefined) throw new UnprocessedError(`cannot get volumeMode for volume: ${found.metadata.name}`);
+  if (mode !== "Filesystem")
+    throw new UnprocessedError(`volume ${volume.name} has volumeMode ${mode}, but is specified in volumeMounts`);
+  return { volume: found, readOnly: volume.persistentVolumeClaim?.readOnly === true };
+}
+
+async function usableClaim(
+  claims: ClaimReader,
+  namespace: string,
+  name: string,
+  signal: AbortSignal,
+): Promise<PersistentVolumeClaim> {
+  const claim = await claims.claim(namespace, name, signal).catch((error: unknown) => {
+    throw new UnprocessedError(`failed to fetch PVC from API server: ${messageOf(error)}`, error);
+  });
+  const { deletionTimestamp, finalizers = [] } = claim.metadata;
+  if (deletionTimestamp !== undefined && !finalizers.includes(protection))
+    throw new UnprocessedError("PVC is being deleted");
+  if (claim.status?.phase !== "Bound") throw new UnprocessedError("PVC is not bound");
+  if (!claim.spec?.volumeName) throw new UnprocessedError("PVC has empty pvc.Spec.VolumeName");
+  return claim;
+}
+
+/** A claim of the name that a generic ephemeral volume's has may be someone else's.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming */
+function refuseOthersClaim(pod: Pod, { metadata }: PersistentVolumeClaim): void {
+  const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);
+  if (owner?.uid === pod.metadata.uid) return;
+  const where = `${pod.metadata.namespace}/${pod.metadata.name}`;
+  throw new UnprocessedError(
+    `PVC ${metadata.namespace}/${metadata.name} was not created for pod ${where} (pod is not owner)`,
+  );
+}
+
+async function volumeOf(
+  claims: ClaimReader,
+  { metadata, spec }: PersistentVolumeClaim,
+  signal: AbortSignal,
+): Promise<PersistentVolume> {
+  const name = spec?.volumeName ?? "";
+  const found = await claims.persistentVolume(name, signal).catch((error: unknown) => {
+    throw new UnprocessedError(`failed to fetch PV ${name} from API server: ${messageOf(error)}`, error);
+  });
+  const reference = found.spec?.claimRef;
+  if (!reference)
+    throw new UnprocessedError(
+      `found PV object ${name} but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim`,
+    );
+  if (reference.uid !== metadata.uid)
+    throw new UnprocessedError(
+      `found PV object ${name} but its pv.Spec.ClaimRef.UID ${reference.uid ?? ""} does not point to claim.UID ${metadata.uid}`,
+    );
+  return found;
+}

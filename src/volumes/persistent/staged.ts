@@ -1,0 +1,54 @@
+import { listMounts, type Mount, unmount } from "../../host/mounts.ts";
+import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
+import { unlessGone } from "../../lib/errors.ts";
+import type { Host } from "../../seams/host.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+
+/** Names of volumes that have a directory there. */
+export async function stagedVolumes(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
+  const found = (await unlessGone(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
+  return found.filter(({ kind }) => kind === "directory").map(({ name }) => name);
+}
+
+/** Mounts of a directory in the pods' directories. */
+export async function mountsOf(
+  { host, rootDir, mounts }: Pick<SetUpDeps, "host" | "rootDir" | "mounts">,
+  directory: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const [real, root, all] = await Promise.all([
+    host.fs.realpath(directory, signal),
+    host.fs.realpath(rootDir, signal),
+    mounts(signal),
+  ]);
+  return showing(all, real).filter((path) => path.startsWith(`${root}/pods/`));
+}
+
+/** The other mounts that show just a directory. Pure. @param directory without links. */
+export function showing(mounts: readonly Mount[], directory: string): readonly string[] {
+  const holder = mounts
+    .filter(({ path }) => path === "/" || path === directory || directory.startsWith(`${path}/`))
+    .reduce<Mount | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+  if (!holder) return [];
+  const below = holder.path === "/" ? directory : directory.slice(holder.path.length);
+  const root = `${holder.root === "/" ? "" : holder.root}${below === "/" ? "" : below}` || "/";
+  return mounts
+    .filter((mount) => mount.device === holder.device && mount.root === root && mount.path !== directory)
+    .map(({ path }) => path);
+}
+
+/** Unmounts a staged volume that no pod has a mount of, not even of a part, and removes its empty directory: what the mounts of the
+ *  target say counts, so it is right after a crash, too. @throws failed_precondition when it cannot be unmounted. */
+export async function unstage(host: Host, rootDir: string, name: string, signal: AbortSignal): Promise<void> {
+  const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
+  const real = await unlessGone(host.fs.realpath(path, signal));
+  if (real === undefined) return;
+  const [root, mounts] = await Promise.all([host.fs.realpath(rootDir, signal), listMounts(host, signal)]);
+  const staged = mounts.filter((mount) => mount.path === real);
+  const isUsed = ({ device, path: at }: Mount) =>
+    at.startsWith(`${root}/pods/`) && staged.some((mount) => mount.device === device);
+  if (mounts.some(isUsed)) return;
+  if (staged.length > 0) await unmount(host, real, signal);
+  // Not recursive: were it still mounted, or were there files below, nothing would be deleted.
+  await host.fs.apply([{ do: "remove", path }], signal);
+}

@@ -1,0 +1,58 @@
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Volume } from "../objects.ts";
+import { podReference } from "../pod/reference.ts";
+import { UnprocessedError } from "./failure.ts";
+import type { VolumeDeps } from "./kinds/kind.ts";
+import { usedVolumes } from "./paths.ts";
+import type { PodVolumes, SetUp } from "./set-up.ts";
+
+/** Longest wait of a pass for its volumes, milliseconds: the kubelet's. */
+const mountWaitMs = 123_000;
+/** A claim that was bound this moment may be read before its volume may: looks at it before the pass gives up, and their
+ *  interval, milliseconds. */
+const looks = 4;
+const lookMs = 100;
+
+/** Waits for all volumes of a pod. @throws CodedError with the text of its event; `cancelled` when interrupted. */
+export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "events">, setUp: SetUp) {
+  return async function wait(state: PodVolumes, signal: AbortSignal): Promise<void> {
+    const { pod } = state;
+    const volumes = usedVolumes(pod);
+    const deadline = clock.within(mountWaitMs, signal);
+    const given = new AbortController();
+    const unprocessed = new Map<string, UnprocessedError>();
+    const oneReady = async (volume: Volume) => {
+      const problem = await processed(state, volume, AbortSignal.any([deadline, given.signal]));
+      if (!problem) return;
+      unprocessed.set(volume.name, problem);
+      given.abort();
+    };
+    await Promise.all(volumes.map(oneReady));
+    const missing = volumes.filter(({ name }) => !state.mounted.has(name)).map(({ name }) => name);
+    if (missing.length === 0) return;
+    if (signal.aborted || state.ended.signal.aborted)
+      throw new CodedError("cancelled", "waiting for volumes was interrupted");
+    const why = [...unprocessed.values()].map(messageOf).join("; ") || "context deadline exceeded";
+    const message = `Unable to attach or mount volumes: unmounted volumes=[${listed(missing)}], unattached volumes=[], failed to process volumes=[${listed([...unprocessed.keys()])}]: ${why}`;
+    events.event(podReference(pod), "Warning", "FailedMount", message);
+    throw new CodedError(unprocessed.size > 0 ? "failed_precondition" : "deadline_exceeded", message);
+  };
+
+  /** What still keeps a claim from having a volume after a few looks. */
+  async function processed(state: PodVolumes, volume: Volume, signal: AbortSignal) {
+    for (let look = 1; ; look += 1) {
+      try {
+        await setUp.untilReady(state, volume, signal);
+        return undefined;
+      } catch (error) {
+        if (!(error instanceof UnprocessedError)) throw error;
+        if (look === looks || signal.aborted) return error;
+        await clock.sleep(lookMs, signal).catch(() => undefined);
+      }
+    }
+  }
+}
+
+function listed(names: readonly string[]): string {
+  return names.toSorted().join(" ");
+}

@@ -1,0 +1,339 @@
+import assert from "node:assert/strict";
+import { existsSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { claim, claimSpec, claimTemplate, localVolume, persistentVolume, storageClass } from "../harness/claims.ts";
+import { mount } from "../harness/manifests.ts";
+import { mountsOf, podFolder, podMounts } from "../harness/pod-machine.ts";
+import { images, openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+
+let cluster: Cluster;
+let agent: Agent;
+let pods: Pods;
+const owned = new AsyncDisposableStack();
+before(async () => {
+  cluster = owned.use(await startCluster({ name: "claims" }));
+  agent = await restart();
+  pods = owned.use(await openPods(cluster));
+  await inside("mkdir", "-p", disks());
+  await cluster.apply([storageClass]);
+});
+after(async () => {
+  await agent?.[Symbol.asyncDispose]();
+  await Promise.all(devices.map((device) => inside("losetup", "-d", device)));
+  await owned.disposeAsync();
+});
+
+const devices: string[] = [];
+
+/** A pod that is to end while graftlet is away ends soon after. */
+const restart = () => startGraftlet(cluster, { args: ["-v=6"], config: { syncFrequency: "5s" } });
+
+/** A block device of the machine's, blank. */
+async function loopDevice(name: string): Promise<string> {
+  const file = join(disks(), `${name}.img`);
+  await inside("truncate", "-s", "64M", file);
+  const device = (await inside("losetup", "--find", "--show", file)).trim();
+  devices.push(device);
+  return device;
+}
+
+/** Where a pod's claim on a local volume lies on the machine. */
+const folderOf = (uid: string, volume: string) =>
+  join(cluster.layout.kubeletRoot, "pods", uid, "volumes/kubernetes.io~local-volume", volume);
+
+/** Starts a pod with a claim, which is to wait. */
+async function waits(name: string, persistentVolumeClaim: { readonly claimName: string }, spec: SpecDraft = {}) {
+  const { metadata } = await pods.create(name, {
+    volumes: [{ name: "v", persistentVolumeClaim }],
+    containers: [shell("sleep 3600", { volumeMounts: [mount("v", { mountPath: "/v" })] })],
+    ...spec,
+  });
+  return metadata;
+}
+
+/** Finds a claim in the node's statistics and metrics. */
+async function measured(pod: string, volume: string, name: string): Promise<void> {
+  const node = `/api/v1/nodes/${cluster.nodeName}/proxy`;
+  const found = await cluster.waitFor("the volume's statistics", async () => {
+    const { pods: all } = JSON.parse(await kubectl("get", "--raw", `${node}/stats/summary`)) as {
+      pods: { podRef: { name: string }; volume?: { name: string; pvcRef?: object; capacityBytes: number }[] }[];
+    };
+    return all.find(({ podRef }) => podRef.name === pod)?.volume?.find((one) => one.name === volume);
+  });
+  assert.deepEqual(found.pvcRef, { name, namespace: "default" });
+  assert.ok(found.capacityBytes > 0);
+  const metrics = await kubectl("get", "--raw", `${node}/metrics`);
+  const labels = `{namespace="default",persistentvolumeclaim="${name}"}`;
+  for (const series of ["capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"])
+    assert.match(metrics, new RegExp(`^kubelet_volume_stats_${series}${labels} [0-9]`, "m"));
+}
+
+/** A folder of the machine's, where its disks are. */
+const disks = () => join(cluster.layout.dir, "disks");
+
+async function inside(...argv: readonly string[]): Promise<string> {
+  const { code, stdout, stderr } = await cluster.runInside(argv);
+  assert.equal(code, 0, stderr);
+  return stdout;
+}
+
+/** A directory of the machine's with a file in it. */
+async function disk(name: string): Promise<string> {
+  const path = join(disks(), name);
+  await inside("sh", "-c", `mkdir -p ${path} && echo kept > ${path}/precious`);
+  return path;
+}
+
+/** What a file of the machine's holds. */
+const textOf = (path: string) => readFileSync(join(cluster.root, path), "utf8");
+
+/** Mounts below the root directory that are a pod's claim or what it is made from. */
+const claimMounts = () => mountsOf(cluster).filter((path) => /kubernetes\.io[~/]local-volume/.test(path));
+
+async function removed(name: string): Promise<void> {
+  const gone = pods.gone(name);
+  await pods.remove(name, 1);
+  await gone;
+}
+
+async function kubectl(...args: readonly string[]): Promise<string> {
+  return cluster.mustKubectl(args);
+}
+
+const appending = "cd /v; date >> log; wc -l < log; trap 'exit 0' TERM; sleep 3600 & wait";
+
+describe("claims", () => {
+  test("a StatefulSet's claims on local volumes keep their data when its pods are deleted", async () => {
+    const paths = await Promise.all(["set-a", "set-b"].map(disk));
+    await cluster.apply(paths.map((path, index) => localVolume(`set-${index}`, path, cluster.nodeName)));
+    await cluster.apply([
+      {
+        apiVersion: "apps/v1",
+        kind: "StatefulSet",
+        metadata: { name: "db", namespace: "default" },
+        spec: {
+          replicas: 2,
+          serviceName: "db",
+          podManagementPolicy: "Parallel",
+          selector: { matchLabels: { app: "db" } },
+          template: {
+            metadata: { labels: { app: "db" } },
+            spec: {
+              terminationGracePeriodSeconds: 1,
+              containers: [
+                {
+                  name: "main",
+                  image: images.busybox,
+                  command: ["sh", "-c", appending],
+                  volumeMounts: [mount("v", { mountPath: "/v" }), mount("v", { mountPath: "/part", subPath: "sub" })],
+                },
+              ],
+            },
+          },
+          volumeClaimTemplates: [claimTemplate("v")],
+        },
+      },
+    ]);
+    const first = await Promise.all(["db-0", "db-1"].map((name) => pods.ready(name)));
+    for (const pod of first) assert.equal(podMounts(cluster, pod).filter((path) => path.includes("local-volume")).length, 1);
+    await kubectl("exec", "db-0", "--", "sh", "-c", "echo row > /part/table");
+    const before = first[0]?.metadata.uid;
+    await pods.remove("db-0", 1);
+    await pods.until("db-0", "to be another", (pod) => pod.metadata.uid !== before && statusOf(pod)?.ready === true);
+    await cluster.waitFor("a second line", async () => (await pods.log("db-0")).trim() === "2");
+    assert.equal(await kubectl("exec", "db-0", "--", "cat", "/v/sub/table"), "row\n");
+    await kubectl("scale", "statefulset", "db", "--replicas=0");
+    await cluster.waitFor("no mount", () => claimMounts().length === 0);
+    for (const path of paths) assert.equal(textOf(`${path}/precious`), "kept\n");
+    assert.equal(paths.filter((path) => existsSync(join(cluster.root, path, "sub/table"))).length, 1);
+  });
+
+  test("a volume on a block device is formatted once, mounted once for the node and bound for each pod; kills of graftlet change nothing", async () => {
+    const device = await loopDevice("block");
+    await cluster.apply([
+      localVolume("block", device, cluster.nodeName, { mountOptions: ["noatime"] }),
+      claim("block", "block"),
+    ]);
+    const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "block" } }];
+    const write = (name: string, group: number) =>
+      pods.create(name, {
+        volumes,
+        securityContext: { fsGroup: group },
+        containers: [
+          shell(`id -G; stat -c '%g %a' /v; touch /v/${name}; sleep 3600`, {
+            securityContext: { runAsUser: 1000 },
+            volumeMounts: [mount("v", { mountPath: "/v" })],
+          }),
+        ],
+      });
+    await write("block-1", 2000);
+    const first = await pods.ready("block-1");
+    assert.match(await pods.log("block-1"), /2000\n2000 2775\n$/);
+    await write("block-2", 3000);
+    const second = await pods.ready("block-2");
+    await pods.event(
+      "block-2",
+      "AlreadyMountedVolume",
+      "The requested fsGroup is 3000, but the volume block has GID 2000. The volume may not be shareable.",
+    );
+    const standing = () => claimMounts().filter((path) => path.endsWith("/block"));
+    const expected = [
+      join(cluster.layout.kubeletRoot, "plugins/kubernetes.io/local-volume/mounts/block"),
+      ...[first, second].map(({ metadata }) => folderOf(metadata.uid, "block")),
+    ].sort();
+    assert.deepEqual(standing().sort(), expected);
+    assert.match(await inside("grep", "local-volume/mounts/block ", "/proc/self/mountinfo"), /noatime/);
+
+    await agent.kill("SIGKILL");
+    agent = await restart();
+    await write("block-3", 2000);
+    const third = await pods.ready("block-3");
+    assert.deepEqual(standing().sort(), [...expected, folderOf(third.metadata.uid, "block")].sort());
+
+    // A pod ends while nobody looks after it; what it leaves is found, and what others use stays.
+    await agent.kill("SIGKILL");
+    await pods.remove("block-1", 0);
+    agent = await restart();
+    await cluster.waitFor("the first pod's mount to go", () => standing().length === 3);
+    assert.match(await kubectl("exec", "block-2", "--", "ls", "/v"), /block-1\nblock-2\nblock-3\n/);
+    await Promise.all(["block-2", "block-3"].map(removed));
+    await cluster.waitFor("no mount", () => standing().length === 0);
+    const left = await inside("ls", join(cluster.layout.kubeletRoot, "plugins/kubernetes.io/local-volume/mounts"));
+    assert.equal(left, "");
+    const text = await pods.output("block-4", shell("ls /v", { volumeMounts: [mount("v", { mountPath: "/v" })] }), {
+      volumes,
+    });
+    assert.equal(text, "block-1\nblock-2\nblock-3\nlost+found\n");
+  });
+
+  test("a volume that cannot be unmounted is never deleted through: the pod's end waits, the data stays", async () => {
+    const path = await disk("stuck");
+    await cluster.apply([localVolume("stuck", path, cluster.nodeName), claim("stuck", "stuck")]);
+    await pods.create("stuck", {
+      volumes: [{ name: "v", persistentVolumeClaim: { claimName: "stuck" } }],
+      containers: [shell("sleep 3600", { volumeMounts: [mount("v", { mountPath: "/v" })] })],
+    });
+    const pod = await pods.ready("stuck");
+    const folder = folderOf(pod.metadata.uid, "stuck");
+    // A process of the machine's works in the volume.
+    const holder = cluster.spawnInside(["sh", "-c", `cd ${folder} && exec sleep 3600`]);
+    await cluster.waitFor("the holder to be there", async () => {
+      const { stdout } = await cluster.runInside(["sh", "-c", `readlink /proc/[0-9]*/cwd | grep -c '/stuck$'`]);
+      return stdout.trim() === "1";
+    });
+    const gone = pods.gone("stuck");
+    await pods.remove("stuck", 1);
+    await cluster.waitFor("a try to unmount it", () => agent.log().includes("target is busy"));
+    await agent.kill("SIGKILL");
+    agent = await restart();
+    await cluster.waitFor("another try", () => agent.log().includes("target is busy"));
+    assert.equal(textOf(`${path}/precious`), "kept\n");
+    assert.ok(claimMounts().includes(folder));
+    holder.kill("SIGKILL");
+    await gone;
+    await cluster.waitFor("no folder", () => !existsSync(podFolder(cluster, pod)));
+    assert.equal(textOf(`${path}/precious`), "kept\n");
+  });
+
+  test("a hostPath volume is used where it is: its type is checked, no group is given, its group's right comes with it", async () => {
+    const path = await disk("host");
+    await inside("sh", "-c", `chgrp 4000 ${path}; chmod 2770 ${path}`);
+    const annotations = { "pv.kubernetes.io/gid": "4000" };
+    await cluster.apply([
+      persistentVolume("host", { hostPath: { path, type: "Directory" } }, { annotations }),
+      claim("host", "host"),
+      persistentVolume("host-file", { hostPath: { path, type: "File" } }),
+      claim("host-file", "host-file"),
+    ]);
+    const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "host" } }];
+    const text = await pods.output(
+      "host",
+      shell("id -G; cat /v/precious; touch /v/more; stat -c %g /v; touch /ro/x 2>&1", {
+        securityContext: { runAsUser: 1000 },
+        volumeMounts: [mount("v", { mountPath: "/v" }), mount("ro", { mountPath: "/ro" })],
+      }),
+      {
+        securityContext: { fsGroup: 2000 },
+        volumes: [...volumes, { name: "ro", persistentVolumeClaim: { claimName: "host", readOnly: true } }],
+      },
+    );
+    assert.match(text, /^(0 )?2000 4000\nkept\n4000\ntouch: \/ro\/x: Read-only file system\n$/);
+    await waits("host-file", { claimName: "host-file" });
+    await pods.event(
+      "host-file",
+      "FailedMount",
+      `MountVolume.SetUp failed for volume "host-file" : hostPath type check failed: ${path} is not a file`,
+    );
+    await Promise.all(["host", "host-file"].map(removed));
+    assert.equal(textOf(`${path}/precious`), "kept\n");
+  });
+
+  test("a generic ephemeral volume is a claim of its pod's, read-only where the pod says so, and goes with it", async () => {
+    const path = await disk("ephemeral");
+    await cluster.apply([localVolume("ephemeral", path, cluster.nodeName)]);
+    const volumes = [{ name: "v", ephemeral: { volumeClaimTemplate: { spec: claimSpec("ephemeral") } } }];
+    await pods.create("own", {
+      volumes,
+      containers: [shell("cat /v/precious; sleep 3600", { volumeMounts: [mount("v", { mountPath: "/v" })] })],
+    });
+    const pod = await pods.ready("own");
+    assert.equal(await pods.log("own"), "kept\n");
+    assert.ok(claimMounts().includes(folderOf(pod.metadata.uid, "ephemeral")));
+    await measured("own", "v", "own-v");
+    await removed("own");
+    await cluster.waitFor("the claim to go with its pod", async () => {
+      const { code } = await cluster.kubectl(["get", "pvc", "own-v"]);
+      return code !== 0;
+    });
+    assert.equal(textOf(`${path}/precious`), "kept\n");
+  });
+
+  test("claims without a volume, deleted, or bound to what this node does not serve keep their pod waiting, in the kubelet's words", async () => {
+    await cluster.apply([
+      claim("unbound"),
+      persistentVolume("far", { nfs: { server: "192.0.2.1", path: "/" } }),
+      claim("far", "far"),
+      localVolume("nothing", `${disks()}/nothing`, cluster.nodeName),
+      claim("nothing", "nothing"),
+    ]);
+    const { uid } = await waits("unbound", { claimName: "unbound" }, {});
+    assert.ok(uid);
+    await pods.until("unbound", "to be unschedulable", (pod) =>
+      (pod.status?.conditions ?? []).some(({ type, reason }) => type === "PodScheduled" && reason === "Unschedulable"),
+    );
+    const unable = (name: string, why: string) =>
+      pods.event(
+        name,
+        "FailedMount",
+        `Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: ${why}`,
+      );
+    await waits("far", { claimName: "far" });
+    await unable(
+      "far",
+      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type nfs are not served by this node',
+    );
+    await waits("nothing", { claimName: "nothing" });
+    await pods.event(
+      "nothing",
+      "FailedMount",
+      `MountVolume.NewMounter initialization failed for volume "nothing" : path "${disks()}/nothing" does not exist`,
+    );
+    await waits("missing", { claimName: "missing" }, { nodeName: cluster.nodeName });
+    await unable(
+      "missing",
+      'error processing PVC default/missing: failed to fetch PVC from API server: persistentvolumeclaims "missing" not found',
+    );
+    await waits("loose", { claimName: "unbound" }, { nodeName: cluster.nodeName });
+    await unable("loose", "error processing PVC default/unbound: PVC is not bound");
+    // Deleted while a pod has it, a claim stays until the pod has ended.
+    await kubectl("delete", "pvc", "nothing", "--wait=false");
+    await disk("nothing");
+    await pods.ready("nothing");
+    await removed("nothing");
+    await cluster.waitFor("the claim to go", async () => (await cluster.kubectl(["get", "pvc", "nothing"])).code !== 0);
+    await Promise.all(["unbound", "far", "missing", "loose"].map(removed));
+  });
+});
