@@ -3,7 +3,10 @@ import type { Node } from "../objects.ts";
 
 /** True when a node satisfies a term: all of its requirements. One without requirements matches nothing.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ */
-export function termMatches({ matchExpressions = [], matchFields = [] }: V1NodeSelectorTerm, { metadata }: Pick<Node, "metadata">): boolean {
+export function termMatches(
+  { matchExpressions = [], matchFields = [] }: V1NodeSelectorTerm,
+  { metadata }: Pick<Node, "metadata">,
+): boolean {
   if (matchExpressions.length + matchFields.length === 0) return false;
   return (
     matchExpressions.every((requirement) => labelMatches(requirement, metadata.labels?.[requirement.key])) &&

@@ -1,17 +1,24 @@
 import type { Clock } from "../lib/clock.ts";
 import { unlessCode } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
-import type { PodStore, VolumeGate } from "../pipeline.ts";
+import type { PodCache, PodStore, VolumeGate } from "../pipeline.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import type { Host } from "../seams/host.ts";
 import { type VolumeUse, whole } from "./disk-figures.ts";
 import { type Family, exposition } from "./exposition.ts";
+import { runningPods } from "./running-pods.ts";
 
 export interface ClaimDeps {
   readonly host: Pick<Host, "fs">;
   readonly pods: Pick<PodStore, "get">;
   readonly volumes: Pick<VolumeGate, "mounted">;
   readonly clock: Clock;
+}
+
+interface MetricsDeps extends ClaimDeps {
+  readonly cache: PodCache;
+  readonly log: Logger;
 }
 
 /** Space of a pod's claims that have a file system of their own, as the file system tells it. */
@@ -43,21 +50,29 @@ const series: readonly (readonly [name: string, help: string, value: (use: Volum
     ["inodes_used", "Number of used inodes in the volume", ({ inodesUsed }) => inodesUsed],
   ];
 
-/** kubelet_volume_stats_* of the claims of these pods, one series a claim; empty without claims.
+/** kubelet_volume_stats_* of the claims of running pods, one series a claim; empty without claims, and when they cannot be measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
-export async function claimMetrics(deps: ClaimDeps, uids: readonly string[], signal: AbortSignal): Promise<string> {
-  const pods = uids.flatMap((uid) => deps.pods.get(uid) ?? []);
-  const all = (await Promise.all(pods.map((pod) => claimVolumes(deps, pod, signal)))).flat();
-  const each = new Map(all.flatMap(({ claim, use }) => (claim ? [[`${claim.namespace}/${claim.name}`, { claim, use }]] : [])));
+export async function claimMetrics(deps: MetricsDeps, signal: AbortSignal): Promise<string> {
+  const pods = runningPods(deps.cache).flatMap(({ uid }) => deps.pods.get(uid) ?? []);
+  const measured = Promise.all(pods.map((pod) => claimVolumes(deps, pod, signal)));
+  const all = await measured.catch((error: unknown) => {
+    if (!signal.aborted) deps.log.warn({ err: error }, "the space of claims could not be measured");
+    return [];
+  });
+  const each = new Map(
+    all.flat().flatMap(({ claim, use }) => (claim ? [[`${claim.namespace}/${claim.name}`, { claim, use }]] : [])),
+  );
   if (each.size === 0) return "";
-  const families = series.map(([name, help, value]): Family => ({
-    name: `kubelet_volume_stats_${name}`,
-    help,
-    type: "gauge",
-    samples: [...each.values()].map(({ claim, use }) => ({
-      labels: { namespace: claim.namespace, persistentvolumeclaim: claim.name },
-      value: value(use) ?? 0,
-    })),
-  }));
+  const families = series.map(
+    ([name, help, value]): Family => ({
+      name: `kubelet_volume_stats_${name}`,
+      help,
+      type: "gauge",
+      samples: [...each.values()].map(({ claim, use }) => ({
+        labels: { namespace: claim.namespace, persistentvolumeclaim: claim.name },
+        value: value(use) ?? 0,
+      })),
+    }),
+  );
   return exposition(families);
 }

@@ -66,7 +66,9 @@ export function createDiskReader(
       disk.inodes(paths, freshMs, signal),
       runtime.listContainerStats(undefined, signal),
       Promise.all(mounts.map(async ({ path }) => [path, await spaceAt(path, signal)] as const)),
-      Promise.all(pods.map(async (pod) => [pod, await claimVolumes(deps, pod, signal)] as const)).then((of) => new Map(of)),
+      Promise.all(pods.map(async (pod) => [pod, await claimVolumes(deps, pod, signal)] as const)).then(
+        (of) => new Map(of),
+      ),
     ]);
     const images = await runtimeSpace(fs.imageFilesystems[0], fileSystemAt, signal);
     const containers = (await runtimeSpace(fs.containerFilesystems[0], fileSystemAt, signal)) ?? images;

@@ -113,13 +113,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       });
     },
     resource: async (signal) => resourceMetrics(await told(signal)),
-    async claims(signal) {
-      const uids = runningPods(cache).map(({ uid }) => uid);
-      return claimMetrics(deps, uids, signal).catch((error: unknown) => {
-        if (!signal.aborted) log.warn({ err: error }, "the space of claims could not be measured");
-        return "";
-      });
-    },
+    claims: (signal) => claimMetrics(deps, signal),
     cadvisor: async (signal) => {
       const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
       // Constant while the target is up.

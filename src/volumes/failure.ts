@@ -24,7 +24,6 @@ export class UnprocessedError extends CodedError {
 
 /** Text of the FailedMount event. @param volume name of the volume in the pod's spec. */
 export function mountFailure(volume: string, error: unknown): string {
-  const { step, volume: name } =
-    error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
+  const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
   return `${step} for volume "${name}" : ${messageOf(error)}`;
 }

@@ -26,7 +26,13 @@ export function persistentVolume(name: string, spec: Source, metadata: object = 
 }
 
 /** A local volume of a node. */
-export function localVolume(name: string, path: string, node: string, spec: Source = {}, metadata: object = {}): object {
+export function localVolume(
+  name: string,
+  path: string,
+  node: string,
+  spec: Source = {},
+  metadata: object = {},
+): object {
   const expression = { key: "kubernetes.io/hostname", operator: "In", values: [node] };
   const nodeAffinity = { required: { nodeSelectorTerms: [{ matchExpressions: [expression] }] } };
   return persistentVolume(name, { local: { path }, nodeAffinity, ...spec }, metadata);

@@ -140,9 +140,9 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
 describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
-      "claim",
-      { volumes: [{ name: "data", persistentVolumeClaim: { claimName: "data" } }] },
-      'spec.volumes[0].persistentVolumeClaim (no volume plugin matched: volume "data" of type persistentVolumeClaim)',
+      "nfs",
+      { volumes: [{ name: "data", nfs: { server: "192.0.2.1", path: "/" } }] },
+      'spec.volumes[0].nfs (no volume plugin matched: volume "data" of type nfs)',
     ],
     [
       "several",

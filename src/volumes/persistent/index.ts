@@ -17,7 +17,8 @@ const common = new Set(
 /** The code for a persistent volume's type. @throws UnprocessedError that names a type that is not served. */
 export function persistentKindOf({ metadata: { name }, spec }: PersistentVolume): PersistentKind {
   for (const [field, kind] of Object.entries(kinds)) if (spec?.[field as keyof typeof kinds]) return kind;
-  const type = Object.keys(spec ?? {}).find((field) => !common.has(field)) ?? "none";
+  const type =
+    Object.entries(spec ?? {}).find(([field, value]) => value !== undefined && !common.has(field))?.[0] ?? "none";
   throw new UnprocessedError(
     `failed to get Plugin from volumeSpec for volume "${name}" err=no volume plugin matched: persistent volumes of type ${type} are not served by this node`,
   );

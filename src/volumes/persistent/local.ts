@@ -41,7 +41,8 @@ export const local: PersistentKind = {
     const { uid } = use.pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "local-volume", name);
     const ready = { hostPath: path, ownSpace: true };
-    if (!deps.fresh && (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts)))) return ready;
+    // Also in a new pod: two of its volumes may be one claim.
+    if (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
     const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);
     await warnOfOtherGroup(deps, use, { staged, others }, signal);
     await deps.host.fs.apply(podSubdirectory(deps.rootDir, uid, "volumes", { path, mode: privateMode }), signal);

@@ -1,13 +1,15 @@
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
+import { podReference } from "../../pod/reference.ts";
 import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 
 /** What the group has to have at the root: to read, write and search. */
 const needed = 0o770;
 const setGid = 0o2000;
-/** A volume may have very many files. */
-const longestMs = 3_600_000;
+/** A volume may have very many files: the longest time for them, and when an event tells that it takes long, milliseconds. */
+const longestMs = 24 * 3_600_000;
+const slowMs = 30_000;
 
 /** Gives a volume's whole tree to the pod's fsGroup, if any, as a kubelet does: files readable and writable, directories also
  *  searchable and with new files in the group; links themselves alone. The root comes last, which tells a later pod that asks for
@@ -22,10 +24,18 @@ export async function giveTree(deps: SetUpDeps, pod: Pod, path: string, signal: 
     if (gid === group && (mode & (needed | setGid)) === (needed | setGid)) return;
   }
   const argv = ["sh", "-c", script, "sh", path, String(group)];
-  const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs, signal });
+  const slow = deps.clock.after(slowMs, () => tellOfSlowness(deps, pod, path));
+  // A try's limit does not hold for it: cut off, it would have to begin anew each time.
+  const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
   if (code === 0) return;
   const [complaint = `exit status ${code}`] = stderr.trim().split("\n");
   throw new CodedError("failed_precondition", `files could not be given to group $group: ${complaint}`);
+}
+
+function tellOfSlowness({ events }: SetUpDeps, pod: Pod, path: string): void {
+  const where = path.slice(path.indexOf(pod.metadata.uid));
+  const message = `Setting volume ownership for ${where} is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods`;
+  events.event(podReference(pod), "Warning", "VolumePermissionChangeInProgress", message);
 }
 
 /** Arguments: directory, group. A change of group takes set-id bits from files, which are given back. POSIX sh, with the programs of

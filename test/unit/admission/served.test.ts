@@ -130,7 +130,7 @@ const heldFields: [string, Partial<PodSpec>][] = [
   ["spec.hostUsers", { hostUsers: false }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
   ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
-  ["spec.volumes[0].persistentVolumeClaim", { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "x" } }] }],
+  ["spec.volumes[0].iscsi", { volumes: [{ name: "v", iscsi: { targetPortal: "p", iqn: "i", lun: 0 } }] }],
   [
     "spec.volumes[0].projected.sources[1].clusterTrustBundle",
     { volumes: [{ name: "v", projected: { sources: [{}, { clusterTrustBundle: { path: "p" } }] } }] },

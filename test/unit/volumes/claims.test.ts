@@ -1,0 +1,240 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
+import { type Bench, directoryOf, mounted, never, podWith, volumeBench } from "./volume-bench.ts";
+
+const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
+
+/** A claim that is bound to a volume of its name. */
+function aClaim(name = "data", more: Partial<PersistentVolumeClaim> = {}): PersistentVolumeClaim {
+  const metadata = { name, namespace: "default", uid: `uid-of-${name}` };
+  return { metadata, spec: { volumeName: `pv-${name}` }, status: { phase: "Bound" }, ...more };
+}
+
+function aVolume(name = "data", spec: PersistentVolume["spec"] = {}, annotations = {}): PersistentVolume {
+  return {
+    metadata: { name: `pv-${name}`, annotations },
+    spec: {
+      claimRef: { name, namespace: "default", uid: `uid-of-${name}` },
+      volumeMode: "Filesystem",
+      local: { path: "/disks/one" },
+      accessModes: ["ReadWriteOnce"],
+      ...spec,
+    },
+  };
+}
+
+function bound(spec: PersistentVolume["spec"] = {}, annotations = {}): Bench {
+  const bench = volumeBench();
+  bench.claims.set("data", aClaim());
+  bench.volumes.set("pv-data", aVolume("data", spec, annotations));
+  bench.host.files.put("/disks/one/precious", { data: "kept" });
+  return bench;
+}
+
+/** The event that a pod with the volume gets, and how its pass ends. */
+async function refused(bench: Bench, volume = data): Promise<string> {
+  const giveUp = new AbortController();
+  const ending = bench
+    .start()
+    .mount(podWith([volume]), giveUp.signal)
+    .then(
+      () => "mounted",
+      (error: unknown) => String(error),
+    );
+  for (let ms = 0; ms <= 400; ms += 100) await bench.clock.advance(100);
+  giveUp.abort();
+  assert.notEqual(await ending, "mounted");
+  const [first = ""] = bench.events;
+  return first.replace("Pod Warning FailedMount: ", "");
+}
+
+const unable = (why: string) =>
+  `Unable to attach or mount volumes: unmounted volumes=[v], unattached volumes=[], failed to process volumes=[v]: ${why}`;
+const unprocessed = (why: string) => unable(`error processing PVC default/data: ${why}`);
+
+const notBound: readonly (readonly [what: string, change: (bench: Bench) => void, why: string])[] = [
+  [
+    "no claim",
+    ({ claims }) => claims.clear(),
+    'failed to fetch PVC from API server: persistentvolumeclaims "data" not found',
+  ],
+  [
+    "a pending one",
+    ({ claims }) => claims.set("data", aClaim("data", { status: { phase: "Pending" } })),
+    "PVC is not bound",
+  ],
+  ["a lost one", ({ claims }) => claims.set("data", aClaim("data", { status: { phase: "Lost" } })), "PVC is not bound"],
+  [
+    "one that names no volume",
+    ({ claims }) => claims.set("data", aClaim("data", { spec: {} })),
+    "PVC has empty pvc.Spec.VolumeName",
+  ],
+  [
+    "one that is being deleted",
+    ({ claims }) => {
+      const { metadata, ...rest } = aClaim();
+      claims.set("data", { ...rest, metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } });
+    },
+    "PVC is being deleted",
+  ],
+  [
+    "no volume",
+    ({ volumes }) => volumes.clear(),
+    'failed to fetch PV pv-data from API server: persistentvolumes "pv-data" not found',
+  ],
+  [
+    "a volume without a claim",
+    ({ volumes }) => {
+      const { metadata, spec } = aVolume();
+      const { claimRef: _none, ...rest } = spec ?? {};
+      volumes.set("pv-data", { metadata, spec: rest });
+    },
+    "found PV object pv-data but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
+  ],
+  [
+    "another's volume",
+    ({ volumes }) => volumes.set("pv-data", aVolume("data", { claimRef: { uid: "other" } })),
+    "found PV object pv-data but its pv.Spec.ClaimRef.UID other does not point to claim.UID uid-of-data",
+  ],
+];
+for (const [what, change, why] of notBound)
+  test(`a pod whose claim has ${what} is told so at once, in the kubelet's words`, async () => {
+    const bench = bound();
+    change(bench);
+    assert.equal(await refused(bench), unprocessed(why));
+    assert.equal(bench.events.length, 1);
+  });
+
+test("a claim that is being deleted is mounted as long as it is protected: its pod runs already", async () => {
+  const bench = bound();
+  const { metadata, ...rest } = aClaim();
+  const finalizers = ["kubernetes.io/pvc-protection"];
+  bench.claims.set("data", {
+    ...rest,
+    metadata: { ...metadata, finalizers, deletionTimestamp: "2026-01-01T00:00:00Z" },
+  });
+  assert.equal((await mounted(bench, [data])).get("v")?.hostPath, directoryOf("local-volume", "pv-data"));
+});
+
+test("a claim whose volume may be read a moment later is mounted without an event", async () => {
+  const bench = bound();
+  bench.volumes.clear();
+  const stage = bench.start();
+  const mounting = stage.mount(podWith([data]), never);
+  await bench.clock.advance(0);
+  bench.volumes.set("pv-data", aVolume());
+  await bench.clock.advance(100);
+  await mounting;
+  assert.deepEqual(bench.events, []);
+});
+
+const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], why: string])[] = [
+  [
+    "a block volume",
+    { volumeMode: "Block" },
+    unable("volume v has volumeMode Block, but is specified in volumeMounts"),
+  ],
+  [
+    "a driver's volume",
+    { local: undefined, csi: { driver: "d", volumeHandle: "h" } },
+    unable(
+      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type csi are not served by this node',
+    ),
+  ],
+  [
+    "another node's volume",
+    {
+      nodeAffinity: {
+        required: { nodeSelectorTerms: [{ matchExpressions: [{ key: "zone", operator: "In", values: ["b"] }] }] },
+      },
+    },
+    'MountVolume.NodeAffinity check failed for volume "pv-data" : no matching NodeSelectorTerms',
+  ],
+  [
+    "a path that is missing",
+    { local: { path: "/disks/none" } },
+    'MountVolume.NewMounter initialization failed for volume "pv-data" : path "/disks/none" does not exist',
+  ],
+  [
+    "a file",
+    { local: { path: "/disks/one/precious" } },
+    'MountVolume.NewMounter initialization failed for volume "pv-data" : only directory and block device are supported',
+  ],
+  [
+    "a path upwards",
+    { local: { path: "/disks/one/../one" } },
+    "MountVolume.SetUp failed for volume \"pv-data\" : invalid path: /disks/one/../one must not contain '..'",
+  ],
+  [
+    "mount options for a hostPath volume",
+    { local: undefined, hostPath: { path: "/disks/one" }, mountOptions: ["noatime"] },
+    'MountVolume.MountOptionSupport check failed for volume "pv-data" : mount options are not supported for this volume type',
+  ],
+];
+for (const [what, spec, why] of unfit)
+  test(`a claim on ${what} is refused in the kubelet's words`, async () => {
+    assert.equal(await refused(bound(spec)), why);
+  });
+
+test("a generic ephemeral volume has a claim of the pod's: another's of that name is refused", async () => {
+  const ephemeral: Volume = { name: "v", ephemeral: { volumeClaimTemplate: { spec: {} } } };
+  const { metadata } = podWith([]);
+  const name = `${metadata.name}-v`;
+  const owned = (controller: boolean, uid: string) => {
+    const bench = bound();
+    const own = aClaim(name);
+    const ownerReferences = [{ apiVersion: "v1", kind: "Pod", name: metadata.name, uid, controller }];
+    bench.claims.set(name, { ...own, metadata: { ...own.metadata, ownerReferences } });
+    bench.volumes.set(`pv-${name}`, aVolume(name));
+    return bench;
+  };
+  const why = unable(`PVC default/${name} was not created for pod default/${metadata.name} (pod is not owner)`);
+  assert.equal(await refused(owned(true, "other"), ephemeral), why);
+  assert.equal(await refused(owned(false, metadata.uid), ephemeral), why);
+  assert.deepEqual((await mounted(owned(true, metadata.uid), [ephemeral])).get("v")?.persistent?.name, `pv-${name}`);
+});
+
+test("a volume that one pod at most may use is not given to a second one until the first has ended", async () => {
+  const bench = bound({ accessModes: ["ReadWriteOncePod"] });
+  const stage = bench.start();
+  await stage.mount(podWith([data]), never);
+  const second = podWith([data], {}, { uid: "uid-2", name: "second" });
+  const mounting = stage.mount(second, never);
+  await bench.clock.advance(0);
+  assert.match(
+    bench.events.join("\n"),
+    /MountVolume.SetUp failed for volume "pv-data" : volume uses the ReadWriteOncePod access mode and is already in use by another pod$/,
+  );
+  await stage.unmount("uid-1", never);
+  await bench.clock.advance(1_000);
+  await mounting;
+  assert.equal(await bench.text("/disks/one/precious"), "kept");
+});
+
+test("a volume tells its group, its plugin and whether it may be written", async () => {
+  const bench = bound({}, { "pv.kubernetes.io/gid": "4000" });
+  const readOnly: Volume = { name: "v", persistentVolumeClaim: { claimName: "data", readOnly: true } };
+  const found = (await mounted(bench, [readOnly])).get("v");
+  assert.equal(found?.readOnly, true);
+  assert.deepEqual(found?.persistent, {
+    name: "pv-data",
+    plugin: "kubernetes.io/local-volume",
+    ownSpace: true,
+    group: 4000n,
+  });
+  assert.deepEqual(
+    bench.host.commands.filter(([program]) => program === "mount").map(([, ...words]) => words.slice(0, -1)),
+    [
+      ["--bind", "/disks/one"],
+      ["-o", "remount,bind,ro"],
+    ],
+  );
+});
+
+test("two volumes of a pod that are one claim have one mount", async () => {
+  const bench = bound();
+  const found = await mounted(bench, [data, { ...data, name: "w" }]);
+  assert.equal(found.get("w")?.hostPath, found.get("v")?.hostPath);
+  assert.equal(bench.host.commands.filter(([program]) => program === "mount").length, 1);
+});
