@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { claim, persistentVolume } from "../harness/claims.ts";
 import { stringify } from "yaml";
 import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
@@ -93,8 +94,14 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
 
   test("a tour of both nodes, their removal, and no rule of the chart is left unused", async () => {
     await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
-    await lab.cluster.apply(runtimeClass);
-    await lab.cluster.apply([user("of-account", accountNode, "own", runtimeClass.metadata.name)]);
+    await lab.cluster.apply([
+      runtimeClass,
+      persistentVolume("account", { hostPath: { path: "/var/tmp" } }),
+      claim("account", "account"),
+    ]);
+    await lab.cluster.mustKubectl(["wait", "--for=jsonpath={.status.phase}=Bound", "pvc/account", "--timeout=55s"]);
+    const asks = { runtimeClassName: runtimeClass.metadata.name, claimName: "account" };
+    await lab.cluster.apply([user("of-account", accountNode, "own", asks)]);
     await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/of-account", "--timeout=55s"]);
     await lab.cluster.mustKubectl(["exec", "of-account", "--", "true"]);
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
@@ -152,7 +159,12 @@ const runtimeClass = {
 };
 
 /** A pod that is given a secret. */
-function user(name: string, nodeName: string, secretName: string, runtimeClassName?: string): object {
+function user(
+  name: string,
+  nodeName: string,
+  secretName: string,
+  { runtimeClassName, claimName }: { readonly runtimeClassName?: string; readonly claimName?: string } = {},
+): object {
   return {
     apiVersion: "v1",
     kind: "Pod",
@@ -167,10 +179,16 @@ function user(name: string, nodeName: string, secretName: string, runtimeClassNa
           name: "c",
           image: images.busybox,
           command: ["sleep", "infinity"],
-          volumeMounts: [{ name: "secret", mountPath: "/secret" }],
+          volumeMounts: [
+            { name: "secret", mountPath: "/secret" },
+            ...(claimName ? [{ name: "claim", mountPath: "/claim" }] : []),
+          ],
         },
       ],
-      volumes: [{ name: "secret", secret: { secretName } }],
+      volumes: [
+        { name: "secret", secret: { secretName } },
+        ...(claimName ? [{ name: "claim", persistentVolumeClaim: { claimName } }] : []),
+      ],
     },
   };
 }

@@ -1,11 +1,24 @@
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, readdir, realpath, rm, stat, symlink, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lstat,
+  mkdir,
+  mkdtemp,
+  readFile,
+  readdir,
+  realpath,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { after, before, test } from "node:test";
 import { localHost } from "../../providers/local/host.ts";
 import { listMounts } from "../../src/host/mounts.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
+import { giveTree } from "../../src/volumes/persistent/ownership.ts";
 import { createVolumes } from "../../src/volumes/volumes.ts";
 import { unmeasured } from "../fakes/measures.ts";
 import { givenPod } from "../../src/roles.ts";
@@ -115,4 +128,39 @@ test("volumes of every kind on this machine: made, adopted, brought up to date, 
   assert.deepEqual(await mountedHere(), []);
   await fourth.removePodDirectory("pod-1", patience);
   assert.deepEqual(await readdir(`${rootDir}/pods`), []);
+});
+
+test("a tree is given to a group: files, directories, set-id bits, links alone; a root that is as it should be spares the walk", async () => {
+  const tree = `${directory}/tree`;
+  const outside = `${directory}/outside`;
+  await mkdir(`${tree}/sub dir`, { recursive: true, mode: 0o700 });
+  await writeFile(outside, "", { mode: 0o600 });
+  await writeFile(`${tree}/plain`, "", { mode: 0o600 });
+  await writeFile(`${tree}/sub dir/program`, "");
+  await chmod(`${tree}/sub dir/program`, 0o6755);
+  await symlink(outside, `${tree}/sub dir/link`);
+  const deps = { host, clock, events: { event: () => assert.fail("an event") } };
+  const given = (policy: string, fsGroup: number) =>
+    giveTree(
+      deps,
+      { ...pod, spec: { containers: [], securityContext: { fsGroup, fsGroupChangePolicy: policy } } },
+      tree,
+      patience,
+    );
+  const seen = async () => {
+    const paths = ["", "/plain", "/sub dir", "/sub dir/program", "/sub dir/link"].map((path) => tree + path);
+    const all = await Promise.all([...paths, outside].map((path) => lstat(path)));
+    return all.map(({ gid, mode }) => `${gid} ${(mode & 0o7777).toString(8)}`);
+  };
+  await given("Always", 4321);
+  const after = ["4321 2770", "4321 660", "4321 2770", "4321 6775", "4321 777", "0 600"];
+  assert.deepEqual(await seen(), after);
+  await chmod(`${tree}/plain`, 0o600);
+  await given("OnRootMismatch", 4321);
+  assert.equal((await seen())[1], "4321 600");
+  await given("OnRootMismatch", 4322);
+  assert.deepEqual(
+    await seen(),
+    after.map((line) => line.replace("4321", "4322")),
+  );
 });

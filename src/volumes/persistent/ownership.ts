@@ -11,12 +11,14 @@ const setGid = 0o2000;
 const longestMs = 24 * 3_600_000;
 const slowMs = 30_000;
 
+type GroupDeps = Pick<SetUpDeps, "host" | "clock" | "events">;
+
 /** Gives a volume's whole tree to the pod's fsGroup, if any, as a kubelet does: files readable and writable, directories also
  *  searchable and with new files in the group; links themselves alone. The root comes last, which tells a later pod that asks for
  *  OnRootMismatch that all is done.
  *  @throws failed_precondition with the first of the command's complaints.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods */
-export async function giveTree(deps: SetUpDeps, pod: Pod, path: string, signal: AbortSignal): Promise<void> {
+export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: AbortSignal): Promise<void> {
   const group = groupOf(pod);
   if (group === undefined) return;
   if (pod.spec.securityContext?.fsGroupChangePolicy === "OnRootMismatch") {
@@ -32,7 +34,7 @@ export async function giveTree(deps: SetUpDeps, pod: Pod, path: string, signal: 
   throw new CodedError("failed_precondition", `files could not be given to group $group: ${complaint}`);
 }
 
-function tellOfSlowness({ events }: SetUpDeps, pod: Pod, path: string): void {
+function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
   const where = path.slice(path.indexOf(pod.metadata.uid));
   const message = `Setting volume ownership for ${where} is taking longer than expected, consider using OnRootMismatch - https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods`;
   events.event(podReference(pod), "Warning", "VolumePermissionChangeInProgress", message);

@@ -27,7 +27,7 @@ function both(pod: PodContext | undefined, own: Context | undefined): { pod: Pod
 function secure(
   pod: PodContext | undefined,
   own: Context | undefined,
-  more: { imageUser?: ImageUser; seccompDefault?: boolean } = {},
+  more: { imageUser?: ImageUser; seccompDefault?: boolean; volumeGroups?: readonly bigint[] } = {},
 ) {
   return containerSecurity({
     ...both(pod, own),
@@ -97,6 +97,12 @@ describe("a container's security in the runtime's terms", () => {
     assert.equal(secure(undefined, undefined, { imageUser: { uid: 9n } }).runAsUser?.value, 9n);
     const named = secure(undefined, undefined, { imageUser: { username: "app" } });
     assert.deepEqual([named.runAsUser, named.runAsUsername], [undefined, "app"]);
+  });
+  it("adds the groups of the volumes' files to those that the pod names, each once", () => {
+    const { supplementalGroups } = secure({ fsGroup: 10, supplementalGroups: [11] }, undefined, {
+      volumeGroups: [12n, 11n, 12n, 10n],
+    });
+    assert.deepEqual(supplementalGroups, [10n, 11n, 12n, 10n]);
   });
   it("passes on privileges, capabilities and groups", () => {
     const context = secure(

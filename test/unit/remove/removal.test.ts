@@ -367,3 +367,26 @@ test("a sandbox that cannot be removed keeps its pod's things; a belonging that 
   assert.equal(await t.remove(), true);
   assert.equal(await isThere(t, root), false);
 });
+
+test("a device that is mounted for all pods is unmounted, never deleted through; one that stays keeps the root directory", async () => {
+  const t = await start();
+  const staged = `${root}/plugins/kubernetes.io/local-volume/mounts/pv`;
+  await t.host.fs.apply([{ do: "mkdir", path: staged, parents: true }]);
+  t.host.files.mount(staged, "ext4");
+  t.host.files.put(`${staged}/data`, { data: "precious" });
+  const { program } = t.host;
+  program("umount", (args) => {
+    if (args.includes(staged)) return 32;
+    for (const path of args) t.host.files.unmount(path);
+    return 0;
+  });
+  assert.equal(await t.remove(), false);
+  assert.equal(t.host.files.text(`${staged}/data`), "precious");
+  program("umount", (args) => {
+    for (const path of args) t.host.files.unmount(path);
+    return 0;
+  });
+  assert.equal(await t.remove(), true);
+  assert.ok(t.said.includes(`removed mount ${staged}`));
+  assert.equal(await isThere(t, root), false);
+});
