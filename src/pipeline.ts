@@ -73,6 +73,8 @@ export interface PersistentPlace {
   readonly group?: bigint;
   /** Its file system has no other use: its space is the volume's. */
   readonly ownSpace: boolean;
+  /** It is a block device: containers have it as such. */
+  readonly isDevice: boolean;
 }
 
 /** Additions to a container for its devices. Paths on the host are the target's. */

@@ -76,7 +76,7 @@ export const container: Fields<k8s.V1Container> = {
   terminationMessagePath: "served",
   terminationMessagePolicy: "served",
   tty: "served",
-  volumeDevices: held("block devices are not served yet"),
+  volumeDevices: "served",
   volumeMounts: eachOf(fieldsOf(volumeMount)),
   workingDir: "served",
 };

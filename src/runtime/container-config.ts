@@ -1,4 +1,4 @@
-import { ContainerConfig, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
+import { ContainerConfig, type Device, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { ContainerDevices } from "../pipeline.ts";
 import { createStringSum, expand, variableCalled } from "../pod/expand.ts";
@@ -33,6 +33,8 @@ export interface ContainerConfigInput {
   readonly mounts: readonly Mount[];
   /** Devices with their mounts and environment; undefined for a container without any. */
   readonly devices: ContainerDevices | undefined;
+  /** Block devices of volumes. */
+  readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
   /** Labels that tell this node's containers from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
@@ -48,7 +50,7 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     ...processStrings(input),
     workingDir: container.workingDir ?? "",
     mounts: [...deviceMounts(devices), ...input.mounts],
-    devices: [...(devices?.devices ?? [])],
+    devices: [...(devices?.devices ?? []), ...input.volumeDevices],
     CDIDevices: (devices?.cdiDevices ?? []).map((name) => ({ name })),
     labels: labelsOf(input),
     // The agent's own annotations win.

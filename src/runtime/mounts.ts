@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
+import { type Device, type ImageSpec, Mount, MountPropagation } from "../gen/cri.ts";
 import type { Container, Pod, VolumeMount } from "../objects.ts";
 import type { MountedVolume, VolumePart } from "../pipeline.ts";
 import { createStringSum, expand } from "../pod/expand.ts";
@@ -41,8 +41,25 @@ export function volumeMounts(input: MountsInput): Mount[] {
       readonly: mount.readOnly === true || volume.readOnly,
       propagation: propagationOf(mount),
       recursiveReadOnly: isRecursive(mount, recursiveReadOnly),
-      selinuxRelabel: selinux && isManaged(pod, mount.name),
+      selinuxRelabel: selinux && isManaged(pod, mount.name, volume),
     });
+  });
+}
+
+/** The block devices of a container's volumes in the runtime's terms, in order.
+ *  @throws Error with the kubelet's text when a volume is not there.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
+export function volumeDevices(
+  mounted: ReadonlyMap<string, MountedVolume>,
+  { name: container, volumeDevices: asked = [] }: Container,
+): Device[] {
+  return asked.map(({ name, devicePath }) => {
+    if (!posix.isAbsolute(devicePath)) throw new Error(`error DevicePath \`${devicePath}\` must be an absolute path`);
+    const volume = mounted.get(name);
+    if (!volume?.persistent?.isDevice)
+      throw new Error(`cannot find volume "${name}" to pass into container "${container}"`);
+    const permissions = volume.readOnly ? "r" : "mrw";
+    return { containerPath: devicePath, hostPath: volume.hostPath, permissions };
   });
 }
 
@@ -127,6 +144,7 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
 }
 
 /** False for a hostPath: it belongs to the machine, and its labels are not the node's to change. */
-function isManaged(pod: Pod, volumeName: string): boolean {
+function isManaged(pod: Pod, volumeName: string, { persistent }: MountedVolume): boolean {
+  if (persistent) return persistent.plugin !== "kubernetes.io/host-path";
   return pod.spec.volumes?.some(({ name, hostPath }) => name === volumeName && !hostPath) === true;
 }

@@ -46,7 +46,7 @@ import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import { buildContainerConfig } from "./container-config.ts";
 import { containerFiles } from "./container-files.ts";
-import { volumeMounts, volumeParts } from "./mounts.ts";
+import { volumeDevices, volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
 import { linkLog, loggedContainers, restartCountFromLogs, unlinkLog } from "./log-files.ts";
@@ -204,6 +204,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     environment,
     mounts: [...mounted, ...files.mounts],
     devices,
+    volumeDevices: volumeDevices(deps.volumes.mounted(pod.metadata.uid), container),
     linux,
     ownerLabels,
   });

@@ -18,7 +18,7 @@ const privateMode = 0o750;
 export function podSubdirectory(
   rootDir: string,
   uid: string,
-  part: "volumes" | "plugins",
+  part: "volumes" | "plugins" | "volumeDevices",
   { path, mode }: { readonly path: string; readonly mode: number },
 ): readonly FileChange[] {
   const own = podDirectory(rootDir, uid);
@@ -34,10 +34,16 @@ export function emptyDirMarker(rootDir: string, uid: string, name: string): stri
   return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
 }
 
-/** Volumes that any container of the pod mounts; others are never set up, as in the kubelet. Images are mounted by the
- *  runtime. */
-export function usedVolumes({ spec }: Pod): readonly Volume[] {
+/** Volumes that any container of the pod mounts, or has as a device; others are never set up, as in the kubelet. Images are mounted by
+ *  the runtime. */
+export function usedVolumes(pod: Pod): readonly Volume[] {
+  const mounts = namesIn(pod, "volumeMounts");
+  const devices = namesIn(pod, "volumeDevices");
+  return (pod.spec.volumes ?? []).filter(({ name, image }) => !image && (mounts.has(name) || devices.has(name)));
+}
+
+/** Names of volumes that containers mount, or have as devices. */
+export function namesIn({ spec }: Pick<Pod, "spec">, use: "volumeMounts" | "volumeDevices"): ReadonlySet<string> {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];
-  const names = new Set(containers.flatMap(({ volumeMounts }) => volumeMounts?.map(({ name }) => name) ?? []));
-  return (spec.volumes ?? []).filter(({ name, image }) => !image && names.has(name));
+  return new Set(containers.flatMap(({ [use]: used }) => used?.map(({ name }) => name) ?? []));
 }

@@ -26,7 +26,7 @@ export async function unmountAll(
   }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
-  const below = ["volumes", "plugins", "volume-subpaths"].map((name) => `${directory}/${name}`);
+  const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"].map((name) => `${directory}/${name}`);
   await host.fs.apply(
     below.map((path) => ({ do: "remove", path, recursive: true })),
     signal,

@@ -210,6 +210,26 @@ describe("claims", () => {
     assert.equal(text, "block-1\nblock-3\nlost+found\n");
   });
 
+  test("a block device is a container's as it is: what one pod wrote the next one reads, and read-only it cannot be written", async () => {
+    const device = await loopDevice("raw");
+    await cluster.apply([
+      localVolume("raw", device, cluster.nodeName, { volumeMode: "Block" }),
+      claim("raw", "raw", { volumeMode: "Block" }),
+    ]);
+    const raw = (name: string, script: string, readOnly: boolean) =>
+      pods.output(name, shell(script, { volumeDevices: [{ name: "v", devicePath: "/dev/data" }] }), {
+        volumes: [{ name: "v", persistentVolumeClaim: { claimName: "raw", readOnly } }],
+      });
+    assert.equal(
+      await raw("raw-1", "stat -c %F /dev/data; printf written > /dev/data; sync", false),
+      "block special file\n",
+    );
+    const refused = "head -c 7 /dev/data; (printf again > /dev/data) 2>/dev/null || echo ' refused'";
+    assert.equal(await raw("raw-2", refused, true), "written refused\n");
+    await Promise.all(["raw-1", "raw-2"].map(removed));
+    assert.equal(await inside("head", "-c", "7", device), "written");
+  });
+
   test("a volume that cannot be unmounted is never deleted through: the pod's end waits, the data stays", async () => {
     const path = await disk("stuck");
     await cluster.apply([localVolume("stuck", path, cluster.nodeName), claim("stuck", "stuck")]);

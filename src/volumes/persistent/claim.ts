@@ -3,8 +3,9 @@ import type { PersistentVolume } from "../../objects.ts";
 import { termMatches } from "../../pod/node-selector.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
+import { linkDevice } from "./device-link.ts";
 import { persistentKindOf } from "./index.ts";
-import type { PersistentKind, Use } from "./kind.ts";
+import type { PersistentKind, Published, Use } from "./kind.ts";
 import { boundVolume } from "./resolve.ts";
 
 const groupAnnotation = "pv.kubernetes.io/gid";
@@ -16,18 +17,15 @@ const onePod = "ReadWriteOncePod";
 export const claim: VolumeKind = {
   refreshes: false,
   async setUp(deps, pod, asked, signal) {
-    const { volume, readOnly } = await boundVolume(deps.claims, pod, asked, signal);
+    const { volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, asked, signal);
     const { name } = volume.metadata;
     const kind = persistentKindOf(volume);
     const use: Use = { pod, volume, readOnly, options: mountOptions(volume) };
-    checkNode(deps, volume);
-    checkOptions(kind, use);
+    checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
+    if (!isDevice) checkOptions(kind, use);
     const { hostPath, ownSpace } = await deps.staging.inTurn(name, async () => {
       checkAlone(deps, use);
-      const staged = await kind.stage(deps, use, signal);
-      const published = await kind.publish(deps, use, staged, signal).catch((error: unknown) => {
-        throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", name, error);
-      });
+      const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
       deps.staging.took(name, pod.metadata.uid);
       return published;
     });
@@ -35,10 +33,33 @@ export const claim: VolumeKind = {
     return {
       hostPath,
       readOnly,
-      persistent: { name, plugin: kind.plugin, ownSpace, ...(group !== undefined && { group }) },
+      persistent: { name, plugin: kind.plugin, ownSpace, isDevice, ...(group !== undefined && { group }) },
     };
   },
 };
+
+async function mounted(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: AbortSignal): Promise<Published> {
+  const staged = await kind.stage(deps, use, signal);
+  return kind.publish(deps, use, staged, signal).catch((error: unknown) => {
+    throw error instanceof StepError ? error : new StepError("MountVolume.SetUp failed", nameOf(use), error);
+  });
+}
+
+async function mapped(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: AbortSignal): Promise<Published> {
+  if (!kind.device) {
+    const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
+    throw new StepError("MapVolume.FindMapperPluginBySpec failed", nameOf(use), why);
+  }
+  const device = await kind.device(deps, use, signal);
+  const hostPath = await linkDevice(deps, kind, use, device, signal).catch((error: unknown) => {
+    throw new StepError("MapVolume.MapBlockVolume failed", nameOf(use), error);
+  });
+  return { hostPath, ownSpace: false };
+}
+
+function nameOf({ volume }: Use): string {
+  return volume.metadata.name;
+}
 
 /** The older annotation counts before the field. */
 function mountOptions({ metadata, spec }: PersistentVolume): readonly string[] {
@@ -47,12 +68,12 @@ function mountOptions({ metadata, spec }: PersistentVolume): readonly string[] {
 }
 
 /** @throws StepError when the volume does not belong to this node. */
-function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: PersistentVolume): void {
+function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: PersistentVolume, operation: string): void {
   const required = spec?.nodeAffinity?.required;
   if (!required) return;
   const own = node();
   const refuse = (why: string) =>
-    new StepError("MountVolume.NodeAffinity check failed", metadata.name, new CodedError("failed_precondition", why));
+    new StepError(`${operation}.NodeAffinity check failed`, metadata.name, new CodedError("failed_precondition", why));
   if (!own) throw refuse(`node ${JSON.stringify(nodeName)} not found`);
   // By labels alone: the kubelet looks at no other field of its node.
   const labels = { metadata: { name: "", ...(own.metadata.labels && { labels: own.metadata.labels }) } };

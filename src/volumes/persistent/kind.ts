@@ -25,4 +25,7 @@ export interface PersistentKind {
   stage(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
   /** Gives a staged volume to a pod. @param staged path on the node. @throws with the text of the FailedMount event. */
   publish(deps: SetUpDeps, use: Use, staged: string, signal: AbortSignal): Promise<Published>;
+  /** The block device of a volume that containers have as a device, without links; absent for a type that has none.
+   *  @throws StepError with the step's name. */
+  device?(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
 }

@@ -53,6 +53,16 @@ export const local: PersistentKind = {
     });
     return ready;
   },
+  async device({ host }, { volume: { metadata, spec } }, signal) {
+    const path = spec?.local?.path ?? "";
+    const failed = (step: string) => (error: unknown) => {
+      throw new StepError(`MapVolume.${step} failed`, metadata.name, error);
+    };
+    const real = await host.fs.realpath(path, signal).catch(failed("EvalHostSymlinks"));
+    const { kind } = await host.fs.stat(real, signal).catch(failed("MapBlockVolume"));
+    if (kind === "blockDevice") return real;
+    return failed("MapBlockVolume")(new CodedError("failed_precondition", `${path} is not a block device`));
+  },
 };
 
 async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: AbortSignal) {

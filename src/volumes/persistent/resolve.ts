@@ -3,12 +3,15 @@ import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../..
 import type { ClaimReader } from "../../pipeline.ts";
 import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedError } from "../failure.ts";
+import { namesIn } from "../paths.ts";
 
 /** The volume behind a pod's claim. */
 export interface BoundVolume {
   readonly volume: PersistentVolume;
   /** The pod asks for it read-only. */
   readonly readOnly: boolean;
+  /** Containers have it as a device, not as files. */
+  readonly isDevice: boolean;
 }
 
 /** While a claim has it, its pods may go on: it stays until they have ended. */
@@ -35,9 +38,13 @@ export async function boundVolume(
   const found = await processed(volumeOf(claims, claim, signal));
   const mode = found.spec?.volumeMode;
   if (mode === undefined) throw new UnprocessedError(`cannot get volumeMode for volume: ${found.metadata.name}`);
-  if (mode !== "Filesystem")
-    throw new UnprocessedError(`volume ${volume.name} has volumeMode ${mode}, but is specified in volumeMounts`);
-  return { volume: found, readOnly: volume.persistentVolumeClaim?.readOnly === true };
+  for (const [use, fits] of [
+    ["volumeMounts", "Filesystem"],
+    ["volumeDevices", "Block"],
+  ] as const)
+    if (mode !== fits && namesIn(pod, use).has(volume.name))
+      throw new UnprocessedError(`volume ${volume.name} has volumeMode ${mode}, but is specified in ${use}`);
+  return { volume: found, readOnly: volume.persistentVolumeClaim?.readOnly === true, isDevice: mode === "Block" };
 }
 
 async function usableClaim(

@@ -1,8 +1,7 @@
-import { listMounts, type Mount, unmount } from "../../host/mounts.ts";
+import { listMounts, type Mount, type MountLister, unmount } from "../../host/mounts.ts";
 import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
 import { unlessGone } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
-import type { SetUpDeps } from "../kinds/kind.ts";
 
 /** Names of volumes that have a directory there. */
 export async function stagedVolumes(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
@@ -12,7 +11,7 @@ export async function stagedVolumes(host: Host, rootDir: string, signal: AbortSi
 
 /** Mounts of a directory in the pods' directories. */
 export async function mountsOf(
-  { host, rootDir, mounts }: Pick<SetUpDeps, "host" | "rootDir" | "mounts">,
+  { host, rootDir, mounts }: { readonly host: Host; readonly rootDir: string; readonly mounts: MountLister },
   directory: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {

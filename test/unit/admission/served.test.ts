@@ -121,12 +121,7 @@ test("a pod as the API server defaults it is served", async () => {
 });
 
 const heldFields: [string, Partial<PodSpec>][] = [
-  ["spec.containers[0].volumeDevices", main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
   ["spec.containers[0].resources.claims", main({ resources: { claims: [{ name: "x" }] } })],
-  [
-    "spec.ephemeralContainers[0].volumeDevices",
-    { ephemeralContainers: [aContainer("e", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })] },
-  ],
   ["spec.hostUsers", { hostUsers: false }],
   ["spec.resourceClaims", { resourceClaims: [{ name: "x" }] }],
   ["spec.resources.claims", { resources: { claims: [{ name: "x" }] } }],
@@ -156,12 +151,12 @@ test("a volume of a type that is not served is named with its type", async () =>
 
 test("all fields that are not served are named", async () => {
   const spec = {
-    ...main({ volumeDevices: [{ name: "v", devicePath: "/dev/v" }] }),
+    ...main({ resources: { claims: [{ name: "x" }] } }),
     resourceClaims: [{ name: "x" }],
     volumes: [{ name: "v", nfs: { path: "/", server: "s" } }],
   };
   assert.deepEqual(await fieldsOf(spec), [
-    "spec.containers[0].volumeDevices",
+    "spec.containers[0].resources.claims",
     "spec.resourceClaims",
     "spec.volumes[0].nfs",
   ]);

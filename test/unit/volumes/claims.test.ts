@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
-import { type Bench, directoryOf, mounted, never, podWith, volumeBench } from "./volume-bench.ts";
+import { aContainer } from "../../fakes/pods.ts";
+import { type Bench, directoryOf, mounted, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 
@@ -33,11 +34,11 @@ function bound(spec: PersistentVolume["spec"] = {}, annotations = {}): Bench {
 }
 
 /** The event that a pod with the volume gets, and how its pass ends. */
-async function refused(bench: Bench, volume = data): Promise<string> {
+async function refused(bench: Bench, volume = data, pod = podWith([volume])): Promise<string> {
   const giveUp = new AbortController();
   const ending = bench
     .start()
-    .mount(podWith([volume]), giveUp.signal)
+    .mount(pod, giveUp.signal)
     .then(
       () => "mounted",
       (error: unknown) => String(error),
@@ -177,6 +178,52 @@ for (const [what, spec, why] of unfit)
     assert.equal(await refused(bound(spec)), why);
   });
 
+/** A pod with the volume as a device. */
+const withDevice = podWith([data], {
+  containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
+});
+
+test("a volume that a container has as a device is a link to it in the pod's directory, which goes with the pod", async () => {
+  const bench = bound({ volumeMode: "Block", local: { path: "/dev/one" } });
+  bench.host.files.put("/dev/disk", { kind: "blockDevice" });
+  await bench.host.fs.apply([{ do: "symlink", path: "/dev/one", target: "/dev/disk" }]);
+  const stage = bench.start();
+  await stage.mount(withDevice, never);
+  const path = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~local-volume/pv-data`;
+  assert.deepEqual(
+    [...stage.mounted("uid-1").values()],
+    [
+      {
+        hostPath: path,
+        readOnly: false,
+        persistent: { name: "pv-data", plugin: "kubernetes.io/local-volume", ownSpace: false, isDevice: true },
+      },
+    ],
+  );
+  assert.equal(await bench.host.fs.readlink(path), "/dev/disk");
+  await stage.unmount("uid-1", never);
+  await assert.rejects(bench.host.fs.lstat(path), { code: "not_found" });
+  assert.equal((await bench.host.fs.lstat("/dev/disk")).kind, "blockDevice");
+});
+
+const noDevice: readonly (readonly [what: string, spec: PersistentVolume["spec"], why: string])[] = [
+  ["files", {}, unable("volume v has volumeMode Filesystem, but is specified in volumeDevices")],
+  [
+    "a directory",
+    { volumeMode: "Block" },
+    'MapVolume.MapBlockVolume failed for volume "pv-data" : /disks/one is not a block device',
+  ],
+  [
+    "a hostPath volume",
+    { volumeMode: "Block", local: undefined, hostPath: { path: "/disks/one" } },
+    'MapVolume.FindMapperPluginBySpec failed for volume "pv-data" : failed to find BlockVolumeMapper plugin. Volume plugin is nil.',
+  ],
+];
+for (const [what, spec, why] of noDevice)
+  test(`a container that wants a device gets none from ${what}`, async () => {
+    assert.equal(await refused(bound(spec), data, withDevice), why);
+  });
+
 test("a generic ephemeral volume has a claim of the pod's: another's of that name is refused", async () => {
   const ephemeral: Volume = { name: "v", ephemeral: { volumeClaimTemplate: { spec: {} } } };
   const { metadata } = podWith([]);
@@ -221,6 +268,7 @@ test("a volume tells its group, its plugin and whether it may be written", async
     name: "pv-data",
     plugin: "kubernetes.io/local-volume",
     ownSpace: true,
+    isDevice: false,
     group: 4000n,
   });
   assert.deepEqual(

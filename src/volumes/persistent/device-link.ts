@@ -1,0 +1,30 @@
+import { posix } from "node:path";
+import { podDirectory, podSubdirectory } from "../paths.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+import type { PersistentKind, Use } from "./kind.ts";
+
+const privateMode = 0o750;
+
+/** Leads a pod to a block device: by a link in its directory, which the runtime follows. A link of an earlier boot may lead to another
+ *  device, and is replaced.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
+export async function linkDevice(
+  { host, rootDir }: Pick<SetUpDeps, "host" | "rootDir">,
+  { plugin }: Pick<PersistentKind, "plugin">,
+  { pod, volume }: Pick<Use, "pod" | "volume">,
+  device: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const { uid } = pod.metadata;
+  const path = `${podDirectory(rootDir, uid)}/volumeDevices/${plugin.replace("/", "~")}/${volume.metadata.name}`;
+  const around = { path: posix.dirname(path), mode: privateMode };
+  await host.fs.apply(
+    [
+      ...podSubdirectory(rootDir, uid, "volumeDevices", around),
+      { do: "remove", path },
+      { do: "symlink", path, target: device },
+    ],
+    signal,
+  );
+  return path;
+}
