@@ -148,10 +148,12 @@ async function stagedVolumes(
   const own = (await entries(fs, all, signal)).filter(({ kind }) => kind === "directory");
   const around: string[] = [];
   for (let path = all; path !== root; path = posix.dirname(path)) around.push(path);
-  return [...own.map(({ name }) => `${all}/${name}`), ...around].map((path) => ({
-    path,
-    isMounted: mounts.some((mount) => mount.path === path),
-  }));
+  const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
+  return [
+    ...own.map(({ name }) => `${all}/${name}`).map((path) => ({ path, isMounted: isMounted(path) })),
+    // What is mounted there is not the node's.
+    ...around.filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
+  ];
 }
 
 /** Files of the node's outside graftlet's own directory. @param noted those that the record names. */

@@ -22,6 +22,16 @@ export const faults: readonly Fault[] = [
     foundBy: [unit("sources/http", "one pod or a list of pods, asked for with the headers given")],
   },
   {
+    name: "claim-of-another",
+    file: "src/volumes/persistent/resolve.ts",
+    text: "if (reference.uid !== metadata.uid)",
+    becomes: "if (reference.uid === undefined)",
+    breaks: "A claim that is deleted and made anew gets the volume, with the data, of its predecessor.",
+    assertion:
+      '"a pod whose claim has another\'s volume is told so at once, in the kubelet\'s words": Expected "actual" to be strictly unequal to',
+    foundBy: [unit("volumes/claims")],
+  },
+  {
     name: "pod-removed",
     file: "src/**/sources/apiserver.ts",
     text: 'type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push()',
