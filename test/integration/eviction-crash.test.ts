@@ -69,7 +69,10 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
       await untilCondition(cluster, "MemoryPressure", "False");
       await untouched(pods, others);
       const times = await told();
-      assert.deepEqual([...times.keys()].toSorted(), five.slice(0, index + 1).map((_, each) => `much-${each}`));
+      assert.deepEqual(
+        [...times.keys()].toSorted(),
+        five.slice(0, index + 1).map((_, each) => `much-${each}`),
+      );
       // One by the agent that was killed, one by its successor.
       assert.ok((times.get(name) ?? 0) <= 2, `${name} was evicted ${times.get(name)} times`);
       const failed = await pods.until(name, "to be known", () => true);

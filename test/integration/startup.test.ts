@@ -113,8 +113,14 @@ describe("start-up", { timeout: 900_000 }, () => {
       [{ evictionHard: { "memory.free": "1Gi" } }, /unsupported eviction signal memory\.free: /],
       [{ evictionHard: { "memory.available": "110%" } }, /memory\.available must be <= 100%: 110%$/],
       [{ evictionHard: { "nodefs.available": "-1%" } }, /nodefs\.available must be >= 0%: -1%$/],
-      [{ evictionSoft: { "memory.available": "1Gi" } }, /grace period must be specified for the soft .*memory\.available/],
-      [{ evictionMinimumReclaim: { "nodefs.available": "-1" } }, /negative eviction minimum reclaim specified for nodefs/],
+      [
+        { evictionSoft: { "memory.available": "1Gi" } },
+        /grace period must be specified for the soft .*memory\.available/,
+      ],
+      [
+        { evictionMinimumReclaim: { "nodefs.available": "-1" } },
+        /negative eviction minimum reclaim specified for nodefs/,
+      ],
       [
         { imageGCHighThresholdPercent: 70 },
         /imageGCLowThresholdPercent .* is 99: give less than imageGCHighThresholdPercent, which is 70$/,
