@@ -6,8 +6,8 @@ import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
 export interface HostUsage {
-  /** Usage of the root cgroup with its inactive files, bytes; undefined where it has no figures of its own (version 2). */
-  readonly usageBytes: number | undefined;
+  /** Usage of the root cgroup with its inactive files, bytes; absent where it has no figures of its own (version 2). */
+  readonly usageBytes?: number;
   /** Working set: the root cgroup's usage less its inactive files, bytes. */
   readonly workingSetBytes: number;
   readonly memoryBytes: number;
@@ -25,7 +25,7 @@ export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Pr
   ]);
   const memory = parseMeminfo(meminfo);
   return {
-    usageBytes: root?.usage,
+    ...(root && { usageBytes: root.usage }),
     workingSetBytes: root?.workingSet ?? withoutCgroup(memory),
     memoryBytes: memory["MemTotal"] ?? 0,
     processes: Number(/\/(\d+) /.exec(loadavg)?.[1] ?? 0),

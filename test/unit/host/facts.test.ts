@@ -130,7 +130,8 @@ test("usage: memory from the root cgroup less inactive files, or from meminfo; p
     "/sys/fs/cgroup/memory/memory.usage_in_bytes": "1000\n",
     "/sys/fs/cgroup/memory/memory.stat": "cache 7\ntotal_inactive_file 300\n",
   });
-  assert.equal((await readUsage(v1, never)).workingSetBytes, 700);
+  const { usageBytes, workingSetBytes } = await readUsage(v1, never);
+  assert.deepEqual([usageBytes, workingSetBytes], [1000, 700]);
 });
 
 test("facts that a node tells of are compared; swap, the boot and further addresses are not", async () => {
