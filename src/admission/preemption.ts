@@ -4,10 +4,10 @@ import type { Measures } from "../measures.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, Eviction, Rejection } from "../pipeline.ts";
 import { fullName, podReference } from "../pod/reference.ts";
-import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
+import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
-import { untilWorkers } from "../state/worker-ends.ts";
+import { untilStopped } from "../state/worker-ends.ts";
 import type { Shortage } from "./fit.ts";
 import { type Need, needOf, victimsFor } from "./victims.ts";
 
@@ -34,28 +34,17 @@ const preempted: Eviction = {
   disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
 };
 
-/** Pods get half as long again as they ask for to end, and at least so long, seconds. */
-const leastPatienceSeconds = 10;
-
 /** Ends pods so that a critical one fits, and waits for their ends: what takes longer than it may is waited for no longer, and ends
  *  later. @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
-export function createPreemption({ worker, signals, events, measures, clock, log }: PreemptionDeps): MakeRoom {
+export function createPreemption(deps: PreemptionDeps): MakeRoom {
+  const { signals, events, measures, log } = deps;
   const end = async (victim: Pod, resource: string, signal: AbortSignal) => {
-    const about = podReference(victim);
-    events.event(about, "Warning", preempted.reason, preempted.message);
+    events.event(podReference(victim), "Warning", preempted.reason, preempted.message);
     const grace = victim.spec.terminationGracePeriodSeconds ?? 0;
-    const patience = clock.within(Math.max(leastPatienceSeconds, grace * 1.5) * 1000, signal);
-    try {
-      const stopped = untilWorkers(worker, [victim.metadata.uid], isStopped, patience);
-      signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
-      await stopped;
-      measures.preempted(resource);
-    } catch (error) {
-      signal.throwIfAborted();
-      const message = "Container runtime did not kill the pod within specified grace period.";
-      events.event(about, "Warning", "ExceededGracePeriod", message);
-      log.error({ err: error, pod: fullName(victim) }, "preempted pod has not ended yet");
-    }
+    const stopped = untilStopped(deps, victim, grace, signal);
+    signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
+    if (await stopped) measures.preempted(resource);
+    else log.error({ pod: fullName(victim) }, "preempted pod has not ended yet");
   };
   return async (pod, others, short, signal) => {
     const victims = victimsFor(pod, others, short.map(needOf));
@@ -65,11 +54,6 @@ export function createPreemption({ worker, signals, events, measures, clock, log
     await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };
-}
-
-/** True when nothing of a pod runs any more. */
-function isStopped(phase: WorkerPhase | undefined): boolean {
-  return phase !== "syncing" && phase !== "terminating";
 }
 
 function noRoom(unmet: readonly Need[]): Rejection {

@@ -29,9 +29,16 @@ export interface EvictionOrder {
   readonly signal: EvictionSignal;
 }
 
-/** Evicts a pod; its worker ends it. One that ends already has less time for it from now on.
- *  @returns false when it was evicted before, or has ended. */
-export type Evict = (pod: Pod, order: EvictionOrder) => boolean;
+/** A pod that is waited for. */
+export interface Evicted {
+  readonly pod: Pod;
+  /** Absent where it was evicted before, and is still ending. */
+  readonly graceSeconds?: number;
+}
+
+/** Evicts a pod; its worker ends it. One that ends already has less time for it from now on; one that was evicted before is left to its
+ *  end. @returns undefined for a pod that has ended. */
+export type Evict = (pod: Pod, order: EvictionOrder) => Evicted | undefined;
 
 const reason = "Evicted";
 
@@ -42,13 +49,14 @@ export function createEvict({ worker, onEnd, signals, events, measures, log }: E
   return (pod, { message, disruption, annotations, graceSeconds, signal }) => {
     const { uid } = pod.metadata;
     const phase = worker.get(uid)?.phase;
-    if (evicted.has(uid) || (phase !== "syncing" && phase !== "terminating")) return false;
+    if (phase !== "syncing" && phase !== "terminating") return undefined;
+    if (evicted.has(uid)) return { pod };
     evicted.add(uid);
     log.warn({ pod: fullName(pod), uid, signal, why: message }, "pod is evicted");
     events.event(podReference(pod), "Warning", reason, message, annotations);
     const eviction = { reason, message, ...(disruption !== undefined && { disruption }) };
     signals.end.send(uid, { graceSeconds, eviction });
     measures.evicted(signal);
-    return true;
+    return { pod, graceSeconds };
   };
 }

@@ -3,11 +3,12 @@ import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Pod } from "../objects.ts";
-import type { Presence } from "../pipeline.ts";
+import type { EventSink, Presence } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { WorkerPhase, WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
-import { isFinished, untilWorkers } from "../state/worker-ends.ts";
+import { isFinished, untilStopped, untilWorkers } from "../state/worker-ends.ts";
+import type { Evicted } from "./evict.ts";
 import type { HoldToLimits } from "./local-limits.ts";
 import type { NodePressureRound } from "./node-pressure.ts";
 
@@ -23,6 +24,7 @@ export interface EvictionDeps {
   /** True once every source of pods has spoken. */
   readonly sourcesSeen: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
+  readonly events: EventSink;
   readonly presence?: Presence;
   readonly clock: Clock;
   readonly log: Logger;
@@ -57,12 +59,24 @@ export function createEviction(deps: EvictionDeps): Service {
       const { disks, act } = await look(signal);
       if (await settles(signal)) continue;
       const overLimits = (await holdToLimits?.(disks, signal).catch(unmeasured(signal))) ?? [];
-      const evicted = overLimits.length > 0 ? overLimits : await act(signal).then((pod) => (pod ? [pod] : []));
+      const evicted = overLimits.length > 0 ? overLimits : await act(signal).then((one) => (one ? [one] : []));
       if (evicted.length === 0) return;
-      await untilGone(deps, evicted, isFinished, signal);
+      await Promise.all(evicted.map((one) => untilEnded(deps, one, signal)));
+      await untilGone(
+        deps,
+        evicted.map(({ pod }) => pod),
+        isFinished,
+        signal,
+      );
     }
   };
   return patrol({ ...deps, name: "eviction", everyMs: periodMs }, round);
+}
+
+/** Waits for a pod that was evicted just now to have ended, as long as the kubelet does. */
+async function untilEnded(deps: EvictionDeps, { pod, graceSeconds }: Evicted, signal: AbortSignal): Promise<void> {
+  if (graceSeconds === undefined || (await untilStopped(deps, pod, graceSeconds, signal))) return;
+  deps.log.error({ pod: fullName(pod) }, "evicted pod has not ended yet");
 }
 
 /** Waits for pods to have ended and to have given back what they used; not for ever. */

@@ -1,9 +1,8 @@
 import type { Clock } from "../lib/clock.ts";
-import type { Pod } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
-import type { Evict } from "./evict.ts";
+import type { Evict, Evicted } from "./evict.ts";
 import { storageExcess, storageLimits } from "./storage-limits.ts";
 import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
 import type { DiskLayout } from "./thresholds.ts";
@@ -14,8 +13,8 @@ export interface LocalLimitsDeps extends UsageDeps {
   readonly clock: Clock;
 }
 
-/** Evicts pods that take more of the disk than their limits allow. @returns the evicted ones. */
-export type HoldToLimits = (disks: DiskLayout | undefined, signal: AbortSignal) => Promise<readonly Pod[]>;
+/** Evicts pods that take more of the disk than their limits allow. @returns the evicted ones, also those that still end. */
+export type HoldToLimits = (disks: DiskLayout | undefined, signal: AbortSignal) => Promise<readonly Evicted[]>;
 
 /** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
 const pauseForWalk = 10;
@@ -43,7 +42,8 @@ export function createLocalLimits(deps: LocalLimitsDeps): HoldToLimits {
     return limited.flatMap(({ pod, limits }, index) => {
       const usage = usages[index];
       const excess = usage && storageExcess(limits, usage);
-      return excess && evict(pod, { ...excess, graceSeconds }) ? [pod] : [];
+      const evicted = excess && evict(pod, { ...excess, graceSeconds });
+      return evicted ? [evicted] : [];
     });
   };
 }

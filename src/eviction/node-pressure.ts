@@ -9,7 +9,7 @@ import { fullName, nodeReference } from "../pod/reference.ts";
 import type { CellPair } from "../state/cells.ts";
 import type { Sends } from "../state/signals.ts";
 import { createDecider } from "./decision.ts";
-import type { Evict } from "./evict.ts";
+import type { Evict, Evicted } from "./evict.ts";
 import { evictionNotice } from "./message.ts";
 import type { NodeReading } from "./observer.ts";
 import { ranked } from "./ranking.ts";
@@ -52,8 +52,8 @@ export interface NodePressureDeps {
 export interface NodePressureRound {
   readonly disks: DiskLayout | undefined;
   /** Reclaims what runs short, where something does: from the node first, then by the eviction of one pod.
-   *  @returns the pod that was evicted. */
-  act(signal: AbortSignal): Promise<Pod | undefined>;
+   *  @returns the pod that was evicted, or was before and still ends: no other goes in its place. */
+  act(signal: AbortSignal): Promise<Evicted | undefined>;
 }
 
 /** Grace period of a pod that has to make room at once, seconds. */
@@ -97,7 +97,7 @@ function show({ pressure: cell, signals }: NodePressureDeps, now: NodePressure):
   if (JSON.stringify(before) !== JSON.stringify(now)) signals.nodeChanged.send();
 }
 
-async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<Pod | undefined> {
+async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal): Promise<Evicted | undefined> {
   const { events, nodeName, candidates, usages, measures, clock, log } = deps;
   const [most] = round.due;
   if (!most) return undefined;
@@ -125,7 +125,9 @@ async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal
     }
     const notice = evictionNotice({ resource, pod, usage, thresholds: round.due, observations: round.observations });
     const graceSeconds = graceOf(deps, pod, most);
-    if (deps.evict(pod, { ...notice, disruption: notice.message, graceSeconds, signal: most.signal })) return pod;
+    const how = { ...notice, disruption: notice.message, graceSeconds, signal: most.signal };
+    const evicted = deps.evict(pod, how);
+    if (evicted) return evicted;
   }
   log.warn({ resource }, "unable to evict any pods from the node");
   return undefined;

@@ -81,6 +81,7 @@ export function evictPods(
     ended: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),
     sourcesSeen: parts.sourcesSeen,
     worker,
+    events,
     ...(kubelet.localStorageCapacityIsolation && { holdToLimits }),
     ...(notifier && { news: notifier.crossed }),
     ...common,

@@ -9,6 +9,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
 import { containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
@@ -38,6 +39,8 @@ async function node(
     /** Pods that had ended before the start, each with whether its remains are gone. */
     former: new Map<string, boolean>(),
     looks: 0,
+    /** Where evicted pods stop on their way. */
+    lingers: undefined as WorkerPhase | undefined,
     /** For each act: how many looks there had been. */
     acts: [] as number[],
   };
@@ -58,10 +61,14 @@ async function node(
   const target = fakePresence();
   const stop = new AbortController();
   const log = createLogger(0, { write: () => {} });
+  const phaseOf = (uid: string): WorkerPhase => {
+    const isEvicted = evicted.some((one) => one.uid === uid);
+    if (isEvicted && world.lingers) return world.lingers;
+    return isEvicted || world.former.get(uid) ? "finished" : "syncing";
+  };
   const worker = {
     get: (uid: string) => ({
-      phase:
-        evicted.some((one) => one.uid === uid) || world.former.get(uid) ? ("finished" as const) : ("syncing" as const),
+      phase: phaseOf(uid),
       pod: undefined,
     }),
     onChange: (listener: (uid: string) => void) => {
@@ -114,6 +121,7 @@ async function node(
     },
     ended: () => [...world.former.keys()].map((uid) => aPod({}, { uid })),
     sourcesSeen: () => world.sourcesSeen,
+    events,
     holdToLimits,
     worker,
     presence: target.present,
@@ -325,4 +333,23 @@ test("remains that do not go hold up nothing for longer than 30 seconds", async 
   assert.deepEqual(t.world.acts, []);
   await t.advance(1_000);
   assert.deepEqual(t.world.acts, [2]);
+});
+
+test("the node is looked at again when an evicted pod is gone, or has had its time: to end, and to give back what it used", async () => {
+  await using t = await node([withVolume("10Mi")], { "volumes/v": 11 });
+  t.world.lingers = "terminating";
+  await t.pass();
+  assert.equal(t.world.looks, 1);
+  await t.advance(9_999);
+  assert.equal(t.events.lines.length, 1);
+  await t.advance(1);
+  const told = "Warning ExceededGracePeriod Container runtime did not kill the pod within specified grace period.";
+  assert.equal(t.events.lines[1], told);
+  t.world.lingers = "terminated";
+  t.gone("uid-1");
+  await t.advance(29_999);
+  assert.equal(t.world.looks, 1);
+  await t.advance(1);
+  assert.equal(t.world.looks, 2);
+  assert.equal(t.evicted.length, 1);
 });

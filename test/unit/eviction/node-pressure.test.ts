@@ -24,6 +24,8 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
     problem: undefined as string | undefined,
     afterImages: undefined as Partial<Record<NodeSignal, number>> | undefined,
     fails: false,
+    /** Pods whose containers have ended. */
+    stopped: new Set<string>(),
   };
   const did: string[] = [];
   const ended: (Partial<Rejection> & { uid: string; graceSeconds: number | undefined })[] = [];
@@ -64,7 +66,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
       },
     },
     evict: createEvict({
-      worker: { get: () => ({ phase: "syncing", pod: undefined }) },
+      worker: { get: (uid) => ({ phase: world.stopped.has(uid) ? "terminated" : "syncing", pod: undefined }) },
       onEnd: () => {},
       signals: {
         end: { send: (uid, { graceSeconds, eviction }) => void ended.push({ uid, graceSeconds, ...eviction }) },
@@ -82,7 +84,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
   });
   const round = async () => {
     const { act } = await look(never);
-    return (await act(never))?.metadata.name;
+    return (await act(never))?.pod.metadata.name;
   };
   return { world, did, ended, events, cell, clock, round };
 }
@@ -117,7 +119,12 @@ test("short memory evicts the pod that uses most, one a round, none twice, in th
     `Warning Evicted ${message}`,
   ]);
   assert.deepEqual(did, ["tell", "measure", "count memory.available"]);
+  assert.equal(await round(), "big", "while it ends no other goes in its place");
+  assert.deepEqual([ended.length, events.lines.filter((line) => line.includes("Evicted")).length], [1, 1]);
+  assert.ok(!did.slice(3).some((what) => what.startsWith("count")));
+  world.stopped.add("big");
   assert.equal(await round(), "small");
+  world.stopped.add("small");
   assert.equal(await round(), undefined, "only a critical pod is left");
 });
 
