@@ -31,7 +31,7 @@ export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: 
   const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
   if (code === 0) return;
   const [complaint = `exit status ${code}`] = stderr.trim().split("\n");
-  throw new CodedError("failed_precondition", `files could not be given to group $group: ${complaint}`);
+  throw new CodedError("failed_precondition", `files could not be given to group ${group}: ${complaint}`);
 }
 
 function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
