@@ -103,7 +103,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: cri,
     more: ["docker", "ssh"],
     why: "what runs short is the target's, and who uses it the runtime's to say",
-    seconds: 150,
+    seconds: 230,
   },
   "eviction-crash": {
     on: [],

@@ -1,12 +1,15 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { CoreEvent, Pod } from "../../src/objects.ts";
 import { type Agent, type AgentOptions, rareRounds, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { hangAt } from "../harness/hung-mount.ts";
 import { mount } from "../harness/manifests.ts";
 import { isCgroupV2 } from "../harness/pod-machine.ts";
 import { condition, openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
 import { clear, keepingMemory, scarceMemory, untilCondition, untilEvicted, untouched } from "../harness/pressure.ts";
+import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
 const tolerant = { tolerations: [{ operator: "Exists" as const }] };
@@ -87,6 +90,39 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     assert.match(own.log(), /eviction manager: hard allocatable memory eviction threshold crossed/);
     await untouched(pods, ["modest"]);
     await clear(pods, ["modest", "sudden"]);
+  });
+
+  test("a file system that hangs hides its own figures alone: memory is looked after meanwhile", async (t) => {
+    if (runtimeDaemons[cluster.provider].role !== "containerd")
+      return t.skip("a Docker Engine's images hold up all of it");
+    const own = await restart(await scarceMemory(cluster, 400));
+    const filling = "dd if=/dev/zero of=/v/it bs=1M count=350 2>/dev/null; exec sleep infinity";
+    await run({
+      modest: keepingMemory(40, { requests: "100Mi" }),
+      growing: {
+        volumes: [{ name: "v", emptyDir: { medium: "Memory" } }],
+        containers: [shell(`until [ -e /tmp/go ]; do sleep 0.2; done; ${filling}`, { volumeMounts: [mount("v")] })],
+      },
+    });
+    const images = join(
+      runtimeDaemons[cluster.provider].store(cluster.layout),
+      "io.containerd.snapshotter.v1.overlayfs",
+    );
+    {
+      await using _hung = await hangAt(cluster, images);
+      const complaint = /eviction: imagefs cannot be read, thresholds of it do not count until it can/;
+      await cluster.waitFor("the log to name it", () => complaint.test(own.log()), { timeoutMs: 40_000 });
+      await cluster.mustKubectl(["exec", "growing", "--", "touch", "/tmp/go"]);
+      const { status } = await untilEvicted(pods, "growing");
+      assert.match(status?.message ?? "", /^The node was low on resource: memory\. /);
+      // Looks that wait must not become more and more.
+      await new Promise((resolve) => setTimeout(resolve, 25_000));
+      await cluster.mustKubectl(["exec", "modest", "--", "true"]);
+      await untouched(pods, ["modest"]);
+    }
+    await pods.create("later", { ...tolerant, containers: [shell("exec sleep infinity")] });
+    await pods.ready("later");
+    await clear(pods, ["modest", "growing", "later"]);
   });
 
   test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
