@@ -291,8 +291,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "volumes-trouble": { on: cri, why: stage, seconds: 40 },
   claims: {
-    on: here,
-    more: overSsh,
+    on: cri,
+    more: [...onDocker, ...overSsh],
     why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
     seconds: 90,
   },
