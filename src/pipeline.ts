@@ -64,7 +64,7 @@ export interface MountedVolume {
   readonly persistent?: PersistentPlace;
 }
 
-/** What a pod's spec does not say of the volume behind its claim. */
+/** Facts of the volume behind a claim, which the pod's spec does not have. */
 export interface PersistentPlace {
   readonly name: string;
   /** Full name of the plugin that serves it. */

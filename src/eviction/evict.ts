@@ -6,6 +6,7 @@ import { fullName, podReference } from "../pod/reference.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
+import { isStopped } from "../state/worker-ends.ts";
 
 export interface EvictDeps {
   readonly worker: Pick<Column<WorkerView>, "get">;
@@ -48,8 +49,7 @@ export function createEvict({ worker, onEnd, signals, events, measures, log }: E
   onEnd((uid) => evicted.delete(uid));
   return (pod, { message, disruption, annotations, graceSeconds, signal }) => {
     const { uid } = pod.metadata;
-    const phase = worker.get(uid)?.phase;
-    if (phase !== "syncing" && phase !== "terminating") return undefined;
+    if (isStopped(worker.get(uid)?.phase)) return undefined;
     if (evicted.has(uid)) return { pod };
     evicted.add(uid);
     log.warn({ pod: fullName(pod), uid, signal, why: message }, "pod is evicted");

@@ -1,7 +1,7 @@
 import { fileSystemDevice } from "../host/disk-usage.ts";
 import { type GroupMemory, type HostUsage, readGroupMemory, readUsage } from "../host/usage.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, messageOf } from "../lib/errors.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { type CgroupLayout, podsCgroup } from "../pod/cgroup-path.ts";
@@ -52,7 +52,8 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
   const nodeFs = reading("nodefs", (signal) => host.fs.freeSpace(rootDir, signal));
   const imageFs = reading("imagefs", (signal) => spaceAt(host, places.known()?.images, signal));
   const containerFs = reading("containerfs", (signal) => spaceAt(host, places.known()?.layers, signal));
-  const observe = async (signal: AbortSignal): Promise<NodeReading> => {
+  return async (given) => {
+    const signal = deps.clock.within(patienceMs, given);
     const ofRuntime = places.find(signal).then(() => Promise.all([imageFs.now(signal), containerFs.now(signal)]));
     const [machine, pods, node, [images, layers]] = await Promise.all([
       usage.now(signal),
@@ -60,6 +61,7 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
       nodeFs.now(signal),
       ofRuntime,
     ]);
+    given.throwIfAborted();
     const all: readonly (readonly [NodeSignal, Observation | undefined])[] = [
       ["memory.available", machine && left(machine.memoryBytes, machine.workingSetBytes)],
       ["allocatableMemory.available", pods && left(pods.limitBytes, pods.workingSetBytes)],
@@ -74,15 +76,6 @@ export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Pro
       disks: places.known()?.disks,
       problem: usage.problem() ?? nodeFs.problem(),
     };
-  };
-  return async (given) => {
-    const patience = new AbortController();
-    const timer = deps.clock.after(patienceMs, () =>
-      patience.abort(new CodedError("deadline_exceeded", `no answer within ${patienceMs} ms`)),
-    );
-    const reading = await observe(AbortSignal.any([given, patience.signal])).finally(() => timer.cancel());
-    given.throwIfAborted();
-    return reading;
   };
 }
 

@@ -1,6 +1,6 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import { type Shown, parseShown, unmount } from "./mounts.ts";
+import { type Shown, isAtOrBelow, parseShown, placeOf, unmount } from "./mounts.ts";
 
 /** A part of an untrusted directory tree: any of its writers may put a link anywhere at any moment. */
 export interface Part {
@@ -130,16 +130,8 @@ function parseAnswer(text: string): Answer {
 export function isPartOf(shown: readonly Shown[], base: string, target: string): boolean {
   const bound = shown.findLast(({ path }) => path === target);
   if (!bound || bound.root.endsWith("//deleted")) return false;
-  const holder = shown
-    .filter(({ path }) => isBelow(base, path))
-    .reduce<Shown | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
-  if (!holder) return false;
-  const rest = base === holder.path ? "" : base.slice(holder.path === "/" ? 0 : holder.path.length);
-  const own = { device: holder.device, root: `${holder.root === "/" ? "" : holder.root}${rest}` || "/" };
-  const trees = [own, ...shown.filter(({ path }) => path !== base && path !== target && isBelow(path, base))];
-  return trees.some(({ device, root }) => device === bound.device && isBelow(bound.root, root));
-}
-
-function isBelow(path: string, root: string): boolean {
-  return path === root || path.startsWith(root === "/" ? "/" : `${root}/`);
+  const own = placeOf(shown, base);
+  if (!own) return false;
+  const trees = [own, ...shown.filter(({ path }) => path !== base && path !== target && isAtOrBelow(path, base))];
+  return trees.some(({ device, root }) => device === bound.device && isAtOrBelow(bound.root, root));
 }

@@ -3,12 +3,16 @@ import { CodedError } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 
-export interface Mount {
-  readonly path: string;
+/** Source and mount point of a mount. */
+export interface Shown {
   /** `major:minor` of its file system. */
   readonly device: string;
   /** Path within the file system that is mounted at `path`. */
   readonly root: string;
+  readonly path: string;
+}
+
+export interface Mount extends Shown {
   /** Shared: mounts in it propagate to its peers, such as a container's. */
   readonly shared: boolean;
   readonly fsType: string;
@@ -48,15 +52,6 @@ export function parseMounts(table: string): readonly Mount[] {
   });
 }
 
-/** Source and mount point of a mount. */
-export interface Shown {
-  /** `major:minor` of its file system. */
-  readonly device: string;
-  /** Path within the file system that is mounted at `path`. */
-  readonly root: string;
-  readonly path: string;
-}
-
 /** The third to fifth columns of /proc/self/mountinfo, a mount a line. */
 export function parseShown(columns: string): readonly Shown[] {
   return columns.split("\n").flatMap((line) => {
@@ -68,6 +63,26 @@ export function parseShown(columns: string): readonly Shown[] {
 /** The kernel writes blanks, tabs, newlines and backslashes in octal. */
 function unescape(text: string): string {
   return text.replace(/\\([0-7]{3})/g, (_, octal: string) => String.fromCharCode(Number.parseInt(octal, 8)));
+}
+
+/** The mount that a path lies on; of several at one place the last. @param path without links. */
+function holderOf<M extends Shown>(mounts: readonly M[], path: string): M | undefined {
+  return mounts
+    .filter((mount) => isAtOrBelow(path, mount.path))
+    .reduce<M | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+}
+
+/** True for a path and for all below it. Pure. */
+export function isAtOrBelow(path: string, root: string): boolean {
+  return path === root || path.startsWith(root === "/" ? "/" : `${root}/`);
+}
+
+/** A path as its file system has it, wherever that is mounted; undefined when no mount holds it. Pure. @param path without links. */
+export function placeOf(mounts: readonly Shown[], path: string): Omit<Shown, "path"> | undefined {
+  const holder = holderOf(mounts, path);
+  if (!holder) return undefined;
+  const rest = path === holder.path ? "" : path.slice(holder.path === "/" ? 0 : holder.path.length);
+  return { device: holder.device, root: `${holder.root === "/" ? "" : holder.root}${rest}` || "/" };
 }
 
 /** Mounts at a path or below it, deepest first: the order in which to unmount them. */
@@ -95,9 +110,7 @@ export async function isMountPoint(
  *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
 export async function shareDirectory(host: Host, path: string, signal: AbortSignal): Promise<void> {
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
-  const holder = mounts
-    .filter((mount) => mount.path === "/" || mount.path === real || real.startsWith(`${mount.path}/`))
-    .reduce<Mount | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
+  const holder = holderOf(mounts, real);
   if (holder?.shared) return;
   const steps = [...(holder?.path === real ? [] : [["--bind", real, real]]), ["--make-shared", real]];
   for (const step of steps) {

@@ -16,8 +16,15 @@ import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type { ClaimReader, EventSink, LogReader, Presence, RuntimeClasses } from "../pipeline.ts";
-import type { ServiceLister, TokenSource } from "../pipeline.ts";
+import type {
+  ClaimReader,
+  EventSink,
+  LogReader,
+  Presence,
+  RuntimeClasses,
+  ServiceLister,
+  TokenSource,
+} from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";

@@ -24,7 +24,7 @@ export interface Plan {
   /** Tiers by pod: a tier begins when everything in the one before is removed, so that nothing is deleted through a mount and
    *  an incompletely removed pod can be found again. */
   readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
-  /** What pods share; removed after them, in this order. */
+  /** Things that pods share; removed after them, in this order. */
   readonly staged: readonly Tier[];
   /** Removed after the pods, each by itself. */
   readonly belongings: readonly Thing[];

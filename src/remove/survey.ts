@@ -151,7 +151,7 @@ async function stagedVolumes(
   const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
   return [
     ...own.map(({ name }) => `${all}/${name}`).map((path) => ({ path, isMounted: isMounted(path) })),
-    // What is mounted there is not the node's.
+    // A mount there is not the node's.
     ...around.filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
   ];
 }

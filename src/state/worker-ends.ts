@@ -66,6 +66,6 @@ export async function untilStopped(
 }
 
 /** True when nothing of a pod runs any more. */
-function isStopped(phase: WorkerPhase | undefined): boolean {
+export function isStopped(phase: WorkerPhase | undefined): boolean {
   return phase !== "syncing" && phase !== "terminating";
 }

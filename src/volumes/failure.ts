@@ -14,7 +14,7 @@ export class StepError extends CodedError {
   }
 }
 
-/** What became of a claim does not allow a volume: it has no event of its own, the pass over the pod tells of it. */
+/** State of a claim that does not allow a volume: it has no event of its own, the pass over the pod tells of it. */
 export class UnprocessedError extends CodedError {
   constructor(message: string, cause?: unknown) {
     super(cause === undefined ? "failed_precondition" : codeOf(cause), message, { cause });

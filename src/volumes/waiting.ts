@@ -38,7 +38,7 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
     throw new CodedError(unprocessed.size > 0 ? "failed_precondition" : "deadline_exceeded", message);
   };
 
-  /** What still keeps a claim from having a volume after a few looks. */
+  /** Sets a volume up. @returns the reason that its claim still has none after a few looks. */
   async function processed(state: PodVolumes, volume: Volume, signal: AbortSignal) {
     for (let look = 1; ; look += 1) {
       try {

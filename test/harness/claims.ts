@@ -38,7 +38,7 @@ export function localVolume(
   return persistentVolume(name, { local: { path }, nodeAffinity, ...spec }, metadata);
 }
 
-/** What a claim asks for. @param volumeName the volume that it is to have; any of the class unless given. */
+/** Spec of a claim. @param volumeName the volume that it is to have; any of the class unless given. */
 export function claimSpec(volumeName?: string, more: object = {}): object {
   return {
     accessModes: ["ReadWriteOnce"],

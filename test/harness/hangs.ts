@@ -1,13 +1,12 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { join } from "node:path";
-import { createInterface } from "node:readline";
 import { type Agent, startGraftlet } from "./agent.ts";
 import { startApiProxy } from "./api-proxy.ts";
 import type { Cluster } from "./cluster.ts";
 import { converse } from "./conversation.ts";
 import { type Pods, shell, statusOf } from "./pods.ts";
-import { signalProcess } from "./processes.ts";
+import { firstLine, signalProcess } from "./processes.ts";
 import { isRemote } from "./runtime-daemon.ts";
 import { sshdProcesses } from "./sshd.ts";
 
@@ -117,8 +116,5 @@ async function firstWord(
     const ended = once(child, "exit");
     if (child.kill("SIGKILL")) await ended;
   });
-  if (!child.stdout) throw new Error("it has no standard output");
-  const { value, done } = await createInterface({ input: child.stdout })[Symbol.asyncIterator]().next();
-  if (done) throw new Error(`${argv.join(" ")} ended at once`);
-  return value;
+  return firstLine(child);
 }

@@ -1,6 +1,6 @@
 import { once } from "node:events";
-import { createInterface } from "node:readline";
 import type { Cluster } from "./cluster.ts";
+import { firstLine } from "./processes.ts";
 
 /** Mounts a file system at `$ARGV[0]` whose server never answers (FUSE), says so, and ends it with its standard input. */
 const program = String.raw`
@@ -23,14 +23,11 @@ system 'umount', '-l', $path;
 /** A file system of the runtime's machine that hangs: whoever looks at it waits. */
 export async function hangAt(cluster: Cluster, path: string): Promise<AsyncDisposable> {
   const server = cluster.spawnInside(["perl", "-e", program, path], { stdio: ["pipe", "pipe", "inherit"] });
-  if (!server.stdout || !server.stdin) throw new Error("it has no standard streams");
-  const { stdin } = server;
-  const { done } = await createInterface({ input: server.stdout })[Symbol.asyncIterator]().next();
-  if (done) throw new Error(`no file system could be mounted at ${path}`);
+  await firstLine(server);
   return {
     async [Symbol.asyncDispose]() {
       const ended = once(server, "exit");
-      stdin.end();
+      server.stdin?.end();
       await ended;
     },
   };

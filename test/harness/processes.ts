@@ -1,5 +1,6 @@
 import { type ChildProcess, spawn, type StdioOptions } from "node:child_process";
 import { closeSync, openSync, readdirSync, readFileSync, statSync } from "node:fs";
+import { createInterface } from "node:readline";
 import { patience } from "./wait.ts";
 
 /** A process told apart from a later one with the same number: `startTicks` is field 22 of /proc/PID/stat. */
@@ -83,6 +84,14 @@ export function start(argv: readonly string[], options: StartOptions = {}): Chil
     env: { ...process.env, ...options.env },
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
   });
+}
+
+/** The first line that a child says. @throws when it ends without one. */
+export async function firstLine({ stdout, spawnargs }: ChildProcess): Promise<string> {
+  if (!stdout) throw new Error(`${spawnargs.join(" ")} has no standard output`);
+  const { value, done } = await createInterface({ input: stdout })[Symbol.asyncIterator]().next();
+  if (done) throw new Error(`${spawnargs.join(" ")} ended at once`);
+  return value;
 }
 
 /** Starts a command in a session of its own that outlives this process, its output appended to `logFile`. */

@@ -74,11 +74,7 @@ async function measured(pod: string, volume: string, name: string): Promise<void
 /** A folder of the machine's, where its disks are. */
 const disks = () => join(cluster.layout.dir, "disks");
 
-async function inside(...argv: readonly string[]): Promise<string> {
-  const { code, stdout, stderr } = await cluster.runInside(argv);
-  assert.equal(code, 0, stderr);
-  return stdout;
-}
+const inside = (...argv: readonly string[]) => cluster.mustRunInside(argv);
 
 /** A directory of the machine's with a file in it. */
 async function disk(name: string): Promise<string> {

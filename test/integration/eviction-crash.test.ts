@@ -31,8 +31,10 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
   const told = async () => {
     const { items } = await pods.api.get<{ items: CoreEvent[] }>("/api/v1/events?fieldSelector=reason=Evicted");
     const times = new Map<string, number>();
-    for (const { involvedObject, count = 1, series } of items)
-      times.set(involvedObject.name ?? "", (times.get(involvedObject.name ?? "") ?? 0) + (series?.count ?? count));
+    for (const { involvedObject, count = 1, series } of items) {
+      const { name = "" } = involvedObject;
+      times.set(name, (times.get(name) ?? 0) + (series?.count ?? count));
+    }
     return times;
   };
 

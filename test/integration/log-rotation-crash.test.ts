@@ -30,7 +30,7 @@ describe("graftlet killed while it rotates a log", { timeout: 300_000 }, () => {
     agent = await startGraftlet(cluster, { config, runtimeSocket: proxy.socket });
   };
   const files = () => readdirSync(directory).toSorted();
-  /** What the container has written, from the oldest file to the current one. */
+  /** Numbers that the container has written, from the oldest file to the current one. */
   const written = (): readonly number[] => {
     const [current = "", ...rotated] = files();
     const text = [...rotated, current].map((name) => {

@@ -26,11 +26,7 @@ before(async () => {
 });
 after(() => owned.disposeAsync());
 
-async function inside(...argv: readonly string[]): Promise<string> {
-  const { code, stdout, stderr } = await cluster.runInside(argv);
-  assert.equal(code, 0, stderr);
-  return stdout;
-}
+const inside = (...argv: readonly string[]) => cluster.mustRunInside(argv);
 
 /** Puts a ConfigMap past the API server's validation, where it keeps its objects. */
 async function smuggle(name: string, data: Readonly<Record<string, string>>): Promise<void> {

@@ -3,8 +3,15 @@ import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { ClaimReader, EventSink, MountedVolume, NodeSource } from "../../pipeline.ts";
-import type { ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
+import type {
+  ClaimReader,
+  EventSink,
+  MountedVolume,
+  NodeSource,
+  ObjectCache,
+  Presence,
+  TokenSource,
+} from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { Staging } from "../persistent/staging.ts";
 

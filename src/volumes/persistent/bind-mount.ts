@@ -29,7 +29,8 @@ export async function bindMount(
   }
 }
 
-async function mount(host: Host, words: readonly string[], signal: AbortSignal): Promise<void> {
+/** Runs `mount`. @throws failed_precondition in the kubelet's words. */
+export async function mount(host: Host, words: readonly string[], signal: AbortSignal): Promise<void> {
   const { code, stderr, stdout } = await host.run(["mount", ...words], { signal });
   if (code === 0) return;
   const output = `${stderr}${stdout}`.trim();

@@ -1,6 +1,7 @@
 import { isMountPoint } from "../../host/mounts.ts";
-import { CodedError, unlessGone } from "../../lib/errors.ts";
+import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
+import { mount } from "./bind-mount.ts";
 
 /** A file system on a block device, and the directory where it is mounted. */
 export interface DeviceMount {
@@ -23,19 +24,12 @@ export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: A
   await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
   try {
     await prepare(deps, given);
-    const words = ["-t", fsType, "-o", [...options, "defaults"].join(","), device, at];
-    const { code, stderr } = await host.run(["mount", ...words], { signal });
-    if (code !== 0)
-      throw new CodedError(
-        "failed_precondition",
-        `mount failed: exit status ${code}\nMounting command: mount\nMounting arguments: ${words.join(" ")}\nOutput: ${stderr.trim()}`,
-      );
+    await mount(host, ["-t", fsType, "-o", [...options, "defaults"].join(","), device, at], signal);
   } catch (error) {
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
-    const why = error instanceof Error ? error.message : String(error);
     throw new CodedError(
-      error instanceof CodedError ? error.code : "unknown",
-      `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${why}`,
+      codeOf(error),
+      `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${messageOf(error)}`,
       { cause: error },
     );
   }
@@ -74,7 +68,7 @@ function formatOptions(fsType: string): readonly string[] {
   return fsType === "xfs" ? ["-f"] : [];
 }
 
-/** What a device has: the type of a file system, other words for anything else, nothing when it is blank. An answer in doubt is a
+/** Content of a device: the type of a file system, other words for anything else, nothing when it is blank. An answer in doubt is a
  *  failure: only what is known to be blank may be formatted. */
 async function contentOf({ host }: SetUpDeps, device: string): Promise<string> {
   const nothingFound = 2;

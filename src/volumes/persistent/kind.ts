@@ -11,7 +11,7 @@ export interface Use {
   readonly options: readonly string[];
 }
 
-/** What only one type of volume knows of where it is. */
+/** Place of a volume in a pod, as its type knows it. */
 export type Published = Pick<VolumeReady, "hostPath"> & Pick<PersistentPlace, "ownSpace">;
 
 /** One type of persistent volume. Both steps are safe to repeat, and one volume's are never taken side by side. What a pod has of it is

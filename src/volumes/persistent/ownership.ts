@@ -4,7 +4,7 @@ import { podReference } from "../../pod/reference.ts";
 import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 
-/** What the group has to have at the root: to read, write and search. */
+/** Rights of the group at the root: to read, write and search. */
 const needed = 0o770;
 const setGid = 0o2000;
 /** A volume may have very many files: the longest time for them, and when an event tells that it takes long, milliseconds. */

@@ -1,4 +1,4 @@
-import { listMounts, type Mount, type MountLister, unmount } from "../../host/mounts.ts";
+import { listMounts, type Mount, type MountLister, placeOf, unmount } from "../../host/mounts.ts";
 import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
 import { unlessGone } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
@@ -25,14 +25,10 @@ export async function mountsOf(
 
 /** The other mounts that show just a directory. Pure. @param directory without links. */
 export function showing(mounts: readonly Mount[], directory: string): readonly string[] {
-  const holder = mounts
-    .filter(({ path }) => path === "/" || path === directory || directory.startsWith(`${path}/`))
-    .reduce<Mount | undefined>((best, one) => (best && best.path.length > one.path.length ? best : one), undefined);
-  if (!holder) return [];
-  const below = holder.path === "/" ? directory : directory.slice(holder.path.length);
-  const root = `${holder.root === "/" ? "" : holder.root}${below === "/" ? "" : below}` || "/";
+  const place = placeOf(mounts, directory);
+  if (!place) return [];
   return mounts
-    .filter((mount) => mount.device === holder.device && mount.root === root && mount.path !== directory)
+    .filter(({ device, root, path }) => device === place.device && root === place.root && path !== directory)
     .map(({ path }) => path);
 }
 

@@ -8,7 +8,7 @@ import { stagedVolumes, unstage } from "./staged.ts";
 /** Pause before the next try at what could not be unstaged, milliseconds. */
 const retryMs = 5_000;
 
-/** What pods share of persistent volumes on the node. */
+/** State of persistent volumes on the node that their pods share. */
 export interface Staging {
   /** Works on one volume: the steps of one volume are never taken side by side, those of others are. */
   inTurn<T>(volume: string, work: () => Promise<T>): Promise<T>;

@@ -1,48 +1,24 @@
 import assert from "node:assert/strict";
-import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { memoryBounds } from "../../../src/eviction/memory-bounds.ts";
 import { createMemoryNotifier } from "../../../src/eviction/memory-notifier.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { HostProcess } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { type Spawned, type SpokenProcess, spawning, spokenProcess } from "../../fakes/process.ts";
 
-/** A listener that a test speaks for. */
-function listener() {
-  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
-  const process: HostProcess = {
-    pid: 1,
-    stdin,
-    stdout,
-    stderr,
-    exited: Promise.resolve(0),
-    kill: () => undefined,
-    [Symbol.asyncDispose]: async () => void stdout.destroy(),
-  };
-  const asked = () => String(stdin.read() ?? "");
-  const end = (complaint = "") => {
-    stderr.end(complaint);
-    stdout.end();
-  };
-  return { process, stdout, stdin, asked, end };
-}
+/** Lines that a listener was told since the last look. */
+const asked = ({ stdin }: SpokenProcess) => String(stdin.read() ?? "");
 
-async function listening(...given: readonly (ReturnType<typeof listener> | CodedError)[]) {
+async function listening(...given: readonly Spawned[]) {
   const clock = fakeClock();
   const stop = new AbortController();
   const said: string[] = [];
-  const left = given.values();
-  const spawn = async () => {
-    const next = left.next().value;
-    if (!next || next instanceof CodedError) throw next ?? new CodedError("not_found", "no more");
-    return next.process;
-  };
   const log = createLogger(0, { write: (text: string) => said.push(text) });
-  const notifier = createMemoryNotifier({ host: { spawn }, clock, log });
+  const notifier = createMemoryNotifier({ host: spawning(...given), clock, log });
   const done = notifier.run(stop.signal);
   await clock.advance(0);
-  /** Whether something was crossed since it was asked last. */
+  /** News since it was asked last: something was crossed. */
   const isNews = async () => {
     const over = new AbortController();
     let news = false;
@@ -82,7 +58,7 @@ test("bounds are usages: what leaves as much as the threshold wants, and the fil
 });
 
 test("a crossing is news once, also one of a moment when nobody waited", async () => {
-  const kernel = listener();
+  const kernel = spokenProcess();
   const { stop, done, said, isNews } = await listening(kernel);
   assert.equal(await isNews(), false);
   for (const letter of "crossed hard allocatable memory\ncrossed hard memory\n") kernel.stdout.write(letter);
@@ -96,22 +72,22 @@ test("a crossing is news once, also one of a moment when nobody waited", async (
 });
 
 test("the kernel is told of bounds as they change, and a new listener of those that stand", async () => {
-  const [one, other] = [listener(), listener()];
+  const [one, other] = [spokenProcess(), spokenProcess()];
   const { clock, stop, done, notifier } = await listening(one, other);
   notifier.tellOf([bound("hard memory", 10), bound("soft memory", 20)]);
   const directory = "/sys/fs/cgroup/memory/kubepods";
-  assert.equal(one.asked(), `10 ${directory} hard memory\n20 ${directory} soft memory\n`);
+  assert.equal(asked(one), `10 ${directory} hard memory\n20 ${directory} soft memory\n`);
   notifier.tellOf([bound("hard memory", 11)]);
-  assert.equal(one.asked(), `- ${directory} soft memory\n11 ${directory} hard memory\n`);
+  assert.equal(asked(one), `- ${directory} soft memory\n11 ${directory} hard memory\n`);
   one.end();
   await clock.advance(10_000);
-  assert.equal(other.asked(), `11 ${directory} hard memory\n`);
+  assert.equal(asked(other), `11 ${directory} hard memory\n`);
   stop.abort();
   await done;
 });
 
 test("why the kernel does not tell is said once; a target that is away says nothing", async () => {
-  const [mute, again] = [listener(), listener()];
+  const [mute, again] = [spokenProcess(), spokenProcess()];
   const missing = new CodedError("not_found", "perl: no such program");
   const { clock, stop, done, said, isNews } = await listening(
     missing,

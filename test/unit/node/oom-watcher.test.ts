@@ -2,49 +2,23 @@ import assert from "node:assert/strict";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createOomWatcher } from "../../../src/node/oom-watcher.ts";
 import { setOwnOomScore } from "../../../src/node/own-oom-score.ts";
-import type { HostProcess } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-
-/** A reader of the kernel's log that a test speaks for. */
-function reader() {
-  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
-  const process: HostProcess = {
-    pid: 1,
-    stdin,
-    stdout,
-    stderr,
-    exited: Promise.resolve(0),
-    kill: () => undefined,
-    [Symbol.asyncDispose]: async () => void stdout.destroy(),
-  };
-  const end = (complaint: string) => {
-    stderr.end(`${complaint}\n`);
-    stdout.end();
-  };
-  return { process, stdout, stdin, end };
-}
+import { type Spawned, spawning, spokenProcess } from "../../fakes/process.ts";
 
 /** A watcher whose readers a test gives, one after the other. */
-function watching(...given: readonly (ReturnType<typeof reader> | CodedError)[]) {
+function watching(...given: readonly Spawned[]) {
   const clock = fakeClock();
   const stop = new AbortController();
   const said: string[] = [];
   const events: unknown[] = [];
-  const left = given.values();
-  const spawn = async () => {
-    const next = left.next().value;
-    if (!next || next instanceof CodedError) throw next ?? new CodedError("not_found", "no more");
-    return next.process;
-  };
   const log = createLogger(0, { write: (text: string) => said.push(text) });
   const sink = { event: (...event: readonly unknown[]) => void events.push(event.slice(1)) };
-  const done = createOomWatcher({ host: { spawn }, nodeName: "n", events: sink, clock, log }).run(stop.signal);
+  const done = createOomWatcher({ host: spawning(...given), nodeName: "n", events: sink, clock, log }).run(stop.signal);
   return { clock, stop, done, events, said };
 }
 
@@ -52,7 +26,7 @@ const kill = (pid: number) => `4,1,1,-;a invoked oom-killer: x\n3,2,1,-;Out of m
 const systemOom = (pid: number) => ["Warning", "SystemOOM", `System OOM encountered, victim process: a b, pid: ${pid}`];
 
 test("a kill of the whole machine is an event, however its lines arrive; one in a cgroup is none", async () => {
-  const kernel = reader();
+  const kernel = spokenProcess();
   const { clock, stop, done, events } = watching(kernel);
   await clock.advance(0);
   for (const letter of kill(12)) kernel.stdout.write(letter);
@@ -67,7 +41,7 @@ test("a kill of the whole machine is an event, however its lines arrive; one in 
 });
 
 test("a reader that ends is followed by another; that the log cannot be read is said once", async () => {
-  const [lost, forbidden, again] = [reader(), reader(), reader()];
+  const [lost, forbidden, again] = [spokenProcess(), spokenProcess(), spokenProcess()];
   const { clock, stop, done, events, said } = watching(lost, new CodedError("unavailable", "lost"), forbidden, again);
   await clock.advance(0);
   lost.end("listening");
