@@ -30,16 +30,20 @@ export interface EvictionDeps {
   readonly log: Logger;
 }
 
-/** The kubelet's monitoring period, and its patience with the end of evicted pods, milliseconds. */
+/** The kubelet's monitoring period, and its patience with the end of evicted pods, milliseconds; sources get as long to speak. */
 const periodMs = 10_000;
 const patienceMs = 30_000;
 
 /** Evicts pods that exceed their own limits, and others while the node runs short of something: one a round, and the next round begins
  *  when that pod is gone. After a start that holds for pods that ended before it: an agent may have been killed while it waited.
+ *  Until the sources have spoken the node's condition is shown, and nothing is evicted.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createEviction(deps: EvictionDeps): Service {
-  const { look, holdToLimits, log, sourcesSeen, ended } = deps;
+  const { look, holdToLimits, log, sourcesSeen, ended, clock } = deps;
   let isSettled = false;
+  const patientUntil = clock.monotonic() + patienceMs;
+  /** True once all pods are known, or a source has been silent for long. Of those not known yet one may be about to make room. */
+  const mayAct = () => isSettled || sourcesSeen() || clock.monotonic() >= patientUntil;
   /** Waits once, as soon as all pods are known. @returns whether it did. */
   const settles = async (signal: AbortSignal): Promise<boolean> => {
     if (isSettled || !sourcesSeen()) return false;
@@ -57,6 +61,7 @@ export function createEviction(deps: EvictionDeps): Service {
   const round = async (signal: AbortSignal): Promise<void> => {
     for (;;) {
       const { disks, act } = await look(signal);
+      if (!mayAct()) return;
       if (await settles(signal)) continue;
       const overLimits = (await holdToLimits?.(disks, signal).catch(unmeasured(signal))) ?? [];
       const evicted = overLimits.length > 0 ? overLimits : await act(signal).then((one) => (one ? [one] : []));

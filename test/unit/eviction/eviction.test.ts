@@ -311,18 +311,36 @@ test("after a start nothing is done before pods that had ended are gone, and the
   await using t = await node([]);
   t.world.sourcesSeen = false;
   await t.pass();
-  assert.deepEqual(t.world.acts, [1], "while not all pods are known nobody waits for any");
+  assert.deepEqual([t.world.looks, t.world.acts], [1, []], "while not all pods are known none is evicted");
   t.world.former.set("former", false);
   t.world.sourcesSeen = true;
   await t.pass();
   await t.advance(1000);
-  assert.deepEqual([t.world.looks, t.world.acts], [2, [1]]);
+  assert.deepEqual([t.world.looks, t.world.acts], [2, []]);
   t.gone("former");
   await t.advance(0);
-  assert.deepEqual([t.world.looks, t.world.acts], [3, [1, 3]]);
+  assert.deepEqual([t.world.looks, t.world.acts], [3, [3]]);
   t.world.former.set("later", false);
   await t.advance(10_000);
-  assert.deepEqual(t.world.acts, [1, 3, 4], "it waits once");
+  assert.deepEqual(t.world.acts, [3, 4], "it waits once");
+});
+
+test("a source that stays silent holds up nothing for longer than 30 seconds, and what ended before is waited for once it speaks", async () => {
+  await using t = await node([]);
+  t.world.sourcesSeen = false;
+  await t.pass();
+  await t.pass();
+  await t.pass();
+  assert.deepEqual([t.world.looks, t.world.acts], [3, []]);
+  await t.pass();
+  assert.deepEqual(t.world.acts, [4]);
+  t.world.sourcesSeen = true;
+  t.world.former.set("former", false);
+  await t.pass();
+  assert.deepEqual([t.world.looks, t.world.acts], [5, [4]]);
+  t.gone("former");
+  await t.advance(0);
+  assert.deepEqual([t.world.looks, t.world.acts], [6, [4, 6]]);
 });
 
 test("remains that do not go hold up nothing for longer than 30 seconds", async () => {
