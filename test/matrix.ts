@@ -111,6 +111,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "the moments to be killed at are the runtime's verbs, and over SSH the target's memory is read with commands",
     seconds: 200,
   },
+  "eviction-crash-disk": {
+    on: [],
+    more: cri,
+    why: "what is freed and who goes is decided as with memory, which is done with each provider",
+    fits: onContainerd,
+    seconds: 330,
+  },
   "faults-apiserver": { on: [], more: cri, why: cluster, seconds: 85 },
   "faults-crash": {
     on: [],

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import type { Node } from "../../src/objects.ts";
+import type { CoreEvent, Node } from "../../src/objects.ts";
 import { quantityValue } from "../../src/pod/quantity.ts";
 import type { Cluster } from "./cluster.ts";
 import { mount } from "./manifests.ts";
@@ -27,6 +27,43 @@ export function keepingMemory(mebibytes: number, memory: MemoryShare = {}): Spec
       }),
     ],
   };
+}
+
+/** Of a pod that takes no part in what taints of the node say. */
+export const tolerant = { tolerations: [{ operator: "Exists" as const }] };
+
+/** A pod that keeps so much in a volume on the node's disk. @param requests of local storage, as a quantity. */
+export function keepingFiles(mebibytes: number, requests?: string): SpecDraft {
+  return {
+    ...tolerant,
+    volumes: [{ name: "v", emptyDir: {} }],
+    containers: [
+      shell(`dd if=/dev/zero of=/v/it bs=1M count=${mebibytes} 2>/dev/null; exec sleep infinity`, {
+        volumeMounts: [mount("v")],
+        ...(requests && { resources: { requests: { "ephemeral-storage": requests } } }),
+      }),
+    ],
+  };
+}
+
+/** A pod that has so many processes. */
+export function keepingProcesses(count: number): SpecDraft {
+  return { ...tolerant, containers: [shell(`for i in $(seq ${count}); do sleep infinity & done; wait`)] };
+}
+
+/** A threshold of process IDs that is met when so many more than now have been taken. */
+export async function pidsToLeave(cluster: Cluster, more: number): Promise<string> {
+  const paths = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max", "/proc/loadavg"];
+  const [pidMax, threadsMax, load = ""] = await Promise.all(paths.map((path) => cluster.mustRunInside(["cat", path])));
+  return String(Math.min(Number(pidMax), Number(threadsMax)) - Number(/\/(\d+) /.exec(load)?.[1]) - more);
+}
+
+/** Gives the agent's root directory a file system of its own, in a file; it ends with the cluster's namespaces. No agent runs yet. */
+export async function smallRootDir(cluster: Cluster, mebibytes: number): Promise<void> {
+  const { kubeletRoot, dir } = cluster.layout;
+  const file = `${dir}/disk`;
+  const script = `truncate -s ${mebibytes}M ${file} && mke2fs -q -t ext4 -m 0 ${file} && mount -o loop ${file} ${kubeletRoot}`;
+  await cluster.mustRunInside(["sh", "-ec", script]);
 }
 
 /** Settings of an agent whose pods have so much memory together, MiB, of which 100 are to stay free. The node is known already. */
@@ -66,4 +103,22 @@ export async function clear(pods: Pods, names: readonly string[]): Promise<void>
   const gone = names.map((name) => pods.gone(name));
   await Promise.all(names.map((name) => pods.remove(name, 0)));
   await Promise.all(gone);
+}
+
+/** How often events say that a pod was evicted, by its name. */
+export async function evictionsTold({ api }: Pods): Promise<ReadonlyMap<string, number>> {
+  const { items } = await api.get<{ items: CoreEvent[] }>("/api/v1/events?fieldSelector=reason=Evicted");
+  const times = new Map<string, number>();
+  for (const { involvedObject, count = 1, series } of items) {
+    const { name = "" } = involvedObject;
+    times.set(name, (times.get(name) ?? 0) + (series?.count ?? count));
+  }
+  return times;
+}
+
+/** Asserts that these pods were evicted and none other, and each once, or a second time by an agent that took over from a killed one. */
+export async function onlyEvicted(pods: Pods, names: readonly string[]): Promise<void> {
+  const told = await evictionsTold(pods);
+  assert.deepEqual([...told.keys()].toSorted(), [...names].toSorted());
+  for (const [name, times] of told) assert.ok(times <= 2, `${name} was evicted ${times} times`);
 }

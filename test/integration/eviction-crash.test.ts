@@ -1,11 +1,19 @@
 import assert from "node:assert/strict";
 import { after, before, describe, it } from "node:test";
-import type { CoreEvent } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { particulars } from "../harness/particulars.ts";
 import { openPods, type Pods } from "../harness/pods.ts";
-import { clear, keepingMemory, scarceMemory, untilCondition, untilEvicted, untouched } from "../harness/pressure.ts";
+import {
+  clear,
+  evictionsTold,
+  keepingMemory,
+  onlyEvicted,
+  scarceMemory,
+  untilCondition,
+  untilEvicted,
+  untouched,
+} from "../harness/pressure.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 
@@ -26,16 +34,6 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
       config: { evictionPressureTransitionPeriod: "5s", ...more },
       runtimeSocket: proxy.socket,
     });
-  };
-  /** How often events say that a pod was evicted, by its name. */
-  const told = async () => {
-    const { items } = await pods.api.get<{ items: CoreEvent[] }>("/api/v1/events?fieldSelector=reason=Evicted");
-    const times = new Map<string, number>();
-    for (const { involvedObject, count = 1, series } of items) {
-      const { name = "" } = involvedObject;
-      times.set(name, (times.get(name) ?? 0) + (series?.count ?? count));
-    }
-    return times;
   };
 
   before(async () => {
@@ -70,13 +68,10 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
       assert.match(status?.message ?? "", /^The node was low on resource: memory\. Threshold quantity: 100Mi, /);
       await untilCondition(cluster, "MemoryPressure", "False");
       await untouched(pods, others);
-      const times = await told();
-      assert.deepEqual(
-        [...times.keys()].toSorted(),
+      await onlyEvicted(
+        pods,
         five.slice(0, index + 1).map((_, each) => `much-${each}`),
       );
-      // One by the agent that was killed, one by its successor.
-      assert.ok((times.get(name) ?? 0) <= 2, `${name} was evicted ${times.get(name)} times`);
       const failed = await pods.until(name, "to be known", () => true);
       assert.equal(failed.status?.phase, "Failed", "it stays evicted");
       await clear(pods, [name]);
@@ -91,7 +86,7 @@ describe("graftlet killed while it evicts a pod", { timeout: 900_000 }, () => {
     await pods.create("after", keepingMemory(1, { requests: "10Mi" }));
     await pods.ready("after");
     await untouched(pods, [...others, "after"]);
-    assert.equal((await told()).get("told"), 1);
+    assert.equal((await evictionsTold(pods)).get("told"), 1);
     await clear(pods, ["told", "after"]);
   });
 });

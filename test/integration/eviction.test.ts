@@ -8,11 +8,21 @@ import { hangAt } from "../harness/hung-mount.ts";
 import { mount } from "../harness/manifests.ts";
 import { isCgroupV2 } from "../harness/pod-machine.ts";
 import { condition, openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
-import { clear, keepingMemory, scarceMemory, untilCondition, untilEvicted, untouched } from "../harness/pressure.ts";
+import {
+  clear,
+  keepingFiles,
+  keepingMemory,
+  keepingProcesses,
+  pidsToLeave,
+  scarceMemory,
+  smallRootDir,
+  tolerant,
+  untilCondition,
+  untilEvicted,
+  untouched,
+} from "../harness/pressure.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
-
-const tolerant = { tolerations: [{ operator: "Exists" as const }] };
 
 describe("a node that runs short", { timeout: 600_000 }, () => {
   let cluster: Cluster;
@@ -128,25 +138,11 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
     if (agent) assert.equal(await agent.stop(), true);
     agent = undefined;
-    const { kubeletRoot, dir } = cluster.layout;
-    await cluster.mustRunInside([
-      "sh",
-      "-ec",
-      `truncate -s 512M ${dir}/disk && mke2fs -q -t ext4 -m 0 ${dir}/disk && mount -o loop ${dir}/disk ${kubeletRoot}`,
-    ]);
+    const { kubeletRoot } = cluster.layout;
+    await smallRootDir(cluster, 512);
     await restart({ evictionHard: { "nodefs.available": "30%", "nodefs.inodesFree": "5%" } });
-    const writing = (mebibytes: number, requests?: string): SpecDraft => ({
-      ...tolerant,
-      volumes: [{ name: "v", emptyDir: {} }],
-      containers: [
-        shell(`dd if=/dev/zero of=/v/it bs=1M count=${mebibytes} 2>/dev/null; exec sleep infinity`, {
-          volumeMounts: [mount("v")],
-          ...(requests && { resources: { requests: { "ephemeral-storage": requests } } }),
-        }),
-      ],
-    });
-    await run({ modest: writing(30), entitled: writing(150, "200Mi") });
-    await pods.create("hoarder", writing(250));
+    await run({ modest: keepingFiles(30), entitled: keepingFiles(150, "200Mi") });
+    await pods.create("hoarder", keepingFiles(250));
     const { status } = await untilEvicted(pods, "hoarder");
     assert.match(
       status?.message ?? "",
@@ -162,7 +158,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await untilEvicted(pods, "entitled");
     const ended = ["modest", "entitled"].map((name) => pods.history(name).find(isFailed)?.metadata.resourceVersion);
     assert.ok(Number(ended[0]) < Number(ended[1]), "what is within its request goes last");
-    await pods.create("late", { ...writing(1), nodeName: cluster.nodeName });
+    await pods.create("late", { ...keepingFiles(1), nodeName: cluster.nodeName });
     const late = await pods.until("late", "to be refused", isFailed);
     assert.equal(late.status?.message, "Pod was rejected: The node had condition: [DiskPressure]. ");
     await cluster.runInside(["rm", `${kubeletRoot}/foreign`]);
@@ -171,18 +167,9 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   });
 
   test("process IDs: the pod goes that has the most of them", async () => {
-    const read = async (path: string) => (await cluster.runInside(["cat", path])).stdout;
-    const [pidMax, threadsMax, load] = await Promise.all(
-      ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max", "/proc/loadavg"].map(read),
-    );
-    const available = Math.min(Number(pidMax), Number(threadsMax)) - Number(/\/(\d+) /.exec(load ?? "")?.[1]);
-    await restart({ evictionHard: { "pid.available": String(available - 700) } });
-    const having = (processes: number): SpecDraft => ({
-      ...tolerant,
-      containers: [shell(`for i in $(seq ${processes}); do sleep infinity & done; wait`)],
-    });
-    await run({ single: having(1) });
-    await pods.create("many", having(1400));
+    await restart({ evictionHard: { "pid.available": await pidsToLeave(cluster, 700) } });
+    await run({ single: keepingProcesses(1) });
+    await pods.create("many", keepingProcesses(1400));
     const { status } = await untilEvicted(pods, "many");
     assert.match(
       status?.message ?? "",

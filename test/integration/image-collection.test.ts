@@ -2,20 +2,22 @@ import assert from "node:assert/strict";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type Agent, hastyRounds, startGraftlet } from "../harness/agent.ts";
+import { type Agent, hastyGarbage, hastyRounds, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { dockerEngine } from "../harness/docker-engine.ts";
 import { type ImageStore, smallImageStore } from "../harness/image-store.ts";
 import { openPods, type Pods, images, shell } from "../harness/pods.ts";
-import { runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { particulars } from "../harness/particulars.ts";
+import { isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
 const suite = "registry.k8s.io/e2e-test-images";
 /** Images that pods of the node brought, and that none has any more. */
-const unused = [`${suite}/kitten:1.8`, `${suite}/nautilus:1.8`, `${suite}/nginx:1.27-0`];
+const lastUnused = `${suite}/nginx:1.27-0`;
+const unused = [`${suite}/kitten:1.8`, `${suite}/nautilus:1.8`, lastUnused];
 const ended = images.nonroot;
 const late = images.agnhost;
-/** Others' image, which a pod of the node pulled anew. */
+/** Others' image: on a Docker Engine one that a pod of the node pulled anew, else their name for an image that the node brought. */
 const theirs = "docker.io/library/busybox:1.37";
 /** Image that the node brought and a container of others uses. */
 const borrowed = `${suite}/nonewprivs:1.4`;
@@ -27,6 +29,8 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
   let agent: Agent;
   let pods: Pods;
   let isDocker: boolean;
+  /** Others use the runtime, too. */
+  let isShared: boolean;
 
   const start = async (config: Readonly<Record<string, unknown>> = {}, untilReady = true) => {
     agent = await startGraftlet(cluster, { config, untilReady, env: hastyRounds, args: ["-v=4"] });
@@ -71,6 +75,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
   before(async () => {
     cluster = await startCluster({ name: "image-gc" });
     isDocker = runtimeDaemons[cluster.provider].role === "dockerd";
+    isShared = isDocker || isRemote(cluster.provider);
     store = await smallImageStore(cluster, 1024);
     await start();
     pods = await openPods(cluster);
@@ -80,6 +85,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     for (const [index, image] of unused.entries()) await once(`once-${index}`, image);
     await pods.create("ended", { restartPolicy: "Never", containers: [shell("exit 0", { image: ended })] });
     await pods.until("ended", "to have ended", ({ status }) => status?.phase === "Succeeded", 90_000);
+    if (isShared && !isDocker) await particulars[cluster.provider].tagImage(cluster, lastUnused, theirs);
     if (!isDocker) return;
     await once("anew", theirs);
     await once("borrowed", borrowed);
@@ -121,7 +127,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
       });
     await again(from(20, 10));
     await untilGone(unused);
-    const stays = [images.busybox, ended, ...(isDocker ? [theirs, borrowed] : [])];
+    const stays = [images.busybox, ended, ...(isShared ? [theirs] : []), ...(isDocker ? [borrowed] : [])];
     assert.deepEqual(await stillThere(stays), stays);
     const message =
       /^Insufficient free disk space on the node's image filesystem \(\d+% of \d+\.\d [MG]iB used\)\. Failed to free sufficient space by deleting unused images \(freed \d+ bytes\)\. Investigate disk usage, as it could be used by active images, logs, volumes, or other data\.$/;
@@ -166,6 +172,34 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     assert.deepEqual(await stillThere([late]), [late]);
     await again(from(2));
     await untilGone([late]);
+  });
+
+  test("of ended containers no more stay than the node keeps: the oldest go, with their logs", async () => {
+    await agent.kill("SIGKILL");
+    const args = ["--maximum-dead-containers=2", "--minimum-container-ttl-duration=0s"];
+    agent = await startGraftlet(cluster, { env: hastyGarbage, args });
+    const names = ["first", "second", "third", "fourth"];
+    for (const name of names) {
+      await pods.create(name, { restartPolicy: "Never", containers: [shell(`echo ${name}`)] });
+      await pods.until(name, "to have ended", ({ status }) => status?.phase === "Succeeded", 90_000);
+    }
+    const logs = () =>
+      Promise.all(names.map((name) => cluster.kubectl(["logs", name]).then(({ stdout }) => stdout.trim())));
+    const [first, second] = await cluster.waitFor("the oldest to go", async () => {
+      const all = await logs();
+      return all[1] !== "second" && all;
+    });
+    assert.notEqual(first, "first");
+    assert.notEqual(second, "second");
+    // Further rounds take no more.
+    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    assert.deepEqual((await logs()).slice(2), ["third", "fourth"]);
+    const phases = await Promise.all(names.map((name) => pods.until(name, "to be known", () => true)));
+    assert.deepEqual(
+      phases.map(({ status }) => status?.phase),
+      names.map(() => "Succeeded"),
+    );
+    await pods.ready("running");
   });
 });
 
