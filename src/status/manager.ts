@@ -1,3 +1,4 @@
+import { isDeepStrictEqual } from "node:util";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
@@ -52,8 +53,11 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
     }
     const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
     const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
+    const value: Held = { status: next, ended, finished };
+    // What the API server lacks of a known status is being delivered, or tried again.
+    if (known && isDeepStrictEqual(known, value)) return;
     // A pod that is gone has no status any more.
-    if (!held.set(uid, { status: next, ended, finished })) return;
+    if (!held.set(uid, value)) return;
     column.set(uid, next);
     measures.changed(pod, before, next);
     delivery.send(uid, ended ? 0 : mayWaitMs(known?.status, next));

@@ -20,6 +20,7 @@ test("a status leaves at once, and nothing is sent when nothing changed", async 
   w.manager.reconcile(pod);
   await w.settle();
   assert.equal(w.patches.length, 1);
+  assert.deepEqual(w.changes, ["uid-1"]);
   assert.deepEqual(w.manager.get("uid-1"), { phase: "Running", startTime: nowText });
   await w.end();
 });

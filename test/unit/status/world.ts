@@ -49,8 +49,12 @@ export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, sta
       server.pod = undefined;
     },
   };
+  const status = aColumn<PodStatus>();
+  /** UIDs of pods whose status changed, in order. */
+  const changes: string[] = [];
+  status.onChange((uid) => void changes.push(uid));
   const manager = createStatusManager({
-    status: aColumn(),
+    status,
     held: aColumn(),
     onEnd: () => undefined,
     measures: unmeasured.statuses,
@@ -66,7 +70,19 @@ export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, sta
     stop.abort();
     await done;
   };
-  return { clock, server, store, patches, removed, fail, manager, mayRun, end, settle: () => clock.advance(0) };
+  return {
+    clock,
+    server,
+    store,
+    patches,
+    removed,
+    changes,
+    fail,
+    manager,
+    mayRun,
+    end,
+    settle: () => clock.advance(0),
+  };
 }
 
 export const withStatus = (status: PodStatus, metadata: Partial<TestPod["metadata"]> = {}): TestPod => ({
