@@ -1,19 +1,19 @@
-import { posix } from "node:path";
 import { hasCode, unlessGone } from "../lib/errors.ts";
 import { watchChanges } from "./changes.ts";
-import { openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import { type Reading, readToEnd } from "./read-to-end.ts";
-import type { FileInfo } from "../seams/host.ts";
 import type { LogReaderDeps } from "./deps.ts";
 import { reopenLog } from "./reopen.ts";
-import { rotatedNames } from "./rotated-files.ts";
+import { openPart, successor } from "./successor.ts";
 
 /** Interval of the check that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
 /** Time without a change after which a log that was rotated away is complete once its successor has lines, milliseconds: what the
  *  runtime had taken before it began the new one it still writes into the old one. */
 const settledMs = 250;
+
+/** How often a file is looked for that is moved while it is opened: it is renamed once and compressed once. */
+const mostMoves = 3;
 
 export interface Followed {
   /** Real path of the log file. */
@@ -77,52 +77,30 @@ async function rotated(
   signal: AbortSignal,
 ): Promise<Reading | undefined> {
   const { host } = deps;
-  const fresh = (file: Reading["file"], inode: number): Reading => ({
-    ...reading,
-    file,
-    inode,
+  const fresh = (part: Pick<Reading, "file" | "inode" | "rotatedAt">): Reading => ({
+    memory: reading.memory,
+    output: reading.output,
+    ...part,
     position: 0,
     cutter: createLineCutter(() => {}),
   });
   const [there, mine] = [await unlessGone(host.fs.lstat(log.path, signal)), await reading.file.stat(signal)];
   if (there === undefined) return undefined;
-  if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading.file, mine.inode) : undefined;
-  const next = await successor(deps, log, { mine, current: there }, signal);
-  if (next.path === log.path && running) {
-    if (there.size === 0) return undefined;
-    await deps.clock.sleep(settledMs, signal);
-    if ((await reading.file.stat(signal)).size > reading.position) return reading;
+  if (there.inode === mine.inode) return mine.size < reading.position ? fresh(reading) : undefined;
+  const which = { ...mine, ...(reading.rotatedAt !== undefined && { rotatedAt: reading.rotatedAt }) };
+  for (let attempt = 0; attempt < mostMoves; attempt += 1) {
+    const next = await successor(host, log.path, { mine: which, current: there }, signal);
+    if (next.path === log.path && running) {
+      if (there.size === 0) return undefined;
+      await deps.clock.sleep(settledMs, signal);
+      if ((await reading.file.stat(signal)).size > reading.position) return reading;
+    }
+    const file = await openPart(host, next, signal);
+    const { inode, rotatedAt } = next;
+    if (file) return fresh({ file, inode, ...(rotatedAt !== undefined && { rotatedAt }) });
+    // Rotation, or compression, put it elsewhere at that moment.
   }
-  // Rotation may have put another one there: the next look finds it under its new name.
-  const file = await unlessGone(openLog(host, next.path, signal));
-  if (!file) return undefined;
-  const { inode } = await file.stat(signal);
-  if (inode === next.inode) return fresh(file, inode);
-  await file.close();
   return undefined;
-}
-
-/** The file that was begun after this one: a slow reader may be several rotations behind. Of one that has been compressed or
- *  removed meanwhile only its age tells. */
-async function successor(
-  { host }: LogReaderDeps,
-  { path, directory }: Followed,
-  { mine, current }: { readonly mine: FileInfo; readonly current: FileInfo },
-  signal: AbortSignal,
-): Promise<{ readonly path: string; readonly inode: number }> {
-  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
-  const seconds = ({ modifiedAt }: FileInfo) => Math.floor(modifiedAt / 1000);
-  let next = { path, inode: current.inode };
-  let oldestYounger = next;
-  for (const name of rotatedNames(names, posix.basename(path))) {
-    const older = `${directory}/${name}`;
-    const found = await unlessGone(host.fs.lstat(older, signal));
-    if (!found) continue;
-    if (found.inode === mine.inode) return next;
-    next = { path: older, inode: found.inode };
-    if (seconds(found) > seconds(mine)) oldestYounger = next;
-  }
-  return oldestYounger;
 }
 
 /** Asks the runtime at most once a second. */

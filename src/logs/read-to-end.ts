@@ -14,6 +14,8 @@ export interface Reading {
   readonly file: HostFile;
   /** Inode of the file. */
   readonly inode: number;
+  /** Time of its rotation as in its name, where it was opened by that name. */
+  readonly rotatedAt?: string;
   readonly memory: Buffer;
   /** Bytes read so far. */
   position: number;

@@ -5,6 +5,7 @@ import type { HostFile } from "../seams/host.ts";
 import { type LogHost, openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import type { Reading } from "./read-to-end.ts";
+import { openPart, rotatedPart } from "./successor.ts";
 
 /** Interval of tries to open the files of a lost target, milliseconds. */
 const retryMs = 1000;
@@ -36,15 +37,19 @@ async function resume(
   reading: Reading,
   signal: AbortSignal,
 ): Promise<Reading | undefined> {
+  const part = reading.rotatedAt && (await rotatedPart(host, path, reading.rotatedAt, signal));
+  const again = part && (await openPart(host, part, signal));
+  if (again) return { ...reading, file: again, inode: part.inode };
   const file = await openLog(host, path, signal);
   try {
     const { inode, size } = await file.stat(signal);
     if (inode === reading.inode && size >= reading.position) return { ...reading, file };
     const same = inode === reading.inode ? undefined : await openRotated(host, path, reading.inode, signal);
     if (same) await file.close();
+    const { memory, output } = reading;
     return same
       ? { ...reading, file: same }
-      : { ...reading, file, inode, position: 0, cutter: createLineCutter(() => {}) };
+      : { memory, output, file, inode, position: 0, cutter: createLineCutter(() => {}) };
   } catch (error) {
     await file.close();
     throw error;

@@ -12,12 +12,13 @@ const isGone = 4;
 const isTaken = 5;
 const noProgram = 127;
 
-/** Compresses `$1` into a new file beside it. */
+/** Compresses `$1` into a new file beside it, which has the time of its last line: followers tell by that what comes next. */
 const compressing = `
 [ -f "$1" ] && [ ! -h "$1" ] || exit ${isGone}
 set -C
 umask 077
-exec gzip -c <"$1" >"$1.tmp"`;
+gzip -c <"$1" >"$1.tmp" || exit
+touch -r "$1" "$1.tmp"`;
 
 /** Gives the log `$1` the name of a rotated one, by the machine's local time, and prints that. It replaces no other. */
 const renaming = `

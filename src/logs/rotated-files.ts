@@ -29,15 +29,33 @@ export function planRotation(names: readonly string[], maxFiles: number): Rotati
   };
 }
 
-/** Names of a log's rotated files that are not compressed, newest first: those of a kubelet or, of Docker's own logs, Docker's. Pure.
+/** A rotated file of a log. */
+export interface RotatedLog {
+  /** Name of the file. */
+  readonly name: string;
+  /** Time in its name, which sorts as text and which compression leaves; absent where numbers tell the files apart. */
+  readonly rotatedAt?: string;
+  readonly isCompressed?: true;
+}
+
+/** A log's rotated files, newest first: those of a kubelet or, of Docker's own logs, Docker's. Of one that is just being compressed
+ *  that which was written by the runtime. Pure.
  *  @param log the log's own name. */
-export function rotatedNames(names: readonly string[], log: string): readonly string[] {
-  const suffixes = names.filter((name) => name.startsWith(log)).map((name) => name.slice(log.length));
-  const byTime = suffixes
+export function rotatedLogs(names: readonly string[], log: string): readonly RotatedLog[] {
+  const suffixes = new Set(names.filter((name) => name.startsWith(log)).map((name) => name.slice(log.length)));
+  const byTime = [...new Set([...suffixes].map((suffix) => withoutEnd(suffix, compressed)))]
     .filter((suffix) => timestamp.test(suffix))
     .toSorted()
-    .reverse();
-  const byCount = suffixes.filter((suffix) => count.test(suffix));
+    .reverse()
+    .map((rotatedAt): RotatedLog => {
+      if (suffixes.has(rotatedAt)) return { name: log + rotatedAt, rotatedAt };
+      return { name: log + rotatedAt + compressed, rotatedAt, isCompressed: true };
+    });
+  const byCount = [...suffixes].filter((suffix) => count.test(suffix));
   byCount.sort((a, b) => Number(a.slice(1)) - Number(b.slice(1)));
-  return [...byTime, ...byCount].map((suffix) => log + suffix);
+  return [...byTime, ...byCount.map((suffix) => ({ name: log + suffix }))];
+}
+
+function withoutEnd(text: string, end: string): string {
+  return text.endsWith(end) ? text.slice(0, -end.length) : text;
 }

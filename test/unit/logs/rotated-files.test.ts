@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { planRotation, rotatedNames } from "../../../src/logs/rotated-files.ts";
+import { planRotation, rotatedLogs } from "../../../src/logs/rotated-files.ts";
 
 const at = (second: number, suffix = "") => `0.log.20260101-00000${second}${suffix}`;
 
@@ -17,12 +17,17 @@ test("the oldest go, so many that with the log and the one being rotated there a
   assert.deepEqual(planRotation(names, 2), { remove: [at(1, ".gz"), at(2, ".gz"), at(3)], compress: [] });
 });
 
-test("rotated files are told by their time, newest first", () => {
-  const names = ["0.log", at(1), at(3), at(2, ".gz"), "0.log.x", "10.log.20260101-000009", at(4, ".tmp")];
-  assert.deepEqual(rotatedNames(names, "0.log"), [at(3), at(1)]);
+test("rotated files are told by their time, newest first, whether compressed or not", () => {
+  const names = ["0.log", at(1), at(3), at(2, ".gz"), at(1, ".gz"), "0.log.x", "10.log.20260101-000009", at(4, ".tmp")];
+  assert.deepEqual(rotatedLogs(names, "0.log"), [
+    { name: at(3), rotatedAt: ".20260101-000003" },
+    { name: at(2, ".gz"), rotatedAt: ".20260101-000002", isCompressed: true },
+    { name: at(1), rotatedAt: ".20260101-000001" },
+  ]);
 });
 
 test("Docker's rotated files are told by their number, the lowest first", () => {
   const names = ["a-json.log", "a-json.log.10", "a-json.log.2", "a-json.log.1", "a-json.log.3.gz", "a-json.log.0"];
-  assert.deepEqual(rotatedNames(names, "a-json.log"), ["a-json.log.1", "a-json.log.2", "a-json.log.10"]);
+  const found = rotatedLogs(names, "a-json.log");
+  assert.deepEqual(found, [{ name: "a-json.log.1" }, { name: "a-json.log.2" }, { name: "a-json.log.10" }]);
 });

@@ -1,5 +1,14 @@
 import assert from "node:assert/strict";
-import { appendFileSync, chmodSync, existsSync, mkdirSync, readdirSync, statSync, symlinkSync } from "node:fs";
+import {
+  appendFileSync,
+  chmodSync,
+  existsSync,
+  mkdirSync,
+  readdirSync,
+  statSync,
+  symlinkSync,
+  utimesSync,
+} from "node:fs";
 import { mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -120,12 +129,14 @@ test("older ones are compressed with their mode, those beyond the limit and left
   await rotatedBefore(at.log(), ".gz", ".gz", "", ".tmp");
   const uncompressed = `${at.log()}.20260101-000002`;
   chmodSync(uncompressed, 0o640);
+  utimesSync(uncompressed, 1000, 1000);
   await at.round({ maxFiles: 4 });
   const [log, second, third, rotated] = at.files();
   assert.deepEqual([log, second, third], ["0.log", "0.log.20260101-000001.gz", "0.log.20260101-000002.gz"]);
   assert.equal(nameless(rotated ?? ""), "0.log.TIME");
   assert.equal(gunzipSync(await readFile(`${uncompressed}.gz`)).toString(), "2");
-  assert.equal(statSync(`${uncompressed}.gz`).mode & 0o777, 0o640);
+  const { mode, mtimeMs } = statSync(`${uncompressed}.gz`);
+  assert.deepEqual([mode & 0o777, mtimeMs], [0o640, 1_000_000]);
 });
 
 test("the rename is undone when the runtime begins no new log, but not when it has", async () => {
