@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodStore } from "../pipeline.ts";
 import { isCritical } from "../pod/containers.ts";
-import { isEnding } from "../pod/phase.ts";
+import { isTerminal } from "../pod/phase.ts";
 import type { Evict, Evicted } from "./evict.ts";
 import { storageExcess, storageLimits } from "./storage-limits.ts";
 import { type UsageDeps, createStorageUsage } from "./storage-usage.ts";
@@ -13,7 +13,7 @@ export interface LocalLimitsDeps extends UsageDeps {
   readonly clock: Clock;
 }
 
-/** Evicts pods that take more of the disk than their limits allow. @returns the evicted ones, also those that still end. */
+/** Evicts pods that take more of the disk than their limits allow; one that is being deleted has less time for it then. @returns the evicted ones, also those that still end. */
 export type HoldToLimits = (disks: DiskLayout | undefined, signal: AbortSignal) => Promise<readonly Evicted[]>;
 
 /** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
@@ -30,7 +30,7 @@ export function createLocalLimits(deps: LocalLimitsDeps): HoldToLimits {
   return async (disks, signal) => {
     if (clock.monotonic() < notBefore) return [];
     const limited = pods.list().flatMap((pod) => {
-      const limits = isEnding(pod) || isCritical(pod) ? undefined : storageLimits(pod);
+      const limits = isTerminal(pod.status?.phase) || isCritical(pod) ? undefined : storageLimits(pod);
       return limits ? [{ pod, limits }] : [];
     });
     if (limited.length === 0) return [];

@@ -189,18 +189,22 @@ test("only what has a limit is looked at: not a pod without one, one of the syst
   const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
   const pages = { volumes: [{ name: "v", emptyDir: { medium: "HugePages", sizeLimit: "1Mi" } }] };
   await using t = await node(
-    [
-      withVolume(undefined),
-      withVolume("0"),
-      withVolume("1Mi", { priority: 2_000_000_000 }),
-      withVolume("1Mi", {}, { deletionTimestamp: "2026-01-01T00:00:00Z" }),
-      over,
-      aPod(pages),
-    ],
+    [withVolume(undefined), withVolume("0"), withVolume("1Mi", { priority: 2_000_000_000 }), over, aPod(pages)],
     { "volumes/v": 99 },
   );
   await t.pass();
   assert.deepEqual([t.world.walks, t.world.filters], [[], []]);
+});
+
+test("a pod that is being deleted is held to its limits until it has ended", async () => {
+  await using t = await node([withVolume("1Mi", {}, { deletionTimestamp: "2026-01-01T00:00:00Z" })], {
+    "volumes/v": 2,
+  });
+  await t.pass();
+  assert.deepEqual(
+    t.evicted.map(({ reason, graceSeconds }) => [reason, graceSeconds]),
+    [["Evicted", 1]],
+  );
 });
 
 test("volumes of all pods are measured in one walk, and nobody else is asked", async () => {
