@@ -165,7 +165,7 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
-	@for module in helm coredns metrics-server; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+	@for module in helm coredns metrics-server csi; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
 # The containerd that is not Debian's.
 containerd: root

@@ -83,7 +83,14 @@ async function packLayer(recipe: LayerRecipe, folder: string, tools: Tools): Pro
 
 async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<string> {
   const hash = createHash("sha256");
-  for (const source of ["catalog.ts", "rootfs.ts", "registry-store.ts", "pause/main.go", "nonewprivs/main.go"])
+  for (const source of [
+    "catalog.ts",
+    "storage.ts",
+    "rootfs.ts",
+    "registry-store.ts",
+    "pause/main.go",
+    "nonewprivs/main.go",
+  ])
     hash.update(readFileSync(join(import.meta.dirname, source)));
   // The cache folder of the tools is named by their versions.
   for (const image of images) {

@@ -5,6 +5,7 @@ import { must } from "../../harness/processes.ts";
 import type { Tools } from "../../harness/tools.ts";
 import type { ImageConfig } from "./registry-store.ts";
 import type { RootFs } from "./rootfs.ts";
+import { program, storageImages } from "./storage.ts";
 
 /** A layer by name; the first use of it builds it. */
 export interface LayerRecipe {
@@ -204,20 +205,6 @@ const nginx: LayerRecipe = {
   },
 };
 
-const coredns: LayerRecipe = {
-  name: "coredns",
-  async fill(root, tools) {
-    await root.program(tools.path("coredns"), "/coredns");
-  },
-};
-
-const metricsServer: LayerRecipe = {
-  name: "metrics-server",
-  async fill(root, tools) {
-    await root.program(tools.path("metrics-server"), "/metrics-server");
-  },
-};
-
 const agnhostConfig: ImageConfig = {
   Entrypoint: ["/agnhost"],
   Cmd: ["pause"],
@@ -245,16 +232,16 @@ export const catalog: readonly ImageRecipe[] = [
   {
     name: "coredns/coredns",
     tags: ["v1.15.0"],
-    layers: [coredns],
+    layers: [program("coredns")],
     config: { Entrypoint: ["/coredns"], Env: [path], ExposedPorts: { "53/tcp": {}, "53/udp": {} } },
   },
   {
     name: "metrics-server/metrics-server",
     tags: ["v0.9.0"],
-    layers: [metricsServer],
+    layers: [program("metrics-server")],
     config: { Entrypoint: ["/metrics-server"], Env: [path], User: "65534" },
   },
-  { name: "e2e-test-images/busybox", tags: ["1.37.0-1"], layers: [shell, ash], config: busyboxConfig },
+  { name: "e2e-test-images/busybox", tags: ["1.37.0-1", "1.36.1-1"], layers: [shell, ash], config: busyboxConfig },
   { name: "library/busybox", tags: ["1.37", "latest"], layers: [shell], config: busyboxConfig },
   {
     name: "private/busybox",
@@ -290,6 +277,7 @@ export const catalog: readonly ImageRecipe[] = [
   },
   { name: "e2e-test-images/nginx", tags: ["1.27-0", "1.15-4"], layers: [shell, nginx], config: nginxConfig },
   { name: "library/nginx", tags: ["1.27", "latest"], layers: [shell, nginx], config: nginxConfig },
+  ...storageImages(shell),
 ];
 
 /** The image that only the registry with credentials serves under its host's name. */

@@ -8,9 +8,11 @@
 # Where nothing lacks, no other build of the module is waited for.
 set -euo pipefail
 cd "$(dirname "$0")"
-if [ "${1:-}" = --module ]; then cd "$2"; shift 2; fi
+# What lies in folders below this one belongs to other modules.
+depth=1
+if [ "${1:-}" = --module ]; then cd "$2"; [ "$2" = . ] || depth=9; shift 2; fi
 
-key=$(cat go.mod go.sum $(find . -maxdepth 1 -name '*.go') | sha256sum | cut -c1-16)
+key=$(cat go.mod go.sum $(find . -maxdepth $depth -name '*.go' | sort) | sha256sum | cut -c1-16)
 out=${GRAFTLET_TOOLS_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/graftlet/tools}/$key
 if [ "${1:-}" = --folder ]; then echo "$out"; exit 0; fi
 
@@ -74,6 +76,12 @@ case ${tools[0]} in
   sigs.k8s.io/metrics-server/*)
     version=$(go list -m -f "{{.Version}}" sigs.k8s.io/metrics-server)
     flags="$flags -X sigs.k8s.io/metrics-server/pkg/version.gitVersion=$version" ;;
+  github.com/kubernetes-csi/csi-test/v5/*)
+    version=$(go list -m -f "with csi-test {{.Version}}" github.com/kubernetes-csi/csi-test/v5) ;;
+  github.com/kubernetes-csi/external-attacher/v4/*)
+    version=$(go list -m -f "with csi-lib-utils {{.Version}}" github.com/kubernetes-csi/csi-lib-utils) ;;
+  github.com/rancher/local-path-provisioner)
+    version=$(go list -m -f "{{.Version}}" github.com/rancher/local-path-provisioner) ;;
   *)
     version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
     minor=${version#v1.}; minor=${minor%%.*}

@@ -13,6 +13,14 @@ const inImages: Readonly<Record<string, string>> = {
   agnhost: ".",
   coredns: "coredns",
   "metrics-server": "metrics-server",
+  hostpathplugin: "csi",
+  "csi-node-driver-registrar": "csi",
+  livenessprobe: "csi",
+  "csi-attacher": "csi-sidecars",
+  "csi-provisioner": "csi-sidecars",
+  "csi-resizer": "csi-sidecars",
+  "csi-snapshotter": "csi-sidecars",
+  "local-path-provisioner": "local-path-provisioner",
 };
 
 /** A control plane, a proxy, and kubectl. */

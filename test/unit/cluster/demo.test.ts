@@ -4,7 +4,8 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { needsOf, preparations } from "../../cluster/demo/prepare.ts";
 import { createSteps } from "../../cluster/demo/steps.ts";
-import { catalog } from "../../cluster/images/catalog.ts";
+import { catalog, shell } from "../../cluster/images/catalog.ts";
+import { storageImages } from "../../cluster/images/storage.ts";
 import { programsIn, testKit } from "../../cluster/tools/kits.ts";
 
 const cluster = join(import.meta.dirname, "..", "..", "cluster");
@@ -41,7 +42,8 @@ test("every program in an image of a kit is built with it, by a module that has 
     );
   deepEqual(testKit.programs, [...plain, "kubelet", "agnhost"]);
   const onDemand = catalog.filter((image) => !testKit.images.includes(image)).map(({ name }) => name);
-  deepEqual(onDemand, ["coredns/coredns", "metrics-server/metrics-server"]);
+  const ofStorage = storageImages(shell).map(({ name }) => name);
+  deepEqual(onDemand, ["coredns/coredns", "metrics-server/metrics-server", ...ofStorage]);
 });
 
 test("steps are counted and timed", () => {
