@@ -84,7 +84,7 @@ integration: $(real_needs) ## features on a real cluster, with the providers tha
 	@ONLY="$(ONLY)" PROVIDER="$(PROVIDER)" ALL="$(ALL)" $(call beside,integration)
 
 .PHONY: test-more
-test-more: $(real_needs) build ## what make test leaves out for its time: faults, chaos, further providers (test/matrix.ts); continuous integration runs both
+test-more: $(real_needs) storage-tools build ## what make test leaves out for its time: faults, chaos, further providers (test/matrix.ts); continuous integration runs both
 	$(call say,further integration tests)
 	@$(call beside,more)
 
@@ -166,6 +166,11 @@ packages: root
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
 	@for module in helm coredns metrics-server csi; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+
+# What of others' only further tests run, in pods.
+.PHONY: storage-tools
+storage-tools: root
+	@for module in csi-sidecars local-path-provisioner; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
 # The containerd that is not Debian's.
 containerd: root

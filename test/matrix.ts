@@ -87,6 +87,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     lab: "containers",
     seconds: 55,
   },
+  "csi-driver": {
+    on: [],
+    more: cri,
+    why: "is about the driver that CSI is tested with, which the real kubelet shows as well",
+    fits: cri,
+    seconds: 150,
+  },
   devices: {
     on: cri,
     why: "plugins talk to graftlet alone; what they ask for a container is in the contract",
@@ -302,6 +309,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     more: [...onDocker, ...overSsh],
     why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
     seconds: 90,
+  },
+  "claims-provisioned": {
+    on: [],
+    more: here,
+    why: "a provisioner of others' that runs in pods, and volumes as claims has them",
+    seconds: 35,
   },
   volumes: {
     on: here,
