@@ -2,6 +2,7 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
 import { startCluster } from "../harness/cluster.ts";
+import { addStorageImages } from "../harness/csi.ts";
 import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
@@ -20,6 +21,7 @@ export const runE2e: RunSuite = async (run) => {
   using logs = new DisposableStack();
   logs.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
   await startDns(cluster);
+  if (run.names.some((name) => /CSI Mock|Driver: csi-hostpath/.test(name))) await addStorageImages(cluster);
   return await runGinkgo({
     ginkgo: join(run.programs, "ginkgo"),
     suite,

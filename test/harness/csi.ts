@@ -2,6 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { addImage } from "../cluster/images/build.ts";
+import { shell } from "../cluster/images/catalog.ts";
+import { storageImages } from "../cluster/images/storage.ts";
 import type { Cluster } from "./cluster.ts";
 import { servedStore } from "./registry.ts";
 
@@ -43,6 +45,13 @@ export const csi = {
   daemonSet: "csi-hostpath-node",
   namespace: "kube-system",
 } as const;
+
+/** Has a cluster's registries serve what the manifests of Kubernetes' tests of CSI name, each built once per machine. */
+export async function addStorageImages({ layout }: Pick<Cluster, "layout">): Promise<void> {
+  const names = storageImages(shell).map(({ name }) => name);
+  for (const name of names.filter((each) => each.startsWith("sig-storage/")))
+    await addImage(name, servedStore(layout), console.error);
+}
 
 const always = ["hostpathplugin", "csi-node-driver-registrar", "livenessprobe"];
 
