@@ -1,7 +1,7 @@
 import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
-import { startCluster } from "../harness/cluster.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { addStorageImages } from "../harness/csi.ts";
 import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
@@ -10,18 +10,26 @@ import { type Layout, readState } from "../harness/state.ts";
 import { runGinkgo } from "./ginkgo.ts";
 import { prepareFolder, type RunSuite } from "./suite-run.ts";
 
+/** Names of tests that run the images of Kubernetes' storage group; those of DRA reach their driver through one. */
+const ofStorage = /CSI Mock|Driver: csi-hostpath|MutableCSINodeAllocatableCount|\[DRA\]/;
+
 /** The suite of a cluster, on one whose only node is the agent's. Its tests reach the API server, and of the node what the API server
  *  gives them. */
 export const runE2e: RunSuite = async (run) => {
   const { suite, reports } = prepareFolder(run, "e2e.test");
   await using cluster = await startCluster({ name: "conformance", provider: run.provider, say: run.say });
   await showOwnMounts(cluster.layout);
-  await using _ = run.agent === "kubelet" ? await startKubelet(cluster) : await startGraftlet(cluster, { built: true });
+  const ofCsi = run.names.some((name) => ofStorage.test(name));
+  const rootDir = ofCsi && run.provider !== "ssh" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
+  await using _ =
+    run.agent === "kubelet"
+      ? await startKubelet(cluster, { rootDir })
+      : await startGraftlet(cluster, { built: true, rootDir });
   // Before all of it goes, however the run ends.
   using logs = new DisposableStack();
   logs.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
   await startDns(cluster);
-  if (run.names.some((name) => /CSI Mock|Driver: csi-hostpath/.test(name))) await addStorageImages(cluster);
+  if (ofCsi) await addStorageImages(cluster);
   return await runGinkgo({
     ginkgo: join(run.programs, "ginkgo"),
     suite,
@@ -31,7 +39,7 @@ export const runE2e: RunSuite = async (run) => {
     args: [
       `--kubeconfig=${cluster.adminKubeconfig}`,
       `--kubectl-path=${cluster.tools.path("kubectl")}`,
-      `--kubelet-root-dir=${cluster.layout.kubeletRoot}`,
+      `--kubelet-root-dir=${rootDir}`,
       "--provider=skeleton",
       "--num-nodes=1",
       `--report-dir=${reports}`,
@@ -42,6 +50,14 @@ export const runE2e: RunSuite = async (run) => {
     limits: run.limits,
   });
 };
+
+/** Shows the root directory at a short path of the cluster's machine. A socket's path has at most 107 characters, and tests of CSI put
+ *  some 70 of them below that directory. */
+async function shortRoot(cluster: Cluster): Promise<string> {
+  const path = "/srv";
+  await cluster.mustRunInside(["mount", "--bind", cluster.layout.kubeletRoot, path]);
+  return path;
+}
 
 /** Tests make volumes from a pod that enters the mounts of process 1: inside, those are the cluster's machine's. */
 async function showOwnMounts(layout: Layout): Promise<void> {

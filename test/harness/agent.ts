@@ -42,6 +42,8 @@ export interface AgentOptions {
   readonly untilReady?: boolean;
   /** The kubeconfig of the agent; one with the node's own identity unless given. */
   readonly kubeconfig?: string;
+  /** Its root directory, as the machine sees it; the layout's unless given. */
+  readonly rootDir?: string;
 }
 
 /** A running agent: graftlet or the reference kubelet. Disposing it kills it; its pods live on. */
@@ -199,8 +201,8 @@ async function startAgent(
   { program, command, address, spawn }: Program,
   options: AgentOptions,
 ): Promise<Agent> {
-  const { nodeName = cluster.nodeName, untilReady = true } = options;
   const { layout } = cluster;
+  const { nodeName = cluster.nodeName, untilReady = true, rootDir = layout.kubeletRoot } = options;
   const config = join(layout.dir, `${program}-${nodeName}.yaml`);
   writeFileSync(config, stringify({ ...kubeletConfiguration(cluster, options.runtimeSocket), ...options.config }));
   const kubeconfig = options.kubeconfig ?? (await cluster.kubeconfigFor(nodeName));
@@ -210,13 +212,13 @@ async function startAgent(
     `--config=${config}`,
     `--kubeconfig=${kubeconfig}`,
     `--hostname-override=${nodeName}`,
-    `--root-dir=${layout.kubeletRoot}`,
+    `--root-dir=${rootDir}`,
     `--node-ip=${address}`,
     ...(options.args ?? []),
   ];
   const logFile = join(layout.logs, `${program}-${nodeName}.log`);
   const spawned = await spawnAgent(spawn, argv, logFile, options.env);
-  const agent = agentOf(layout.kubeletRoot, nodeName, spawned, logFile);
+  const agent = agentOf(rootDir, nodeName, spawned, logFile);
   if (!untilReady) return agent;
   try {
     await waitFor(
