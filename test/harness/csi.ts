@@ -56,7 +56,7 @@ export async function addStorageImages({ layout }: Pick<Cluster, "layout">): Pro
 const always = ["hostpathplugin", "csi-node-driver-registrar", "livenessprobe"];
 
 /** Gives a cluster whose node is Ready a CSI driver, in pods of that node, as its vendor's manifests do (test/integration/storage). Its
- *  programs are built once per machine: the driver's own in a minute, the sidecars in four. */
+ *  programs are built once per machine: the driver's own in one to two minutes, the sidecars in four. */
 export async function startCsiDriver(
   cluster: Cluster,
   { sidecars = ["csi-provisioner"], args = [], spec = {} }: CsiOptions = {},
