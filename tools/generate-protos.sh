@@ -1,19 +1,31 @@
 #!/usr/bin/env bash
-# Generates src/gen/ from CRI's api.proto and the device plugins' (modules k8s.io/cri-api and k8s.io/kubelet at the version of
-# the cluster tools) and from containerd's event service. Needs go and protoc (Debian: protobuf-compiler).
+# Generates src/gen/ from CRI's api.proto, the device plugins' and plugin registration's (modules k8s.io/cri-api and k8s.io/kubelet at
+# the version of the cluster tools), from CSI's node service (at the version that Kubernetes uses) and from containerd's event
+# service. Needs go, perl and protoc (Debian: protobuf-compiler).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 command -v protoc >/dev/null || { echo "generate-protos.sh: protoc is missing: apt-get install protobuf-compiler" >&2; exit 1; }
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 
-source_of() { (cd test/cluster/tools && go mod download -json "$1@v0.36.3" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'); }
-cri=$(source_of k8s.io/cri-api)
-kubelet=$(source_of k8s.io/kubelet)
+source_of() { (cd test/cluster/tools && go mod download -json "$1@$2" | sed -n 's/.*"Dir": "\(.*\)".*/\1/p'); }
+cri=$(source_of k8s.io/cri-api v0.36.3)
+kubelet=$(source_of k8s.io/kubelet v0.36.3)
+csi=$(source_of github.com/container-storage-interface/spec v1.9.0)
 # protoc before 22 does not know the option debug_redact; it changes nothing on the wire.
 sed -E 's/\[\(?debug_redact\)? *= *true\]//; s/, *debug_redact *= *true//' "$cri/pkg/apis/runtime/v1/api.proto" > "$work/cri.proto"
 cp "$kubelet/pkg/apis/deviceplugin/v1beta1/api.proto" "$work/device-plugin.proto"
+cp "$kubelet/pkg/apis/pluginregistration/v1/api.proto" "$work/plugin-registration.proto"
+# A node speaks to the node service alone. The options say nothing of the wire.
+perl -0777 -ne '
+  s/\s*\[[^\]]*\]\s*;/;/g; s/^\s*option \([^\n]*\n//mg;
+  print "syntax = \"proto3\";\npackage csi.v1;\n";
+  while (/^((?:message|service) (\w+) \{.*?^\})/msg) {
+    my ($block, $name) = ($1, $2);
+    print "$block\n" if $name =~ /^(Node\w*|VolumeCapability|VolumeUsage|VolumeCondition|Topology|CapacityRange)$/;
+  }' "$csi/csi.proto" > "$work/csi.proto"
 cp tools/containerd-events.proto "$work/containerd-events.proto"
 
 options=outputServices=grpc-js,env=node,esModuleInterop=true,enumsAsLiterals=true,forceLong=bigint,exportCommonSymbols=false
 options+=,outputJsonMethods=false,outputPartialMethods=true,useOptionals=none,importSuffix=.ts,useExactTypes=false
-protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" cri.proto device-plugin.proto containerd-events.proto
+protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" \
+  cri.proto device-plugin.proto plugin-registration.proto csi.proto containerd-events.proto
