@@ -1,6 +1,4 @@
-import { once } from "node:events";
-import { type ClientHttp2Session, connect } from "node:http2";
-import type { Duplex } from "node:stream";
+import type { ClientHttp2Session } from "node:http2";
 import {
   type ContainerAllocateResponse,
   type Device,
@@ -11,8 +9,9 @@ import {
   PreferredAllocationRequest,
   PreStartContainerRequest,
 } from "../gen/device-plugin.ts";
+import { openGrpcPatiently } from "../host/grpc-session.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, codeOf, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { type GrpcMethod, callMany, callOnce } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 
@@ -45,9 +44,8 @@ export interface PluginDeps {
 }
 
 const userAgent = "graftlet-device-manager";
-/** Longest wait for a registering plugin to listen, and interval of the tries, milliseconds. */
+/** Longest wait for a registering plugin to listen, milliseconds. */
 const connectMs = 10_000;
-const dialEveryMs = 250;
 const preStartMs = 30_000;
 
 /** Connects to a plugin and asks for its options. @param path of its socket on the target.
@@ -112,51 +110,13 @@ function pluginOn(
   };
 }
 
-async function openSession(
-  { host, clock }: PluginDeps,
-  path: string,
-  signal: AbortSignal,
-): Promise<ClientHttp2Session> {
-  const patience = clock.within(connectMs, signal);
+async function openSession(deps: PluginDeps, path: string, signal: AbortSignal): Promise<ClientHttp2Session> {
+  const patience = deps.clock.within(connectMs, signal);
   try {
-    const connection = await dialPatiently(host, clock, path, patience);
-    return await settled(connect("http://localhost", { createConnection: () => connection }), connection, patience);
+    return await openGrpcPatiently(deps, path, patience);
   } catch (error) {
     throwIfAborted(signal);
     const why = patience.aborted ? "context deadline exceeded" : messageOf(error);
     throw new CodedError("unavailable", `failed to dial device plugin: ${why}`, { cause: error });
-  }
-}
-
-/** Resolves once the server has sent its settings. */
-async function settled(
-  session: ClientHttp2Session,
-  connection: Duplex,
-  signal: AbortSignal,
-): Promise<ClientHttp2Session> {
-  // An error of the session fails its calls, and they report it.
-  session.on("error", () => {});
-  connection.on("error", () => {});
-  // A server that has gone sends nothing more, though this side could still write.
-  connection.on("end", () => session.destroy());
-  try {
-    await once(session, "remoteSettings", { signal });
-    return session;
-  } catch (error) {
-    session.destroy();
-    connection.destroy();
-    throw error;
-  }
-}
-
-/** A plugin may register before it listens. */
-async function dialPatiently(host: Pick<Host, "dial">, clock: Clock, path: string, patience: AbortSignal) {
-  for (;;) {
-    try {
-      return await host.dial({ unix: path }, patience);
-    } catch (error) {
-      if (patience.aborted || !hasCode(error, "unavailable")) throw error;
-      await clock.sleep(dialEveryMs, patience);
-    }
   }
 }

@@ -4,6 +4,7 @@ import { joinHostPort } from "../lib/http-get.ts";
 /** Go's texts for these errors. */
 const errnoTexts: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connect: connection refused",
+  ENOENT: "connect: no such file or directory",
   EHOSTUNREACH: "connect: no route to host",
   ENETUNREACH: "connect: network is unreachable",
 };
@@ -12,6 +13,11 @@ const errnoTexts: Readonly<Record<string, string>> = {
 export function dialFailure(error: unknown, host: string, port: number): string {
   const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : (errnoText(error, errnoTexts) ?? messageOf(error));
   return `dial tcp ${joinHostPort(host, port)}: ${why}`;
+}
+
+/** Text of a failed dial of a socket, as the kubelet (Go) prints it. */
+export function unixDialFailure(error: unknown, path: string): string {
+  return `dial unix ${path}: ${errnoText(error, errnoTexts) ?? messageOf(error)}`;
 }
 
 /** Text of a broken connection, as the kubelet (Go) prints it. */

@@ -89,12 +89,16 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   };
 }
 
+export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs"> {
+  readonly signal: AbortSignal;
+}
+
 /** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callOnce<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  options: { readonly userAgent: string; readonly signal: AbortSignal },
+  options: CallSettings,
 ): Promise<Response> {
   let answer: Response | undefined;
   for await (const message of callMany(session, method, request, options)) answer = message;
@@ -107,11 +111,13 @@ export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal }: { readonly userAgent: string; readonly signal: AbortSignal },
+  { userAgent, signal, timeoutMs }: CallSettings,
 ): AsyncGenerator<Response> {
   if (session.destroyed || session.closed) throw broken("the connection is closed");
   const { path, requestSerialize, responseDeserialize } = method;
-  const call = startCall(session, { path, message: requestSerialize(request), userAgent }, signal);
+  const message = requestSerialize(request);
+  const limit = timeoutMs === undefined ? {} : { timeoutMs };
+  const call = startCall(session, { path, message, userAgent, ...limit }, signal);
   try {
     for await (const message of call.messages) yield responseDeserialize(message);
   } catch (error) {

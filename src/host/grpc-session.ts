@@ -1,0 +1,85 @@
+import { once } from "node:events";
+import { type ClientHttp2Session, connect } from "node:http2";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, abortError, hasCode } from "../lib/errors.ts";
+import { type GrpcMethod, callOnce } from "../lib/grpc.ts";
+import type { Host } from "../seams/host.ts";
+import { unixDialFailure } from "./dial-text.ts";
+
+export interface GrpcDeps {
+  readonly host: Pick<Host, "dial">;
+  readonly clock: Clock;
+}
+
+const dialEveryMs = 250;
+
+/** Opens a connection for gRPC to a socket of the target, whose server has sent its settings. The caller destroys it.
+ *  @param path of the socket. @throws as `Host.dial` does; the signal's reason. */
+export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, signal: AbortSignal) {
+  const connection = await host.dial({ unix: path }, signal);
+  const session = connect("http://localhost", { createConnection: () => connection });
+  // An error of the session fails its calls, and they report it.
+  session.on("error", () => {});
+  connection.on("error", () => {});
+  // A server that has gone sends nothing more, though this side could still write.
+  connection.on("end", () => session.destroy());
+  try {
+    await once(session, "remoteSettings", { signal });
+    return session;
+  } catch (error) {
+    session.destroy();
+    connection.destroy();
+    throw error;
+  }
+}
+
+/** Opens a connection to a server that may not listen yet, within the signal's patience. @throws as `openGrpc` does. */
+export async function openGrpcPatiently(
+  { host, clock }: GrpcDeps,
+  path: string,
+  patience: AbortSignal,
+): Promise<ClientHttp2Session> {
+  for (;;) {
+    try {
+      return await openGrpc({ host }, path, patience);
+    } catch (error) {
+      if (patience.aborted || !hasCode(error, "unavailable")) throw error;
+      await clock.sleep(dialEveryMs, patience);
+    }
+  }
+}
+
+/** A call to a server behind a socket of the target. */
+export interface SocketCall<Request, Response> {
+  readonly path: string;
+  readonly method: GrpcMethod<Request, Response>;
+  readonly request: Request;
+  readonly userAgent: string;
+  /** Longest time for connection and answer. */
+  readonly limitMs: number;
+}
+
+/** One call over a connection of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
+export async function callSocket<Request, Response>(
+  { host, clock }: GrpcDeps,
+  { path, method, request, userAgent, limitMs }: SocketCall<Request, Response>,
+  signal: AbortSignal,
+): Promise<Response> {
+  const within = clock.within(limitMs, signal);
+  let session: ClientHttp2Session | undefined;
+  try {
+    session = await openGrpc({ host }, path, within);
+    return await callOnce(session, method, request, { userAgent, signal: within, timeoutMs: limitMs });
+  } catch (error) {
+    if (signal.aborted) throw abortError(signal);
+    if (within.aborted)
+      throw new CodedError("deadline_exceeded", "rpc error: code = DeadlineExceeded desc = context deadline exceeded", {
+        cause: error,
+      });
+    if (session) throw error;
+    const why = `connection error: desc = "transport: Error while dialing: ${unixDialFailure(error, path)}"`;
+    throw new CodedError("unavailable", `rpc error: code = Unavailable desc = ${why}`, { cause: error });
+  } finally {
+    session?.destroy();
+  }
+}
