@@ -3,7 +3,19 @@ import { posix } from "node:path";
 /** Which part of the tree may import which; a part is a folder or a file of src, or `providers`. Imports point down:
  *  main ▷ process ▷ kubelet ▷ stages ▷ pod host api ▷ pipeline seams ▷ lib, and stages never import each other. */
 
-const ground = ["pipeline", "resizes", "roles", "measures", "usage", "objects", "seams", "lib", "gen", "version"];
+const ground = [
+  "pipeline",
+  "resizes",
+  "roles",
+  "measures",
+  "usage",
+  "drivers",
+  "objects",
+  "seams",
+  "lib",
+  "gen",
+  "version",
+];
 const stage = ["pod", "host", "api", "state", ...ground];
 const stages = [
   "sources",
@@ -18,6 +30,8 @@ const stages = [
   "node",
   "resources",
   "devices",
+  "plugins",
+  "csi",
   "eviction",
   "shutdown",
   "gc",
@@ -38,6 +52,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   measures: ["pipeline", "resizes", "objects"],
   roles: ["objects"],
   usage: [],
+  drivers: ["objects", "gen"],
   state: ["pod", ...ground],
   config: ["objects", "lib", "version"],
   pod: ground,

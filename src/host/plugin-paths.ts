@@ -10,3 +10,14 @@ export const pluginFiles = { socket: "kubelet.sock", checkpoint: "kubelet_intern
 export function localVolumeDirectoryOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io/local-volume/mounts`;
 }
+
+/** Directory in which plugins put the sockets that they ask to be registered on, below a root directory. */
+export function pluginRegistryOf(rootDir: string): string {
+  return `${rootDir}/plugins_registry`;
+}
+
+/** Where volumes of storage drivers are staged for the node, below a root directory: a directory for each driver, in it one for each
+ *  volume. */
+export function stagedDriverVolumesOf(rootDir: string): string {
+  return `${rootDir}/plugins/kubernetes.io/csi`;
+}

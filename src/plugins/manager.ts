@@ -1,0 +1,133 @@
+import { createBackoff } from "../lib/backoff.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf, unlessGone } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { pause } from "../lib/pause.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Host, HostFs } from "../seams/host.ts";
+import { createHints } from "./hints.ts";
+import { type PluginHandlers, type Registered, registerPlugin } from "./registration.ts";
+import { type FoundSockets, findSockets } from "./sockets.ts";
+
+export interface PluginManagerDeps {
+  readonly host: Pick<Host, "fs" | "dial" | "watch">;
+  /** Directory of the sockets on the target. */
+  readonly directory: string;
+  readonly handlers: PluginHandlers;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Interval of reconciling, and of looks at directories that cannot be watched; of looks at those that are watched, milliseconds. */
+const everyMs = 1_000;
+const watchedEveryMs = 10_000;
+/** Pauses after failures, milliseconds: the kubelet's. */
+const firstRetryMs = 500;
+const longestRetryMs = 122_000;
+const directoryMode = 0o755;
+
+/** Registers plugins whose sockets lie in a directory of the target, and takes them back when a socket goes or is replaced. What cannot
+ *  be seen counts as it was. (kubelet, pluginmanager)
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
+export function createPluginManager(deps: PluginManagerDeps): Service {
+  const { host, directory, clock, log } = deps;
+  return {
+    name: "plugins",
+    async run(signal) {
+      const reconciler = createReconciler(deps, signal);
+      let awake = Promise.withResolvers<void>();
+      const onChange = () => {
+        lookAt = 0;
+        awake.resolve();
+      };
+      const hints = createHints({ host, onChange, log });
+      let told = "";
+      let lookAt = 0;
+      const look = async () => {
+        // A change during the look counts for the next one.
+        lookAt = clock.monotonic() + everyMs;
+        try {
+          const found = await madeAndFound(host.fs, directory, signal);
+          if (hints.watch(found.directories) && lookAt > 0) lookAt = clock.monotonic() + watchedEveryMs;
+          reconciler.found(found);
+          told = "";
+        } catch (err) {
+          if (signal.aborted) return;
+          const why = messageOf(err);
+          if (why !== told) log.warn({ err, directory }, "plugins cannot be looked for, will try again");
+          told = why;
+        }
+      };
+      while (!signal.aborted) {
+        awake = Promise.withResolvers<void>();
+        if (clock.monotonic() >= lookAt) await look();
+        reconciler.reconcile();
+        await pause(clock, everyMs, awake.promise, signal);
+      }
+      hints.stop();
+      await reconciler.idle();
+    },
+  };
+}
+
+/** Sockets in a directory, which is made where it is missing. */
+async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
+  const found = await unlessGone(findSockets(fs, directory, signal));
+  if (found) return found;
+  await fs.apply([{ do: "mkdir", path: directory, mode: directoryMode, parents: true }], signal);
+  return findSockets(fs, directory, signal);
+}
+
+interface Reconciler {
+  /** The sockets that are there. */
+  found(sockets: FoundSockets): void;
+  /** Begins what is due, one piece of work a socket at a time. */
+  reconcile(): void;
+  idle(): Promise<unknown>;
+}
+
+function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconciler {
+  const { clock, log } = deps;
+  const registered = new Map<string, Registered & { readonly mark: string }>();
+  const busy = new Map<string, Promise<void>>();
+  const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
+  let wanted: ReadonlyMap<string, string> = new Map();
+
+  const register = async (socket: string, mark: string) => {
+    const taking = (taken: Registered) => void registered.set(socket, { ...taken, mark });
+    try {
+      await registerPlugin(deps, socket, taking, signal);
+      const plugin = registered.get(socket)?.plugin;
+      log.info({ socket, plugin: plugin?.name, endpoint: plugin?.endpoint }, "a plugin has registered");
+      retries.reset(socket);
+    } catch (err) {
+      registered.delete(socket);
+      if (signal.aborted) return;
+      retries.next(socket);
+      log.warn({ err, socket }, "a plugin could not be registered, will try again");
+    }
+  };
+  const deregister = async (socket: string, { plugin, handler }: Registered) => {
+    registered.delete(socket);
+    log.info({ socket, plugin: plugin.name }, "a plugin has gone");
+    await handler.deregister(plugin, signal);
+  };
+  const begin = (socket: string, work: () => Promise<void>) => {
+    if (busy.has(socket)) return;
+    const done = work().finally(() => busy.delete(socket));
+    busy.set(socket, done);
+  };
+
+  return {
+    found: ({ sockets }) => (wanted = sockets),
+    reconcile() {
+      // What goes comes before what comes: another socket may be the same plugin's.
+      for (const [socket, known] of registered)
+        if (wanted.get(socket) !== known.mark) begin(socket, () => deregister(socket, known));
+      for (const [socket, mark] of wanted)
+        if (!registered.has(socket) && retries.remaining(socket) === 0) begin(socket, () => register(socket, mark));
+      retries.collect();
+    },
+    idle: () => Promise.all(busy.values()),
+  };
+}

@@ -1,0 +1,168 @@
+import { mkdirSync, rmSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import {
+  NodeExpandVolumeResponse,
+  NodeGetCapabilitiesResponse,
+  NodeGetInfoResponse,
+  NodeGetVolumeStatsResponse,
+  NodePublishVolumeResponse,
+  NodeServiceCapability_RPC_Type as Capability,
+  NodeService,
+  NodeStageVolumeResponse,
+  NodeUnpublishVolumeResponse,
+  NodeUnstageVolumeResponse,
+} from "../../src/gen/csi.ts";
+import {
+  PluginInfo,
+  type RegistrationStatus,
+  RegistrationService,
+  RegistrationStatusResponse,
+} from "../../src/gen/plugin-registration.ts";
+
+export interface TestDriverOptions {
+  readonly name: string;
+  /** The node's root directory. */
+  readonly rootDir: string;
+  /** Where the content of volumes lies on the machine, a directory for each. */
+  readonly disks: string;
+  /** Runs a command on the machine. */
+  readonly run: (argv: readonly string[]) => Promise<unknown>;
+  readonly capabilities?: readonly Capability[];
+  readonly info?: Partial<NodeGetInfoResponse>;
+  readonly plugin?: Partial<PluginInfo>;
+  /** The registration socket below plugins_registry. */
+  readonly socket?: string;
+}
+
+/** What a driver was asked. */
+export interface DriverCall {
+  readonly method: string;
+  readonly request: Readonly<Record<string, unknown>>;
+}
+
+/** A storage driver in the test's own process, whose volumes are directories that it binds. */
+export interface TestDriver extends AsyncDisposable {
+  readonly calls: readonly DriverCall[];
+  /** What the node has said of its registration. */
+  readonly told: readonly RegistrationStatus[];
+  /** Names of methods that were called, in order, those that only ask left out. */
+  methods(): readonly string[];
+  /** From now on a method fails so; undefined: no longer. */
+  fail(method: string, code: status | undefined, details?: string): void;
+  /** Its sockets go. */
+  stop(): void;
+}
+
+type Reply = (error: { code: status; details: string } | null, answer?: unknown) => void;
+type Handler = (call: { readonly request: Record<string, unknown> }, reply: Reply) => void;
+
+const asking = ["NodeGetCapabilities", "NodeGetInfo", "GetInfo"];
+
+export async function startTestDriver(given: TestDriverOptions): Promise<TestDriver> {
+  const { name, rootDir, disks, run } = given;
+  const endpoint = join(rootDir, "plugins", name, "csi.sock");
+  const registration = join(rootDir, "plugins_registry", given.socket ?? `${name}-reg.sock`);
+  const capabilities = given.capabilities ?? [Capability.STAGE_UNSTAGE_VOLUME];
+  const calls: DriverCall[] = [];
+  const told: RegistrationStatus[] = [];
+  const failures = new Map<string, { code: status; details: string }>();
+
+  const answer =
+    (method: string, make: (request: Record<string, unknown>) => unknown): Handler =>
+    ({ request }, reply) => {
+      calls.push({ method, request });
+      const failure = failures.get(method);
+      if (failure) return reply(failure);
+      Promise.resolve()
+        .then(() => make(request))
+        .then(
+          (made) => reply(null, made),
+          (error: unknown) => reply({ code: status.INTERNAL, details: String(error) }),
+        );
+    };
+  const text = (request: Record<string, unknown>, field: string) => String(request[field]);
+  const bind = async (from: string, to: string, readOnly: boolean) => {
+    await run(["sh", "-c", `mkdir -p ${from} ${to}; mountpoint -q ${to} || mount --bind ${from} ${to}`]);
+    if (readOnly) await run(["mount", "-o", "remount,bind,ro", to]);
+  };
+  const unbind = (path: string) => run(["sh", "-c", `! mountpoint -q ${path} || umount ${path}`]);
+
+  const node = new Server();
+  node.addService(NodeService, {
+    nodeGetInfo: answer("NodeGetInfo", () =>
+      NodeGetInfoResponse.fromPartial({ nodeId: `${name}-node`, ...given.info }),
+    ),
+    nodeGetCapabilities: answer("NodeGetCapabilities", () =>
+      NodeGetCapabilitiesResponse.fromPartial({ capabilities: capabilities.map((type) => ({ rpc: { type } })) }),
+    ),
+    nodeStageVolume: answer("NodeStageVolume", async (request) => {
+      await bind(join(disks, text(request, "volumeId")), text(request, "stagingTargetPath"), false);
+      return NodeStageVolumeResponse.create();
+    }),
+    nodeUnstageVolume: answer("NodeUnstageVolume", async (request) => {
+      await unbind(text(request, "stagingTargetPath"));
+      return NodeUnstageVolumeResponse.create();
+    }),
+    nodePublishVolume: answer("NodePublishVolume", async (request) => {
+      const staged = text(request, "stagingTargetPath");
+      const from = staged === "" ? join(disks, text(request, "volumeId")) : staged;
+      await bind(from, text(request, "targetPath"), request.readonly === true);
+      return NodePublishVolumeResponse.create();
+    }),
+    nodeUnpublishVolume: answer("NodeUnpublishVolume", async (request) => {
+      const path = text(request, "targetPath");
+      await unbind(path);
+      await run(["sh", "-c", `rmdir ${path} 2>/dev/null; :`]);
+      return NodeUnpublishVolumeResponse.create();
+    }),
+    nodeGetVolumeStats: answer("NodeGetVolumeStats", () => NodeGetVolumeStatsResponse.create()),
+    nodeExpandVolume: answer("NodeExpandVolume", () => NodeExpandVolumeResponse.create()),
+  });
+  const registrar = new Server();
+  registrar.addService(RegistrationService, {
+    getInfo: answer("GetInfo", () =>
+      PluginInfo.fromPartial({
+        type: "CSIPlugin",
+        name,
+        endpoint,
+        supportedVersions: ["1.0.0"],
+        ...given.plugin,
+      }),
+    ),
+    notifyRegistrationStatus: answer("NotifyRegistrationStatus", (request) => {
+      told.push(request as unknown as RegistrationStatus);
+      return RegistrationStatusResponse.create();
+    }),
+  });
+  await serve(node, endpoint);
+  await serve(registrar, registration);
+  const stop = () => {
+    registrar.forceShutdown();
+    node.forceShutdown();
+    for (const path of [registration, endpoint]) rmSync(path, { force: true });
+  };
+  return {
+    calls,
+    told,
+    methods: () => calls.map(({ method }) => method).filter((method) => !asking.includes(method)),
+    fail(method, code, details = `${method} failed`) {
+      if (code === undefined) failures.delete(method);
+      else failures.set(method, { code, details });
+    },
+    stop,
+    async [Symbol.asyncDispose]() {
+      stop();
+    },
+  };
+}
+
+async function serve(server: Server, path: string): Promise<void> {
+  mkdirSync(dirname(path), { recursive: true });
+  rmSync(path, { force: true });
+  await new Promise<void>((resolve, reject) =>
+    server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
+      error ? reject(error) : resolve(),
+    ),
+  );
+}

@@ -1,0 +1,116 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { localHost } from "../../../providers/local/host.ts";
+import type { PluginHandler, RegisteringPlugin } from "../../../src/drivers.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { createPluginManager } from "../../../src/plugins/manager.ts";
+import { startTestDriver, type TestDriverOptions } from "../../harness/csi-driver.ts";
+import { waitFor } from "../../harness/wait.ts";
+import { silent } from "../api/fake-client.ts";
+
+const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
+
+/** A manager of a root directory of its own, whose handler writes down what it is asked. */
+async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
+  const rootDir = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
+  const asked: string[] = [];
+  const note = (what: string, { name, endpoint }: RegisteringPlugin) =>
+    void asked.push(`${what} ${name} ${endpoint.replace(rootDir, "")}`);
+  const clock = systemClock();
+  const manager = createPluginManager({
+    host: localHost({ clock }),
+    directory: join(rootDir, "plugins_registry"),
+    handlers: {
+      CSIPlugin: {
+        validate: (plugin) => note("validate", plugin),
+        register: async (plugin) => note("register", plugin),
+        deregister: async (plugin) => note("deregister", plugin),
+        ...handler,
+      },
+    },
+    clock,
+    log: silent,
+  });
+  const ending = new AbortController();
+  const running = manager.run(ending.signal);
+  t.after(async () => {
+    ending.abort();
+    await running;
+    rmSync(rootDir, { recursive: true, force: true });
+  });
+  const driver = async (more: Partial<TestDriverOptions> = {}) => {
+    const made = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined, ...more });
+    t.after(() => made.stop());
+    return made;
+  };
+  return { asked, driver };
+}
+
+const [validated, registered, gone] = ["validate", "register", "deregister"].map(
+  (what) => `${what} d /plugins/d/csi.sock`,
+);
+
+test("a plugin is asked what it is, taken, told so, and given up when its socket goes", async (t) => {
+  const { asked, driver } = await rig(t);
+  const plugin = await driver();
+  await until("the plugin to be told", () => plugin.told.length === 1);
+  assert.deepEqual(plugin.told, [{ pluginRegistered: true, error: "" }]);
+  assert.deepEqual(asked, [validated, registered]);
+  plugin.stop();
+  await until("the plugin to be given up", () => asked.length === 3);
+  assert.deepEqual(asked, [validated, registered, gone]);
+});
+
+test("a socket in a directory below is found, one with a dot before its name is not", async (t) => {
+  const { asked, driver } = await rig(t);
+  const hidden = await driver({ name: "hidden", socket: ".hidden.sock" });
+  const plugin = await driver({ socket: "below/more/reg.sock" });
+  await until("the plugin to be told", () => plugin.told.length === 1);
+  assert.deepEqual(asked, [validated, registered]);
+  assert.deepEqual(hidden.calls, []);
+});
+
+test("a plugin that is replaced is given up and taken again", async (t) => {
+  const { asked, driver } = await rig(t);
+  const old = await driver();
+  await until("the first to be told", () => old.told.length === 1);
+  old.stop();
+  const young = await driver();
+  await until("the second to be told", () => young.told.length === 1);
+  assert.deepEqual(asked, [validated, registered, gone, validated, registered]);
+});
+
+test("a plugin of an unknown type is told so, and asked again later", async (t) => {
+  const { asked, driver } = await rig(t);
+  const plugin = await driver({ plugin: { type: "Toaster" } });
+  await until("the plugin to be told twice", () => plugin.told.length === 2);
+  const [first] = plugin.told;
+  assert.equal(first?.pluginRegistered, false);
+  assert.match(
+    first?.error ?? "",
+    /^RegisterPlugin error -- no handler registered for plugin type: Toaster at socket \/.*\/d-reg\.sock$/,
+  );
+  assert.deepEqual(asked, []);
+});
+
+test("a plugin that its handler refuses is told why", async (t) => {
+  const refuse = (why: string) => () => {
+    throw new Error(why);
+  };
+  const invalid = await (await rig(t, { validate: refuse("no version") })).driver();
+  await until("the plugin to be told", () => invalid.told.length === 1);
+  assert.equal(invalid.told[0]?.error, "RegisterPlugin error -- plugin validation failed with err: no version");
+  const unfit = await (await rig(t, { register: async () => refuse("no node")() })).driver();
+  await until("the plugin to be told", () => unfit.told.length === 1);
+  assert.equal(unfit.told[0]?.error, "RegisterPlugin error -- plugin registration failed with err: no node");
+});
+
+test("a plugin without an endpoint serves on the socket that it registers on", async (t) => {
+  const { asked, driver } = await rig(t);
+  const plugin = await driver({ plugin: { endpoint: "" } });
+  await until("the plugin to be told", () => plugin.told.length === 1);
+  assert.deepEqual(asked, ["validate d /plugins_registry/d-reg.sock", "register d /plugins_registry/d-reg.sock"]);
+});
