@@ -1,7 +1,7 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Pod, Wire } from "../../objects.ts";
 import { podField, resourceField } from "../../pod/fields.ts";
-import { aggregated } from "../aggregate.ts";
+import { aggregated } from "../../lib/aggregate.ts";
 import { volumeDirectory } from "../paths.ts";
 import { type Payload, type PayloadFile, cleanPath } from "../payload.ts";
 import { place } from "../place.ts";

@@ -2,7 +2,7 @@ import type * as k8s from "@kubernetes/client-node";
 import { CodedError } from "../../lib/errors.ts";
 import type { Pod, Wire } from "../../objects.ts";
 import { commonUser } from "../../pod/common-user.ts";
-import { aggregated } from "../aggregate.ts";
+import { aggregated } from "../../lib/aggregate.ts";
 import { groupOf } from "../group.ts";
 import { volumeDirectory } from "../paths.ts";
 import {

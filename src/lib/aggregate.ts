@@ -1,4 +1,4 @@
-import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import { CodedError, codeOf, messageOf } from "./errors.ts";
 
 /** Combines errors into one, each text once: `[a, b]`, like Go's aggregated errors; a single one as it is. */
 export function aggregated(errors: readonly unknown[]): unknown {

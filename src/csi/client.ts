@@ -1,0 +1,39 @@
+import type { StorageDriver } from "../drivers.ts";
+import {
+  NodeGetCapabilitiesRequest,
+  NodeGetInfoRequest,
+  type NodeGetInfoResponse,
+  type NodeServiceCapability_RPC_Type,
+  NodeService,
+} from "../gen/csi.ts";
+import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import type { GrpcMethod } from "../lib/grpc.ts";
+
+/** Longest time of a call, milliseconds: the kubelet's. */
+const limitMs = 120_000;
+const userAgent = "graftlet-csi";
+
+/** A driver's node service, with what only its registration asks. */
+export interface DriverClient extends StorageDriver {
+  info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
+}
+
+/** Calls the node service on a socket of the target, each over a connection of its own: a driver may be another one by then.
+ *  @param path of the socket. */
+export function createDriverClient(deps: GrpcDeps, path: string): DriverClient {
+  const whole = new AbortController().signal;
+  const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) =>
+    callSocket(deps, { path, method, request, userAgent, limitMs }, signal);
+  const done = async (answer: Promise<unknown>) => void (await answer);
+  return {
+    info: (signal) => call(NodeService.nodeGetInfo, NodeGetInfoRequest.create(), signal),
+    async capabilities() {
+      const answer = await call(NodeService.nodeGetCapabilities, NodeGetCapabilitiesRequest.create());
+      return new Set<NodeServiceCapability_RPC_Type>(answer.capabilities.flatMap(({ rpc }) => (rpc ? [rpc.type] : [])));
+    },
+    stage: (request) => done(call(NodeService.nodeStageVolume, request)),
+    unstage: (request) => done(call(NodeService.nodeUnstageVolume, request)),
+    publish: (request) => done(call(NodeService.nodePublishVolume, request)),
+    unpublish: (request) => done(call(NodeService.nodeUnpublishVolume, request)),
+  };
+}

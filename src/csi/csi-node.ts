@@ -1,0 +1,165 @@
+import type { ApiClient } from "../api/client.ts";
+import { CodedError, messageOf, codeOf, unlessGone } from "../lib/errors.ts";
+import type { Clock } from "../lib/clock.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
+import type { CSINode, Node } from "../objects.ts";
+import type { DriverFacts } from "./facts.ts";
+import { withDriver, withoutDriver } from "./node-ids.ts";
+import { fewTries } from "./tries.ts";
+
+/** This node's CSINode, and what its Node shows of drivers. */
+export interface CsiNodes {
+  /** Makes the CSINode, or takes it over. @throws CodedError in the kubelet's words. */
+  initialize(signal: AbortSignal): Promise<void>;
+  /** Shows a driver. @throws CodedError in the kubelet's words. */
+  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
+  /** Takes it back. @throws CodedError in the kubelet's words. */
+  uninstall(driver: string, signal: AbortSignal): Promise<void>;
+}
+
+export interface CsiNodesDeps {
+  readonly client: ApiClient;
+  readonly nodeName: string;
+  readonly clock: Clock;
+}
+
+type Driver = NonNullable<CSINode["spec"]["drivers"]>[number];
+
+const migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins";
+/** Types of volumes for which the control plane uses drivers on every node. */
+const migrated = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
+  .map((name) => `kubernetes.io/${name}`)
+  .join(",");
+/** Longest wait of a driver for the node's CSINode, milliseconds. */
+const patienceMs = 120_000;
+const longestCount = 2 ** 31 - 1;
+
+/** Keeps the cluster's objects that tell of drivers on a node. Its steps are taken one after another.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-node-v1/ */
+export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
+  const { client, nodeName, clock } = deps;
+  const node = `/api/v1/nodes/${nodeName}`;
+  const inTurn = createTurns(1);
+  const own = createOwnCsiNode(deps);
+  const patchNode = async (change: (found: Node) => object | undefined, signal: AbortSignal) => {
+    const patch = change(await client.get<Node>(node, { signal }));
+    if (patch) await client.patch(node, { type: "strategic", body: { metadata: patch } }, { signal });
+  };
+  const tries = async (what: string, step: string, work: () => Promise<unknown>, signal: AbortSignal) => {
+    await fewTries(clock, step, () => inTurn(work), signal).catch((error: unknown) => {
+      throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+    });
+  };
+  return {
+    async initialize(signal) {
+      const work = async () => own.takeOver((await client.get<Node>(node, { signal })).metadata.uid ?? "", signal);
+      await tries("", "error updating CSINode annotation", work, signal);
+    },
+    async install(driver, facts, signal) {
+      if (facts.nodeID === "") {
+        const why = "error adding CSI driver node info: driverNodeID must not be empty";
+        throw new CodedError("invalid_argument", why);
+      }
+      // Without its Node's identity it would take the CSINode for another one's.
+      await untilAborted(own.takenOver, clock.within(patienceMs, signal));
+      const onNode = () => patchNode((found) => withDriver(found, driver, facts), signal);
+      await tries("error updating Node object with CSI driver node info: ", "error updating node", onNode, signal);
+      const onCsiNode = () => own.show(driverOf(driver, facts), signal);
+      const what = "error updating CSINode object with CSI driver node info: ";
+      await tries(what, "error updating CSINode", onCsiNode, signal);
+    },
+    async uninstall(driver, signal) {
+      const what = "error uninstalling CSI driver from CSINode object ";
+      await tries(what, "error updating CSINode", () => own.hide(driver, signal), signal);
+      const onNode = () => patchNode((found) => withoutDriver(found, driver), signal);
+      await tries("error removing CSI driver node info from Node object ", "error updating node", onNode, signal);
+    },
+  };
+}
+
+/** The CSINode of a Node. */
+function createOwnCsiNode({ client, nodeName }: CsiNodesDeps) {
+  const all = "/apis/storage.k8s.io/v1/csinodes";
+  const path = `${all}/${nodeName}`;
+  const takenOver = Promise.withResolvers<void>();
+  let owner = "";
+  const read = (signal: AbortSignal) => unlessGone(client.get<CSINode>(path, { signal }));
+  const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
+  /** The CSINode, when it is this Node's and not that of an earlier one of its name. */
+  const owned = async (signal: AbortSignal): Promise<CSINode> => {
+    const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
+    const found = (await read(signal)) ?? (await made());
+    const owners = (found.metadata.ownerReferences ?? []).filter(({ kind }) => kind === "Node");
+    if (owners.some(({ name, uid }) => name === nodeName && uid === owner)) return found;
+    await unlessGone(client.delete(path, undefined, { signal }));
+    const [name, former, present] = [nodeName, owners.at(-1)?.uid ?? "", owner].map((text) => JSON.stringify(text));
+    const why = `CSINode ${name} was owned by different node (oldNodeID=${former}, newNodeID=${present}), deleted it`;
+    throw new CodedError("conflict", why);
+  };
+  return {
+    /** Resolves once it is there. */
+    takenOver: takenOver.promise,
+    /** Makes it, or takes it over. @param uid of the Node. */
+    async takeOver(uid: string, signal: AbortSignal): Promise<void> {
+      owner = uid;
+      const found = await owned(signal);
+      if (found.metadata.annotations?.[migratedAnnotation] !== migrated) await write(annotated(found), signal);
+      takenOver.resolve();
+    },
+    async show(wanted: Driver, signal: AbortSignal): Promise<void> {
+      const found = await owned(signal);
+      const known = driversOf(found).find(({ name }) => name === wanted.name);
+      if (known && isSame(known, wanted)) return;
+      const others = driversOf(found).filter(({ name }) => name !== wanted.name);
+      await write(annotated({ ...found, spec: { ...found.spec, drivers: [...others, wanted] } }), signal);
+    },
+    async hide(driver: string, signal: AbortSignal): Promise<void> {
+      const found = await read(signal);
+      if (!found) return;
+      const drivers = driversOf(found).filter(({ name }) => name !== driver);
+      if (drivers.length === driversOf(found).length) return;
+      await write({ ...found, spec: { ...found.spec, drivers } }, signal);
+    },
+  };
+}
+
+function newCsiNode(name: string, uid: string): CSINode {
+  return {
+    apiVersion: "storage.k8s.io/v1",
+    kind: "CSINode",
+    metadata: {
+      name,
+      annotations: { [migratedAnnotation]: migrated },
+      ownerReferences: [{ apiVersion: "v1", kind: "Node", name, uid }],
+    },
+    spec: { drivers: [] },
+  };
+}
+
+function annotated(found: CSINode): CSINode {
+  const { annotations } = found.metadata;
+  return { ...found, metadata: { ...found.metadata, annotations: { ...annotations, [migratedAnnotation]: migrated } } };
+}
+
+function driversOf({ spec }: CSINode): readonly Driver[] {
+  return spec.drivers ?? [];
+}
+
+function driverOf(name: string, { nodeID, maxVolumes, topology }: DriverFacts): Driver {
+  const count = Number(maxVolumes);
+  return {
+    name,
+    nodeID,
+    topologyKeys: Object.keys(topology).sort(),
+    ...(count > 0 && { allocatable: { count: Math.min(count, longestCount) } }),
+  };
+}
+
+function isSame(known: Driver, wanted: Driver): boolean {
+  return (
+    known.nodeID === wanted.nodeID &&
+    known.allocatable?.count === wanted.allocatable?.count &&
+    (known.topologyKeys ?? []).toSorted().join() === (wanted.topologyKeys ?? []).join()
+  );
+}

@@ -1,0 +1,56 @@
+import { CodedError, messageOf } from "../lib/errors.ts";
+
+/** A version's numbers, the most significant first. */
+export type Version = readonly number[];
+
+/** Version as text. Pure. */
+export function versionText(version: Version): string {
+  return version.join(".");
+}
+
+/** The highest version of the service that a driver offers and a node can speak. Pure.
+ *  @throws invalid_argument, in the kubelet's words, when there is none. */
+export function highestVersion(versions: readonly string[]): Version {
+  let highest: Version | undefined;
+  let why = "<nil>";
+  for (const text of versions.toReversed()) {
+    try {
+      const version = parsed(text);
+      if ((version[0] ?? 0) <= 1 && (!highest || isLess(highest, version))) highest = version;
+    } catch (error) {
+      why = messageOf(error);
+    }
+  }
+  if (!highest)
+    throw refusal(
+      `could not find a highest supported version from versions ([${versions.join(" ")}]) reported: ${why}`,
+    );
+  if (highest[0] !== 1) throw refusal(`highest supported version reported is ${versionText(highest)}, must be v1.x`);
+  return highest;
+}
+
+/** True when the first is lower. Pure. */
+export function isLess(one: Version, other: Version): boolean {
+  const places = Math.max(one.length, other.length);
+  for (let at = 0; at < places; at += 1) {
+    const [own = 0, others = 0] = [one[at], other[at]];
+    if (own !== others) return own < others;
+  }
+  return false;
+}
+
+/** At least two numbers with dots between them; anything may follow. */
+function parsed(text: string): Version {
+  const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1];
+  if (numbers === undefined) throw refusal(`could not parse ${JSON.stringify(text)} as version`);
+  const parts = numbers.split(".");
+  if (parts.length < 2) throw refusal(`illegal version string ${JSON.stringify(text)}`);
+  const [first = ""] = parts;
+  if (first.startsWith("0") && first !== "0")
+    throw refusal(`illegal zero-prefixed version component ${JSON.stringify(first)} in ${JSON.stringify(text)}`);
+  return parts.map(Number);
+}
+
+function refusal(why: string): CodedError {
+  return new CodedError("invalid_argument", why);
+}

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createCsiNodes } from "../../../src/csi/csi-node.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { apiServer } from "./api.ts";
+
+const { signal } = new AbortController();
+const facts = { nodeID: "id-1", maxVolumes: 3n, topology: { rack: "r1", zone: "a" } };
+const idsAnnotation = "csi.volume.kubernetes.io/nodeid";
+
+/** The objects of a node whose CSINode is there. */
+async function initialized() {
+  const api = apiServer();
+  const nodes = createCsiNodes({ client: api.client, nodeName: "n", clock: systemClock() });
+  await nodes.initialize(signal);
+  return { api, nodes };
+}
+
+test("a CSINode is made for its Node, which owns it", async () => {
+  const { api } = await initialized();
+  assert.deepEqual(api.csiNode?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n", uid: "u1" }]);
+  assert.match(
+    api.csiNode?.metadata.annotations?.["storage.alpha.kubernetes.io/migrated-plugins"] ?? "",
+    /^kubernetes\.io\/aws-ebs,.*kubernetes\.io\/vsphere-volume$/,
+  );
+  assert.deepEqual(api.csiNode?.spec.drivers, []);
+});
+
+test("another Node's CSINode is replaced, one's own keeps its drivers", async () => {
+  const { api, nodes } = await initialized();
+  await nodes.install("d", facts, signal);
+  await nodes.initialize(signal);
+  assert.equal(api.csiNode?.spec.drivers?.length, 1);
+  api.node = { metadata: { ...api.node.metadata, uid: "u2" } };
+  await nodes.initialize(signal);
+  assert.equal(api.csiNode?.metadata.ownerReferences?.[0]?.uid, "u2");
+  assert.deepEqual(api.csiNode?.spec.drivers, []);
+});
+
+test("a driver is shown in CSINode and Node, once, and taken back from both", async () => {
+  const { api, nodes } = await initialized();
+  await nodes.install("d", facts, signal);
+  const shown = { name: "d", nodeID: "id-1", topologyKeys: ["rack", "zone"], allocatable: { count: 3 } };
+  assert.deepEqual(api.csiNode?.spec.drivers, [shown]);
+  assert.deepEqual(api.node.metadata.labels, { zone: "a", rack: "r1" });
+  const writes = () => api.client.calls.filter(({ verb }) => verb !== "get").length;
+  const before = writes();
+  await nodes.install("d", facts, signal);
+  assert.equal(writes(), before, "what is shown already is not written again");
+  await nodes.install("c", { nodeID: "id-2", maxVolumes: 0n, topology: {} }, signal);
+  assert.equal(api.node.metadata.annotations?.[idsAnnotation], '{"c":"id-2","d":"id-1"}');
+  assert.deepEqual(api.csiNode?.spec.drivers, [shown, { name: "c", nodeID: "id-2", topologyKeys: [] }]);
+  await nodes.uninstall("d", signal);
+  await nodes.uninstall("c", signal);
+  assert.deepEqual(api.csiNode?.spec.drivers, []);
+  assert.equal(api.node.metadata.annotations?.[idsAnnotation], undefined);
+  assert.equal(api.node.metadata.labels?.rack, "r1", "labels stay, as a kubelet leaves them");
+});
+
+test("more volumes than the field can say are the most that it can", async () => {
+  const { api, nodes } = await initialized();
+  await nodes.install("d", { ...facts, maxVolumes: 1n << 40n }, signal);
+  assert.equal(api.csiNode?.spec.drivers?.[0]?.allocatable?.count, 2 ** 31 - 1);
+});
+
+test("a failure that passes is not seen, one that stays is told after four tries", async () => {
+  const { api, nodes } = await initialized();
+  api.failures.push(new CodedError("conflict", "changed meanwhile"));
+  await nodes.install("d", facts, signal);
+  assert.equal(api.csiNode?.spec.drivers?.length, 1);
+  api.failures.push(...Array.from({ length: 4 }, () => new CodedError("unavailable", "no answer")));
+  await assert.rejects(nodes.install("d", facts, signal), {
+    message:
+      "error updating Node object with CSI driver node info: error updating node: timed out waiting for the condition; caused by: no answer",
+  });
+});
+
+test("a topology that contradicts the Node's labels, and a driver without a name for the node, are refused", async () => {
+  const { nodes } = await initialized();
+  await assert.rejects(nodes.install("d", { ...facts, topology: { zone: "b" } }, signal), {
+    message:
+      'error updating Node object with CSI driver node info: error updating node: timed out waiting for the condition; caused by: detected topology value collision: driver reported "zone":"b" but existing label is "zone":"a"',
+  });
+  await assert.rejects(nodes.install("d", { ...facts, nodeID: "" }, signal), {
+    message: "error adding CSI driver node info: driverNodeID must not be empty",
+  });
+});

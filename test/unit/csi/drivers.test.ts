@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { status } from "@grpc/grpc-js";
+import { localHost } from "../../../providers/local/host.ts";
+import { createCsiNodes } from "../../../src/csi/csi-node.ts";
+import { createDrivers } from "../../../src/csi/drivers.ts";
+import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { startTestDriver } from "../../harness/csi-driver.ts";
+import { silent } from "../api/fake-client.ts";
+import { apiServer } from "./api.ts";
+
+const { signal } = new AbortController();
+
+/** The drivers of a node, and one that serves on a socket. */
+async function rig(t: TestContext) {
+  const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-"));
+  const clock = systemClock();
+  const api = apiServer();
+  const csiNodes = createCsiNodes({ client: api.client, nodeName: "n", clock });
+  await csiNodes.initialize(signal);
+  const drivers = createDrivers({ host: localHost({ clock }), client: api.client, csiNodes, clock, log: silent });
+  const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
+  t.after(() => {
+    driver.stop();
+    rmSync(rootDir, { recursive: true, force: true });
+  });
+  const plugin = { name: "d", endpoint: join(rootDir, "plugins/d/csi.sock"), versions: ["1.0.0"] };
+  return { api, drivers, driver, plugin };
+}
+
+const unknown = { message: "driver name d not found in the list of registered CSI drivers" };
+
+test("a driver that registers is asked for the node, shown, and can be called until it goes", async (t) => {
+  const { api, drivers, driver, plugin } = await rig(t);
+  assert.throws(() => drivers.driver("d"), unknown);
+  drivers.handler.validate(plugin);
+  await drivers.handler.register(plugin, signal);
+  assert.equal(api.csiNode?.spec.drivers?.[0]?.nodeID, "d-node");
+  assert.deepEqual([...drivers.facts().keys()], ["d"]);
+  assert.deepEqual(await drivers.driver("d").capabilities(), new Set([Capability.STAGE_UNSTAGE_VOLUME]));
+  await drivers.driver("d").unpublish({ volumeId: "v", targetPath: "/nowhere" });
+  assert.deepEqual(driver.methods(), ["NodeUnpublishVolume"]);
+  await drivers.handler.deregister(plugin, signal);
+  assert.throws(() => drivers.driver("d"), unknown);
+  assert.deepEqual(api.csiNode?.spec.drivers, []);
+});
+
+test("a call fails in the kubelet's words", async (t) => {
+  const { drivers, driver, plugin } = await rig(t);
+  await drivers.handler.register(plugin, signal);
+  driver.fail("NodeUnpublishVolume", status.ABORTED, "busy");
+  const call = () => drivers.driver("d").unpublish({ volumeId: "v", targetPath: "/nowhere" });
+  await assert.rejects(call(), { code: "conflict", message: "rpc error: code = Aborted desc = busy" });
+  driver.stop();
+  await assert.rejects(call(), {
+    code: "unavailable",
+    message: `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix ${plugin.endpoint}: connect: no such file or directory"`,
+  });
+});
+
+test("a driver that cannot tell of the node is not taken", async (t) => {
+  const { drivers, driver, plugin } = await rig(t);
+  driver.fail("NodeGetInfo", status.INTERNAL, "no idea");
+  await assert.rejects(drivers.handler.register(plugin, signal), {
+    message: "rpc error: code = Internal desc = no idea",
+  });
+  assert.throws(() => drivers.driver("d"), unknown);
+});
+
+test("versions are checked, and a second driver of a name has to be newer", async (t) => {
+  const { drivers, plugin } = await rig(t);
+  const at = `validation failed for CSI Driver d at endpoint ${plugin.endpoint}: kubernetes.io/csi: ValidatePlugin for CSI driver "d" failed. `;
+  assert.throws(() => drivers.handler.validate({ ...plugin, versions: [] }), {
+    message: `${at}Plugin returned an empty list for supported versions`,
+  });
+  assert.throws(() => drivers.handler.validate({ ...plugin, versions: ["0.3.0"] }), {
+    message: `${at}None of the versions specified ["0.3.0"] are supported. err=highest supported version reported is 0.3.0, must be v1.x`,
+  });
+  await drivers.handler.register(plugin, signal);
+  assert.throws(() => drivers.handler.validate(plugin), {
+    message: `${at}Another driver with the same name is already registered with a higher supported version: "1.0.0"`,
+  });
+  drivers.handler.validate({ ...plugin, versions: ["1.1.0"] });
+});
