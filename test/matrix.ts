@@ -94,6 +94,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: cri,
     seconds: 150,
   },
+  csi: {
+    on: cri,
+    more: onDocker,
+    why: "drivers talk to graftlet alone; their mounts are the target's, which Docker mounts otherwise than CRI",
+    fits: bothContainerds,
+    seconds: 60,
+  },
   devices: {
     on: cri,
     why: "plugins talk to graftlet alone; what they ask for a container is in the contract",

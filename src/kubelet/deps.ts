@@ -6,6 +6,7 @@ import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Devices } from "../devices/devices.ts";
+import type { StorageDrivers } from "../drivers.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
@@ -110,6 +111,7 @@ export interface Observed {
   readonly pleg: Pleg;
   readonly health: RuntimeHealth;
   readonly devices: Devices;
+  readonly drivers: StorageDrivers;
   readonly agent: NodeAgent;
   readonly cgroups: TargetCgroups;
   readonly running: readonly Service[];

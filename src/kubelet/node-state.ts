@@ -34,6 +34,8 @@ export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
     reachable: createCell<ReachableVerdict>(),
     /** The target is about to shut down. */
     goingDown: createCell<true>(),
+    /** Attached volumes in use, by the cluster's names; undefined while it is not known what an earlier process left. */
+    inUse: createCell<readonly string[]>(),
   };
   return { state, onEnd };
 }

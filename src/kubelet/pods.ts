@@ -29,6 +29,7 @@ import { countRejections, followPods } from "./counts.ts";
 import { watchShutdown } from "./shutdown.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
+import { keptVolumes } from "./volumes.ts";
 import { lookAfter } from "./upkeep.ts";
 import type { PodUsages } from "../usage.ts";
 
@@ -67,7 +68,7 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
   const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk, usages: stats.usages });
   const running: readonly Service[] = [
     statuses,
-    { name: "volumes", run: (signal) => onAbort(signal).then(volumes.stop) },
+    keptVolumes(volumes, observed, context),
     probes,
     allocations.records,
     // Asked before the first pod asks, so that the log says at the start what pods lack; a runtime that does not answer now is asked

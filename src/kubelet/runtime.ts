@@ -9,11 +9,12 @@ import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
-import { type Volumes, createVolumes } from "../volumes/volumes.ts";
+import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { podSettings } from "./settings.ts";
+import { createNodeVolumes } from "./volumes.ts";
 
 export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
   /** Images that this node pulled, where others use the runtime too. */
@@ -35,11 +36,11 @@ export function composeRuntime(
 ): RuntimeStages {
   const { config, target, clock, log, hand } = context;
   const { agent, targetClock, devices, presence } = observed;
-  const { objects, claims, nodes, tokens, services, runtimeClasses, events } = cluster;
+  const { objects, tokens, services, runtimeClasses, events } = cluster;
   const { allocations } = parts;
   const { measures } = context.metrics;
   const { host, runtime } = target;
-  const { kubelet, nodeName, rootDir } = config;
+  const { kubelet, rootDir } = config;
   const { allocatable } = agent;
   const { status, starts } = hand("podRuntime");
   const pulled =
@@ -47,8 +48,7 @@ export function composeRuntime(
   const images = pulled?.images ?? runtime;
   const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
-  const place = { nodeName, node: nodes.node, rootDir, allocatable };
-  const volumes = createVolumes({ ...common, ...place, claims, measures: measures.volumes });
+  const volumes = createNodeVolumes(context, cluster, observed);
   const { network } = target;
   const settings = {
     ...podSettings(config, observed.ownerLabels),

@@ -1,3 +1,4 @@
+import { createStorage, type Storage } from "./storage.ts";
 import { createDevices } from "../devices/devices.ts";
 import { ContainerState } from "../gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
@@ -40,7 +41,8 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, signals, clock, log });
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
-  const agent = await createAgent(context, cluster, { pleg, rights, devices, health });
+  const storage = createStorage(context, cluster);
+  const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
   const targetClock = createTargetClock({ ...target, clock, log });
@@ -52,9 +54,22 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   };
   const link = reboot ? [reboot, followLink(context)] : [];
   const own = [...link, targetClock, health, podCidr, devices.service];
-  const running: readonly Service[] = [...own, ...(alone ? [] : agent.services), shown];
+  const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
   const presence = reboot && { presence: reboot.present };
-  return { ...presence, ownerLabels, targetClock, rights, logs, pleg, health, devices, agent, cgroups, running };
+  return {
+    ...presence,
+    ownerLabels,
+    targetClock,
+    rights,
+    logs,
+    pleg,
+    health,
+    devices,
+    drivers: storage.drivers,
+    agent,
+    cgroups,
+    running,
+  };
 }
 
 function createLogs({ config, target, clock, log }: NodeContext): LogReader {
@@ -86,16 +101,17 @@ interface NodeParts extends Pick<Observed, "rights" | "devices"> {
   readonly pleg: Pick<Pleg, "unhealthy">;
   readonly rights: TargetRights;
   readonly health: RuntimeHealth;
+  readonly storage: Pick<Storage, "problem">;
 }
 
 /** The Node, its Lease and its status. */
 async function createAgent(
   { config, target, client, account, clock, log, hand, signal }: NodeContext,
   { events, nodes }: Cluster,
-  { pleg, rights, devices, health }: NodeParts,
+  { pleg, rights, devices, health, storage }: NodeParts,
 ): Promise<NodeAgent> {
   const { host, runtime, link, network } = target;
-  const { reachable, pressure, goingDown, signals } = hand("nodeAgent");
+  const { reachable, pressure, goingDown, inUse, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
       settings: nodeSettings(config),
@@ -107,8 +123,9 @@ async function createAgent(
       images: runtime,
       pressure,
       runtime: health,
-      problems: () => [pleg.unhealthy()].filter((problem) => problem !== undefined),
+      problems: () => [pleg.unhealthy(), storage.problem()].filter((problem) => problem !== undefined),
       goingDown: goingDown.get,
+      volumesInUse: inUse.get,
       ...(link && { link }),
       ...(network && { network }),
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),

@@ -23,7 +23,8 @@ export const wiring = {
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },
-  nodeAgent: { reads: ["reachable", "pressure", "goingDown"], hears: ["nodeChanged"] },
+  storageDrivers: { sends: ["nodeChanged"] },
+  nodeAgent: { reads: ["reachable", "pressure", "goingDown", "inUse"], hears: ["nodeChanged"] },
   pleg: { writes: ["seen"], sends: ["wake", "retry"] },
   statusManager: { reads: ["shown", "worker"], writes: ["status", "held"] },
   statusGenerator: { reads: ["status", "starts", "resize"] },
@@ -33,6 +34,7 @@ export const wiring = {
   admission: { reads: ["pressure", "goingDown"] },
   preemption: { reads: ["worker"], sends: ["end"] },
   cgroups: { reads: ["asked", "seen", "worker"] },
+  volumes: { writes: ["inUse"], sends: ["nodeChanged"] },
   podRuntime: { reads: ["status"], writes: ["starts"] },
   podWorkers: {
     reads: ["seen"],

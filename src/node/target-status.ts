@@ -30,6 +30,8 @@ export interface TargetStatusDeps {
   readonly problems: () => readonly string[];
   /** True once the target is about to shut down. */
   readonly goingDown: () => true | undefined;
+  /** Attached volumes in use; undefined while they are not known: the Node keeps what it shows then. */
+  readonly volumesInUse: () => readonly string[] | undefined;
   /** The link to a target on another machine. */
   readonly link?: TargetLink;
   /** The network of the target's pods, when it may not be the cluster's. */
@@ -74,6 +76,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     const runtimeVersion = version ? `${version.runtimeName}://${version.runtimeVersion}` : "";
     const { port, kubeletVersion } = settings;
     const devices = deps.devices.amounts();
+    const inUse = deps.volumesInUse();
     const capacity = { ...constants.capacity, ...devices.capacity };
     const allocatable = { ...constants.allocatable, ...devices.allocatable };
     return {
@@ -87,6 +90,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         runtimeVersion,
         images: list,
       }),
+      ...(inUse && { volumesInUse: [...inUse] }),
       ...(handlers.length > 0 && { runtimeHandlers: handlers }),
       ...(runtime.supplementalGroupsPolicy() && { features: { supplementalGroupsPolicy: true } }),
     };

@@ -22,6 +22,14 @@ export class UnprocessedError extends CodedError {
   }
 }
 
+/** What a volume waits for that others do, such as its attachment: no failure, and no event of its own. */
+export class NotYetError extends CodedError {
+  constructor(message: string) {
+    super("unavailable", message);
+    this.name = "NotYetError";
+  }
+}
+
 /** Text of the FailedMount event. @param volume name of the volume in the pod's spec. */
 export function mountFailure(volume: string, error: unknown): string {
   const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };

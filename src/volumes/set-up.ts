@@ -8,7 +8,7 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
-import { UnprocessedError, mountFailure } from "./failure.ts";
+import { NotYetError, UnprocessedError, mountFailure } from "./failure.ts";
 import { kindOf } from "./kinds/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
@@ -140,7 +140,7 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
     } catch (error) {
       if (ended.aborted) throw error;
       if (lost?.aborted) return attempt(state, volume);
-      if (error instanceof UnprocessedError) throw error;
+      if (error instanceof UnprocessedError || error instanceof NotYetError) throw error;
       retries.next(keyOf(state, volume));
       deps.events.event(podReference(state.pod), "Warning", "FailedMount", mountFailure(volume.name, error));
       throw error;

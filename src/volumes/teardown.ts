@@ -1,23 +1,65 @@
-import { type MountLister, listMounts, mountsBelow, outermostOf, unmount, unmountAlone } from "../host/mounts.ts";
+import {
+  type MountLister,
+  isAtOrBelow,
+  listMounts,
+  mountsBelow,
+  outermostOf,
+  unmount,
+  unmountAlone,
+} from "../host/mounts.ts";
+import { aggregated } from "../lib/aggregate.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
+import type { Kept } from "./persistent/leaving.ts";
+
+export interface UnmountOptions {
+  readonly list?: MountLister;
+  /** Takes back what takes more than unmounting; parts of volumes are unmounted before. @returns directories that have to stay. */
+  readonly first?: () => Promise<readonly Kept[]>;
+}
 
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
 /** Unmounts and removes the volumes of a pod, by its UID alone: the disk has the rest. Nothing is deleted through a mount, and
  *  links are not followed. Safe to repeat.
- *  @throws failed_precondition when something stays mounted. */
+ *  @throws failed_precondition when something stays mounted; why a directory has to stay. */
 export async function unmountAll(
   host: Host,
   rootDir: string,
   uid: string,
   signal: AbortSignal,
-  list: MountLister = (stop) => listMounts(host, stop),
+  { list = (stop) => listMounts(host, stop), first }: UnmountOptions = {},
 ): Promise<void> {
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
-  const mounted = async () => mountsBelow(await list(signal), directory);
+  const unmountBelow = (path: string, but: readonly string[] = []) => unmountTree({ host, list }, path, but, signal);
+  // A part of a volume is a mount of it.
+  if (first) await unmountBelow(`${directory}/volume-subpaths`);
+  const kept = (await first?.()) ?? [];
+  const own = podDirectory(rootDir, uid);
+  await unmountBelow(
+    directory,
+    kept.map(({ path }) => path.replace(own, directory)),
+  );
+  if (kept.length > 0) throw aggregated(kept.map(({ why }) => why));
+  const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"].map((name) => `${directory}/${name}`);
+  await host.fs.apply(
+    below.map((path) => ({ do: "remove", path, recursive: true })),
+    signal,
+  );
+}
+
+/** Unmounts a directory and all below. @param but directories that are left as they are. @throws failed_precondition when something
+ *  stays mounted. */
+async function unmountTree(
+  { host, list }: { readonly host: Host; readonly list: MountLister },
+  directory: string,
+  but: readonly string[],
+  signal: AbortSignal,
+): Promise<void> {
+  const isKept = (path: string) => but.some((one) => isAtOrBelow(path, one));
+  const mounted = async () => mountsBelow(await list(signal), directory).filter((path) => !isKept(path));
   const all = await mounted();
   const mounts = (await unmountTogether(host, all, signal)) ? await mounted() : all;
   for (const path of mounts) {
@@ -26,11 +68,6 @@ export async function unmountAll(
   }
   const [left] = await mounted();
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
-  const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"].map((name) => `${directory}/${name}`);
-  await host.fs.apply(
-    below.map((path) => ({ do: "remove", path, recursive: true })),
-    signal,
-  );
 }
 
 /** Unmounts all unnested mounts in one command, if there is more than one.

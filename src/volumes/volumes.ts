@@ -10,6 +10,7 @@ import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { createParts } from "./parts.ts";
+import { leavings } from "./persistent/index.ts";
 import { type Staging, createStaging } from "./persistent/staging.ts";
 import { createWaiting } from "./waiting.ts";
 import { usedVolumes } from "./paths.ts";
@@ -28,6 +29,8 @@ export interface Volumes extends VolumeGate, VolumeParts {
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
   /** Removes the directory of a pod whose volumes are unmounted. */
   removePodDirectory(uid: string, signal: AbortSignal): Promise<void>;
+  /** Takes up volumes that an earlier process left on the node. @throws what the target says. */
+  recover(signal: AbortSignal): Promise<void>;
   /** Cancels all waits and timers. */
   stop(): void;
 }
@@ -35,7 +38,7 @@ export interface Volumes extends VolumeGate, VolumeParts {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
-  const staging = createStaging(deps);
+  const staging = createStaging({ ...deps, onUse: deps.inUse }, leavings);
   const tearDown = createTearDown(deps, staging);
   const setUp = createSetUp({ ...deps, staging });
   const wait = createWaiting(deps, setUp);
@@ -81,6 +84,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       await removePodDirectory(deps.host, deps.rootDir, uid, signal);
       if (!known.has(uid)) directories.delete(uid);
     },
+    recover: staging.recover,
     stop() {
       refresher.stop();
       staging.stop();
@@ -90,22 +94,33 @@ export function createVolumes(deps: VolumeDeps): Volumes {
 }
 
 /** Unmounts all volumes of a pod at once and measures the time for each. The caller retries a failure. */
-function createTearDown({ host, rootDir, measures, clock }: VolumeDeps, staging: Staging) {
-  const mounts = createMountLister(host);
+function createTearDown(deps: VolumeDeps, staging: Staging) {
+  const { host, rootDir, measures, clock } = deps;
+  const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID. */
   const leaving = new Map<string, readonly string[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
+    const first = takingBack(deps, uid, state, signal);
     await timed(
       clock,
-      () => unmountAll(host, rootDir, uid, signal, mounts),
+      () => unmountAll(host, rootDir, uid, signal, { list, ...(first && { first }) }),
       (ms, failed) => {
         for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
         if (!failed) leaving.delete(uid);
       },
     );
-    await staging.left(uid, state && persistentVolumes(state), signal);
+    await staging.left(uid, state !== undefined && isWhole(state), signal);
   };
+}
+
+/** What takes volumes back from a pod that take more than unmounting; undefined where there can be none. */
+function takingBack(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
+  const mayHave = (plugin: string) =>
+    !state || !isWhole(state) || [...state.mounted.values()].some(({ persistent }) => persistent?.plugin === plugin);
+  const concerned = leavings.flatMap(({ plugin, unpublish }) => (unpublish && mayHave(plugin) ? [unpublish] : []));
+  if (concerned.length === 0) return undefined;
+  return async () => (await Promise.all(concerned.map((unpublish) => unpublish(deps, uid, signal)))).flat();
 }
 
 function standing({ pod, mounted }: PodVolumes): readonly string[] {
@@ -115,11 +130,9 @@ function standing({ pod, mounted }: PodVolumes): readonly string[] {
   });
 }
 
-/** Volumes that a pod may have had staged; undefined when it is not known which. */
-function persistentVolumes({ pod, mounted }: PodVolumes): readonly string[] | undefined {
-  const claims = usedVolumes(pod).filter((volume) => claimNameOf(pod, volume) !== undefined);
-  const names = claims.flatMap(({ name }) => mounted.get(name)?.persistent?.name ?? []);
-  return names.length === claims.length ? names : undefined;
+/** True when it is known of each of a pod's claims which volume it is. */
+function isWhole({ pod, mounted }: PodVolumes): boolean {
+  return usedVolumes(pod).every((volume) => claimNameOf(pod, volume) === undefined || mounted.has(volume.name));
 }
 
 /** Pods that may have left something on the target: those with a directory there when this node first looked, and those that

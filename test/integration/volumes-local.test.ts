@@ -58,6 +58,12 @@ function start(content: string) {
       claim: async () => assert.fail("no pod has a claim"),
       persistentVolume: async () => assert.fail("no pod has a claim"),
     },
+    drivers: {
+      driver: () => assert.fail("no pod has a claim"),
+      about: async () => assert.fail("no pod has a claim"),
+      attachment: async () => assert.fail("no pod has a claim"),
+    },
+    inUse: () => undefined,
     node: () => undefined,
     tokens: { token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000 }) },
     allocatable: () => ({ memory: "1Gi" }),

@@ -1,3 +1,4 @@
+import type { StorageDrivers } from "../../drivers.ts";
 import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
@@ -20,6 +21,9 @@ export interface VolumeDeps extends NodeSource {
   readonly host: Host;
   readonly objects: ObjectCache;
   readonly claims: ClaimReader;
+  readonly drivers: StorageDrivers;
+  /** Called with the attached volumes that pods use, by the names that the cluster has for them. */
+  readonly inUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;
   readonly events: EventSink;
   readonly presence?: Presence;

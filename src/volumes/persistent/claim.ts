@@ -23,10 +23,11 @@ export const claim: VolumeKind = {
     const use: Use = { pod, volume, readOnly, options: mountOptions(volume) };
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
     if (!isDevice) checkOptions(kind, use);
-    const { hostPath, ownSpace } = await deps.staging.inTurn(name, async () => {
-      checkAlone(deps, use);
+    const id = kind.id(volume);
+    const { hostPath, ownSpace } = await deps.staging.inTurn(id, async () => {
+      checkAlone(deps, id, use);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
-      deps.staging.took(name, pod.metadata.uid);
+      deps.staging.took(id, pod.metadata.uid);
       return published;
     });
     const group = groupOfFiles(volume);
@@ -89,9 +90,9 @@ function checkOptions({ takesMountOptions }: PersistentKind, { options, volume }
 
 /** A volume that one pod at most may use is not given to another.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
-function checkAlone({ staging }: SetUpDeps, { pod, volume: { metadata, spec } }: Use): void {
+function checkAlone({ staging }: SetUpDeps, id: string, { pod, volume: { metadata, spec } }: Use): void {
   const [mode, ...more] = spec?.accessModes ?? [];
-  if (mode !== onePod || more.length > 0 || !staging.isElsewhere(metadata.name, pod.metadata.uid)) return;
+  if (mode !== onePod || more.length > 0 || !staging.isElsewhere(id, pod.metadata.uid)) return;
   const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
   throw new StepError("MountVolume.SetUp failed", metadata.name, new CodedError("failed_precondition", why));
 }

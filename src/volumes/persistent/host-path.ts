@@ -6,6 +6,7 @@ import type { PersistentKind } from "./kind.ts";
 export const persistentHostPath: PersistentKind = {
   plugin: "kubernetes.io/host-path",
   takesMountOptions: false,
+  id: ({ metadata }) => metadata.name,
   stage: async (_deps, { volume }) => volume.spec?.hostPath?.path ?? "",
   async publish(deps, { pod, volume: { metadata, spec } }, staged, signal) {
     const source = { path: staged, ...(spec?.hostPath?.type && { type: spec.hostPath.type }) };

@@ -1,10 +1,12 @@
 import type { PersistentVolume } from "../../objects.ts";
 import { UnprocessedError } from "../failure.ts";
+import { csi } from "./csi.ts";
 import { persistentHostPath } from "./host-path.ts";
 import type { PersistentKind } from "./kind.ts";
+import type { Leaving } from "./leaving.ts";
 import { local } from "./local.ts";
 
-const kinds = { hostPath: persistentHostPath, local } as const satisfies Readonly<Record<string, PersistentKind>>;
+const kinds = { hostPath: persistentHostPath, local, csi } as const satisfies Readonly<Record<string, PersistentKind>>;
 
 /** Fields of a volume's spec that are no type. */
 const common = new Set(
@@ -12,6 +14,11 @@ const common = new Set(
     "accessModes capacity claimRef mountOptions nodeAffinity persistentVolumeReclaimPolicy storageClassName",
     "volumeAttributesClassName volumeMode",
   ].flatMap((names) => names.split(" ")),
+);
+
+/** How the types of volumes leave the target that have more than a mount in the pod's directory. */
+export const leavings: readonly Leaving[] = Object.values(kinds).flatMap(
+  ({ leaving }: PersistentKind) => leaving ?? [],
 );
 
 /** The code for a persistent volume's type. @throws UnprocessedError that names a type that is not served. */

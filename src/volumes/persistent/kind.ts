@@ -1,5 +1,6 @@
 import type { PersistentVolume, Pod } from "../../objects.ts";
 import type { PersistentPlace } from "../../pipeline.ts";
+import type { Leaving } from "./leaving.ts";
 import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
 
 /** A pod's use of a persistent volume. */
@@ -15,11 +16,15 @@ export interface Use {
 export type Published = Pick<VolumeReady, "hostPath"> & Pick<PersistentPlace, "ownSpace">;
 
 /** One type of persistent volume. Both steps are safe to repeat, and one volume's are never taken side by side. What a pod has of it is
- *  unmounted with the pod's other volumes, by its directory alone; what lies staged, when no pod has it any more. */
+ *  unmounted with the pod's other volumes, by its directory alone; what is more than that is in `leaving`. */
 export interface PersistentKind {
   /** Full name of the kubelet's plugin. */
   readonly plugin: string;
   readonly takesMountOptions: boolean;
+  /** Identity of a volume on the node: two of one identity are the same. @throws CodedError for a volume without. */
+  id(volume: PersistentVolume): string;
+  /** The other half of its life; absent where nothing lies staged. */
+  readonly leaving?: Leaving;
   /** Makes the volume ready on the node, once for all of its pods. @returns its path there.
    *  @throws StepError with the step's name, or what the event of the set-up shows. */
   stage(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;

@@ -10,16 +10,19 @@ import { bindMount } from "./bind-mount.ts";
 import { mountDevice } from "./block-device.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 import { giveTree } from "./ownership.ts";
-import { mountsOf } from "./staged.ts";
+import { mountsOf, stagedVolumes, unstage } from "./staged.ts";
 
+const plugin = "kubernetes.io/local-volume";
 const privateMode = 0o750;
 
 /** A directory of the target, or a block device with a file system, which is made where there is none. The device is mounted once for
  *  the node; each pod has a bind mount of its own, so that a pod's end never touches what others use.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
 export const local: PersistentKind = {
-  plugin: "kubernetes.io/local-volume",
+  plugin,
   takesMountOptions: true,
+  id: ({ metadata }) => metadata.name,
+  leaving: { plugin, staged: stagedVolumes, unstage },
   async stage(deps, use, signal) {
     const { metadata, spec } = use.volume;
     const { name } = metadata;

@@ -3,15 +3,20 @@ import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
 import { unlessGone } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 
+interface StagedDeps {
+  readonly host: Host;
+  readonly rootDir: string;
+}
+
 /** Names of volumes that have a directory there. */
-export async function stagedVolumes(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
+export async function stagedVolumes({ host, rootDir }: StagedDeps, signal: AbortSignal): Promise<readonly string[]> {
   const found = (await unlessGone(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
   return found.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 
 /** Mounts of a directory in the pods' directories. */
 export async function mountsOf(
-  { host, rootDir, mounts }: { readonly host: Host; readonly rootDir: string; readonly mounts: MountLister },
+  { host, rootDir, mounts }: StagedDeps & { readonly mounts: MountLister },
   directory: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
@@ -33,17 +38,18 @@ export function showing(mounts: readonly Mount[], directory: string): readonly s
 }
 
 /** Unmounts a staged volume that no pod has a mount of, not even of a part, and removes its empty directory: what the mounts of the
- *  target say counts, so it is right after a crash, too. @throws failed_precondition when it cannot be unmounted. */
-export async function unstage(host: Host, rootDir: string, name: string, signal: AbortSignal): Promise<void> {
+ *  target say counts, so it is right after a crash, too. @returns true when it is gone. @throws failed_precondition when it cannot be unmounted. */
+export async function unstage({ host, rootDir }: StagedDeps, name: string, signal: AbortSignal): Promise<boolean> {
   const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
   const real = await unlessGone(host.fs.realpath(path, signal));
-  if (real === undefined) return;
+  if (real === undefined) return true;
   const [root, mounts] = await Promise.all([host.fs.realpath(rootDir, signal), listMounts(host, signal)]);
   const staged = mounts.filter((mount) => mount.path === real);
   const isUsed = ({ device, path: at }: Mount) =>
     at.startsWith(`${root}/pods/`) && staged.some((mount) => mount.device === device);
-  if (mounts.some(isUsed)) return;
+  if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
   // Not recursive: were it still mounted, or were there files below, nothing would be deleted.
-  await host.fs.apply([{ do: "remove", path }], signal);
+  await unlessGone(host.fs.apply([{ do: "remove", path }], signal));
+  return true;
 }

@@ -1,86 +1,177 @@
 import type { Clock, Timer } from "../../lib/clock.ts";
-import { unlessGone } from "../../lib/errors.ts";
-import type { Logger } from "../../lib/log.ts";
+import { messageOf } from "../../lib/errors.ts";
 import { createTurns } from "../../lib/turns.ts";
-import type { Host } from "../../seams/host.ts";
-import { stagedVolumes, unstage } from "./staged.ts";
+import type { Leaving, LeavingDeps } from "./leaving.ts";
 
 /** Pause before the next try at what could not be unstaged, milliseconds. */
 const retryMs = 5_000;
 
-/** State of persistent volumes on the node that their pods share. */
+/** State of persistent volumes on the node that their pods share. A volume goes by an identity that its type gives it. */
 export interface Staging {
   /** Works on one volume: the steps of one volume are never taken side by side, those of others are. */
-  inTurn<T>(volume: string, work: () => Promise<T>): Promise<T>;
+  inTurn<T>(id: string, work: () => Promise<T>): Promise<T>;
   /** Another pod than this has the volume. */
-  isElsewhere(volume: string, uid: string): boolean;
+  isElsewhere(id: string, uid: string): boolean;
   /** The pod has the volume now. */
-  took(volume: string, uid: string): void;
+  took(id: string, uid: string): void;
+  /** The volume was staged by this process, and lies so. */
+  isStanding(id: string): boolean;
+  /** It lies staged now. */
+  stands(id: string): void;
+  /** The pod is about to have a volume that is attached to the node: the cluster has to know of it from now on until it is unstaged.
+   *  @param name by which the cluster knows it. */
+  uses(id: string, uid: string, name: string): void;
+  /** Takes up what an earlier process left staged. @throws what the target says. */
+  recover(signal: AbortSignal): Promise<void>;
   /** A pod's volumes are unmounted: what it was the last to have is unstaged. What fails is logged and tried again: it does not keep
-   *  the pod. @param known the pod's volumes; undefined: any. */
-  left(uid: string, known: readonly string[] | undefined, signal: AbortSignal): Promise<void>;
+   *  the pod. @param whole false when the pod may have had others than this process knows of. */
+  left(uid: string, whole: boolean, signal: AbortSignal): Promise<void>;
   /** Ends all tries. */
   stop(): void;
 }
 
-export function createStaging({
-  host,
-  rootDir,
-  clock,
-  log,
-}: {
-  readonly host: Host;
-  readonly rootDir: string;
+export interface StagingDeps extends LeavingDeps {
+  /** Called with the names of attached volumes that are in use, whenever they change. */
+  readonly onUse: (names: readonly string[]) => void;
   readonly clock: Clock;
-  readonly log: Logger;
-}): Staging {
-  const turns = new Map<string, { users: number; readonly take: ReturnType<typeof createTurns> }>();
-  const holders = new Map<string, Set<string>>();
-  const timers = new Map<string, Timer>();
-  const stopped = new AbortController();
+}
 
-  const inTurn = async <T>(volume: string, work: () => Promise<T>): Promise<T> => {
-    const turn = turns.get(volume) ?? { users: 0, take: createTurns(1) };
-    turns.set(volume, turn);
+export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Staging {
+  const inTurn = createKeyedTurns();
+  const holders = createHolders();
+  const use = createUse(deps.onUse);
+  const standing = new Set<string>();
+  const stopped = new AbortController();
+  const unstaging = createUnstaging(deps, stopped.signal, async (kind, id, signal) => {
+    await inTurn(id, async () => {
+      standing.delete(id);
+      if (await kind.unstage(deps, id, signal)) use.unstaged(id);
+    });
+  });
+  const stagedOf = async (signal: AbortSignal) => {
+    const found = kinds.map(async (kind) => (await kind.staged(deps, signal)).map((id) => ({ kind, id })));
+    return (await Promise.all(found)).flat();
+  };
+
+  return {
+    inTurn,
+    isElsewhere: holders.isElsewhere,
+    took: holders.took,
+    isStanding: (id) => standing.has(id),
+    stands: (id) => void standing.add(id),
+    uses: use.begins,
+    async recover(signal) {
+      const found = await stagedOf(signal);
+      for (const { kind, id } of found) if (kind.unpublish) use.found(id, `${kind.plugin}/${id}`);
+      use.known();
+      for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
+    },
+    async left(uid, whole, signal) {
+      const own = [...holders.left(uid), ...use.left(uid)];
+      if (whole && own.length === 0) return;
+      const leaving = (await stagedOf(signal)).filter(({ id }) => !whole || own.includes(id));
+      await Promise.all(leaving.map(({ kind, id }) => unstaging.tryAt(kind, id, signal)));
+      const ids = new Set(leaving.map(({ id }) => id));
+      for (const id of own) if (!ids.has(id)) use.unstaged(id);
+    },
+    stop() {
+      stopped.abort();
+      unstaging.stop();
+    },
+  };
+}
+
+/** Turns by key, forgotten with their last user. */
+function createKeyedTurns(): Staging["inTurn"] {
+  const turns = new Map<string, { users: number; readonly take: ReturnType<typeof createTurns> }>();
+  return async (key, work) => {
+    const turn = turns.get(key) ?? { users: 0, take: createTurns(1) };
+    turns.set(key, turn);
     turn.users += 1;
     try {
       return await turn.take(work);
     } finally {
       turn.users -= 1;
-      if (turn.users === 0) turns.delete(volume);
+      if (turn.users === 0) turns.delete(key);
     }
   };
+}
 
-  const tryAt = async (volume: string, signal: AbortSignal): Promise<void> => {
-    timers.get(volume)?.cancel();
-    timers.delete(volume);
-    try {
-      await inTurn(volume, () => unlessGone(unstage(host, rootDir, volume, signal)));
-    } catch (error) {
-      if (stopped.signal.aborted) return;
-      log.warn({ err: error, volume }, "a volume could not be unmounted from the node, will try again");
-      timers.set(
-        volume,
-        clock.after(retryMs, () => void tryAt(volume, stopped.signal)),
-      );
-    }
-  };
-
+/** Pods that have a volume. */
+function createHolders() {
+  const holders = new Map<string, Set<string>>();
   return {
-    inTurn,
-    isElsewhere: (volume, uid) => [...(holders.get(volume) ?? [])].some((other) => other !== uid),
-    took(volume, uid) {
-      holders.set(volume, (holders.get(volume) ?? new Set()).add(uid));
-    },
-    async left(uid, known, signal) {
-      for (const [volume, pods] of holders) if (pods.delete(uid) && pods.size === 0) holders.delete(volume);
-      if (known?.length === 0) return;
-      const staged = await stagedVolumes(host, rootDir, signal);
-      await Promise.all(staged.filter((name) => known?.includes(name) ?? true).map((name) => tryAt(name, signal)));
-    },
-    stop() {
-      stopped.abort();
-      for (const timer of timers.values()) timer.cancel();
+    isElsewhere: (id: string, uid: string) => [...(holders.get(id) ?? [])].some((other) => other !== uid),
+    took: (id: string, uid: string) => void holders.set(id, (holders.get(id) ?? new Set()).add(uid)),
+    /** Volumes that the pod had. */
+    left(uid: string): readonly string[] {
+      const own = [...holders].filter(([, pods]) => pods.has(uid)).map(([id]) => id);
+      for (const id of own) {
+        holders.get(id)?.delete(uid);
+        if (holders.get(id)?.size === 0) holders.delete(id);
+      }
+      return own;
     },
   };
+}
+
+/** Attached volumes that pods are about to have, or that lie staged. What an earlier process left counts from when it is known. */
+function createUse(onUse: (names: readonly string[]) => void) {
+  const names = new Map<string, string>();
+  const wanted = createHolders();
+  let isKnown = false;
+  const tell = () => {
+    if (isKnown) onUse([...names.values()].toSorted());
+  };
+  const note = (id: string, name: string) => {
+    if (names.get(id) === name) return;
+    names.set(id, name);
+    tell();
+  };
+  return {
+    begins(id: string, uid: string, name: string) {
+      wanted.took(id, uid);
+      note(id, name);
+    },
+    found: (id: string, name: string) => void names.set(id, name),
+    known() {
+      isKnown = true;
+      tell();
+    },
+    left: wanted.left,
+    /** The volume lies staged no longer. */
+    unstaged(id: string) {
+      if (!wanted.isElsewhere(id, "") && names.delete(id)) tell();
+    },
+  };
+}
+
+/** Tries at unstaging volumes, repeated until they are gone or in use. */
+function createUnstaging(
+  { clock, log }: Pick<StagingDeps, "clock" | "log">,
+  stopped: AbortSignal,
+  unstage: (kind: Leaving, id: string, signal: AbortSignal) => Promise<void>,
+) {
+  const timers = new Map<string, Timer>();
+  const told = new Map<string, string>();
+  const tryAt = async (kind: Leaving, id: string, signal: AbortSignal): Promise<void> => {
+    timers.get(id)?.cancel();
+    timers.delete(id);
+    try {
+      await unstage(kind, id, signal);
+      told.delete(id);
+    } catch (error) {
+      if (stopped.aborted) return;
+      const why = messageOf(error);
+      if (told.get(id) !== why)
+        log.warn({ err: error, volume: id }, "a volume could not be unmounted from the node, will try again");
+      told.set(id, why);
+      const again = clock.after(retryMs, () => void tryAt(kind, id, stopped));
+      timers.set(id, again);
+    }
+  };
+  const stop = () => {
+    for (const timer of timers.values()) timer.cancel();
+  };
+  return { tryAt, stop };
 }

@@ -39,6 +39,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
       goingDown: () => undefined,
+      volumesInUse: () => undefined,
       rights: { read: async () => "whole" },
       devices: { amounts: () => ({ capacity: { "a.b/c": "2" }, allocatable: { "a.b/c": "1" } }) },
       clock,

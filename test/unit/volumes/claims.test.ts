@@ -137,10 +137,10 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     unable("volume v has volumeMode Block, but is specified in volumeMounts"),
   ],
   [
-    "a driver's volume",
-    { local: undefined, csi: { driver: "d", volumeHandle: "h" } },
+    "a volume of a type that is not served",
+    { local: undefined, nfs: { server: "192.0.2.1", path: "/" } },
     unable(
-      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type csi are not served by this node',
+      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type nfs are not served by this node',
     ),
   ],
   [

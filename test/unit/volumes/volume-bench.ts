@@ -6,6 +6,7 @@ import type { Token, TokenRequest } from "../../../src/pipeline.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { fakeStorage } from "../../fakes/storage.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
 import { unmeasured } from "../../fakes/measures.ts";
@@ -50,6 +51,9 @@ export function volumeBench() {
     return { token: `token-${++tokens}`, refreshAt: clock.now() + 60_000 };
   };
   const bench = {
+    storage: fakeStorage(host.files),
+    /** Attached volumes in use, as the node was told last. */
+    inUse: undefined as readonly string[] | undefined,
     target: fakePresence(),
     clock,
     host,
@@ -95,7 +99,9 @@ export function volumeBench() {
           claim: async (_namespace, name) => read(claims, "persistentvolumeclaims", name),
           persistentVolume: async (name) => read(volumes, "persistentvolumes", name),
         },
-        node: () => ({ metadata: { name: "node", labels: bench.labels } }),
+        drivers: bench.storage,
+        inUse: (names) => void (bench.inUse = names),
+        node: () => ({ metadata: { name: "node", labels: bench.labels }, status: bench.storage.status }),
         presence: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
         allocatable: () => bench.allocatable,

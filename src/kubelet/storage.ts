@@ -1,0 +1,33 @@
+import { createCsiNodes } from "../csi/csi-node.ts";
+import { createDrivers } from "../csi/drivers.ts";
+import { createPublished } from "../csi/published.ts";
+import type { StorageDrivers } from "../drivers.ts";
+import { pluginRegistryOf } from "../host/plugin-paths.ts";
+import type { Service } from "../lib/service-group.ts";
+import { createPluginManager } from "../plugins/manager.ts";
+import type { Cluster, NodeContext } from "./deps.ts";
+
+/** The plugins that register on the target, and the storage drivers among them. */
+export interface Storage {
+  readonly drivers: StorageDrivers;
+  /** Why the node is not ready; undefined when it is nothing of these. */
+  problem(): string | undefined;
+  readonly services: readonly Service[];
+}
+
+/** Takes in the plugins of a target. Without a cluster there is nobody to show them to, and none is taken. */
+export function createStorage(
+  { config, target, client, alone, clock, log, hand }: NodeContext,
+  cluster: Cluster,
+): Storage {
+  const { host } = target;
+  const { nodeName, rootDir } = config;
+  const { nodeChanged } = hand("storageDrivers").signals;
+  const csiNodes = createCsiNodes({ client, nodeName, clock });
+  const drivers = createDrivers({ host, client, csiNodes, clock, log });
+  const onChange = () => nodeChanged.send();
+  const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
+  const handlers = { CSIPlugin: drivers.handler };
+  const plugins = createPluginManager({ host, directory: pluginRegistryOf(rootDir), handlers, clock, log });
+  return { drivers, problem: () => (alone ? undefined : published.problem()), services: [published, plugins] };
+}

@@ -1,0 +1,30 @@
+import type { StorageDrivers } from "../../drivers.ts";
+import type { Logger } from "../../lib/log.ts";
+import type { Host } from "../../seams/host.ts";
+
+export interface LeavingDeps {
+  readonly host: Host;
+  /** The target's root directory. */
+  readonly rootDir: string;
+  readonly drivers: StorageDrivers;
+  readonly log: Logger;
+}
+
+/** A directory that has to stay as it is, and why. */
+export interface Kept {
+  readonly path: string;
+  readonly why: unknown;
+}
+
+/** How the volumes of one type leave the target. What lies there says what is to be done, so it is right after a crash, too; every step
+ *  is safe to repeat. */
+export interface Leaving {
+  /** Full name of the kubelet's plugin. */
+  readonly plugin: string;
+  /** Takes volumes of this type back from a pod, where that takes more than unmounting them. @returns what could not be. */
+  readonly unpublish?: (deps: LeavingDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
+  /** Identities of volumes that lie staged. */
+  staged(deps: LeavingDeps, signal: AbortSignal): Promise<readonly string[]>;
+  /** Takes a staged volume from the node, unless a pod has it. @returns true when it is gone. @throws when it has to stay. */
+  unstage(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean>;
+}

@@ -1,0 +1,115 @@
+import { createHash } from "node:crypto";
+import { posix } from "node:path";
+import { isMountPoint } from "../../host/mounts.ts";
+import { stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
+import { CodedError, unlessGone } from "../../lib/errors.ts";
+import type { Host } from "../../seams/host.ts";
+import { podDirectory, volumeDirectory } from "../paths.ts";
+
+// What a kubelet writes down of volumes of storage drivers, beside their mounts. It is what says after a crash which driver to ask.
+
+/** A kubelet's `vol_data.json`. */
+export type VolumeData = Readonly<Record<string, string>>;
+
+/** A directory with such a file. */
+export interface DataDirectory {
+  readonly path: string;
+  readonly data: VolumeData;
+}
+
+interface Place {
+  readonly host: Host;
+  readonly rootDir: string;
+}
+
+const fileName = "vol_data.json";
+const directoryMode = 0o750;
+
+/** Place of a volume that is staged for the node; its data lies in the directory above. */
+export function stagedPath(rootDir: string, driver: string, volumeHandle: string): string {
+  const sum = createHash("sha256").update(volumeHandle).digest("hex");
+  return `${stagedDriverVolumesOf(rootDir)}/${driver}/${sum}/globalmount`;
+}
+
+/** Place of a volume in a pod; its data lies in the directory above. */
+export function publishedPath(rootDir: string, uid: string, volume: string): string {
+  return `${volumeDirectory(rootDir, uid, "csi", volume.replaceAll("/", "~"))}/mount`;
+}
+
+/** Writes the data of a mount, and makes the directory above it. */
+export async function saveData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
+  const directory = posix.dirname(mount);
+  const sorted = Object.fromEntries(Object.entries(data).sort(([one], [other]) => (one < other ? -1 : 1)));
+  const path = `${directory}/${fileName}`;
+  await host.fs.apply(
+    [
+      { do: "mkdir", path: directory, mode: directoryMode, parents: true },
+      // In one step: half of it would say nothing of the volume.
+      { do: "write", path: `${path}.new`, data: `${JSON.stringify(sorted)}\n` },
+      { do: "rename", from: `${path}.new`, to: path },
+    ],
+    signal,
+  );
+}
+
+/** Removes the directory of a mount that is unmounted, and its data. Nothing is deleted but what is empty.
+ *  @throws failed_precondition when it is still mounted. */
+export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
+  if (await unlessGone(isMountPoint(host, mount, signal)))
+    throw new CodedError("failed_precondition", `${mount} is still mounted`);
+  const directory = posix.dirname(mount);
+  const paths = [mount, `${directory}/${fileName}`, `${directory}/${fileName}.new`, directory];
+  await unlessGone(
+    host.fs.apply(
+      paths.map((path) => ({ do: "remove", path })),
+      signal,
+    ),
+  );
+}
+
+/** Data of volumes that a pod has. */
+export function dataOfPod(
+  { host, rootDir }: Place,
+  uid: string,
+  signal: AbortSignal,
+): Promise<readonly DataDirectory[]> {
+  return dataBelow(host, `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~csi`, signal);
+}
+
+/** Data of volumes that pods have. */
+export async function dataOfPods(place: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
+  const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
+  const all = await Promise.all(pods.map((path) => dataOfPod(place, posix.basename(path), signal)));
+  return all.flat();
+}
+
+/** Data of volumes that lie staged. */
+export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
+  const drivers = await directoriesIn(host, stagedDriverVolumesOf(rootDir), signal);
+  const all = await Promise.all(drivers.map((path) => dataBelow(host, path, signal)));
+  return all.flat();
+}
+
+async function dataBelow(host: Host, parent: string, signal: AbortSignal): Promise<readonly DataDirectory[]> {
+  const directories = await directoriesIn(host, parent, signal);
+  const found = directories.map(async (path) => {
+    const text = await unlessGone(host.fs.readFile(`${path}/${fileName}`, { signal }));
+    return text === undefined ? [] : [{ path, data: parsed(path, text.toString("utf8")) }];
+  });
+  return (await Promise.all(found)).flat();
+}
+
+async function directoriesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
+  const entries = (await unlessGone(host.fs.list(parent, signal))) ?? [];
+  return entries.filter(({ kind }) => kind === "directory").map(({ name }) => `${parent}/${name}`);
+}
+
+/** @throws failed_precondition: whose volume it is cannot be told. */
+function parsed(path: string, text: string): VolumeData {
+  try {
+    return JSON.parse(text) as VolumeData;
+  } catch (error) {
+    const message = `kubernetes.io/csi: failed to parse volume data file [${path}/${fileName}]: ${String(error)}`;
+    throw new CodedError("failed_precondition", message, { cause: error });
+  }
+}

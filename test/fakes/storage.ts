@@ -1,0 +1,79 @@
+import type { StorageDriver, StorageDrivers } from "../../src/drivers.ts";
+import { NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
+import { CodedError } from "../../src/lib/errors.ts";
+import type { CSIDriver, Node, VolumeAttachment } from "../../src/objects.ts";
+import type { FakeFiles } from "./host-fs.ts";
+
+export interface FakeStorage extends StorageDrivers {
+  /** Names of the registered drivers. */
+  readonly registered: Set<string>;
+  readonly objects: Map<string, CSIDriver>;
+  readonly attachments: Map<string, VolumeAttachment>;
+  /** What the drivers were asked, with the paths: `stage h /path`. */
+  readonly calls: string[];
+  /** The requests themselves, in the same order. */
+  readonly requests: object[];
+  readonly capabilities: Set<Capability>;
+  /** The next call of that name fails so. */
+  readonly failures: Map<string, CodedError>;
+  /** Status of the Node. */
+  status: NonNullable<Node["status"]>;
+}
+
+/** Storage drivers whose mounts are a machine's in memory. */
+export function fakeStorage(files: FakeFiles): FakeStorage {
+  const registered = new Set(["d"]);
+  const objects = new Map<string, CSIDriver>([["d", { metadata: { name: "d" }, spec: { attachRequired: false } }]]);
+  const attachments = new Map<string, VolumeAttachment>();
+  const calls: string[] = [];
+  const requests: object[] = [];
+  const capabilities = new Set<Capability>([Capability.STAGE_UNSTAGE_VOLUME]);
+  const failures = new Map<string, CodedError>();
+  const isMounted = (path: string) => files.mounted().some((mount) => mount.path === path);
+  const call =
+    <Request extends { readonly volumeId: string }>(
+      name: string,
+      pathOf: (request: Request) => string,
+      does: (path: string) => Promise<void> | void,
+    ) =>
+    async (request: Request): Promise<void> => {
+      calls.push(`${name} ${request.volumeId} ${pathOf(request)}`);
+      requests.push(request);
+      const failure = failures.get(name);
+      failures.delete(name);
+      if (failure) throw failure;
+      await does(pathOf(request));
+    };
+  const made = async (path: string) => {
+    await files.fs.apply([{ do: "mkdir", path, parents: true }]);
+    if (!isMounted(path)) files.mount(path, "csi");
+  };
+  const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);
+  const driver: StorageDriver = {
+    capabilities: async () => capabilities,
+    stage: call("stage", ({ stagingTargetPath }) => stagingTargetPath, made),
+    unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),
+    publish: call("publish", ({ targetPath }) => targetPath, made),
+    unpublish: call("unpublish", ({ targetPath }) => targetPath, unmade),
+  };
+  return {
+    registered,
+    objects,
+    attachments,
+    calls,
+    requests,
+    capabilities,
+    failures,
+    status: {},
+    driver(name) {
+      if (registered.has(name)) return driver;
+      throw new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
+    },
+    about: async (name) => objects.get(name),
+    async attachment(name) {
+      const found = attachments.get(name);
+      if (found) return found;
+      throw new CodedError("not_found", `volumeattachments.storage.k8s.io "${name}" not found`);
+    },
+  };
+}

@@ -1,0 +1,193 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
+import type { PersistentVolume, Volume } from "../../../src/objects.ts";
+import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
+/** SHA-256 of `h`. */
+const sum = "aaa9402664f1a41f40ebbc52c9993eb66aeb366602958fdfaa283b71e64db123";
+const staged = `${rootDir}/plugins/kubernetes.io/csi/d/${sum}`;
+const published = directoryOf("csi", "pv");
+
+/** A bench with a claim that is bound to a volume of the driver `d`. */
+function bound(spec: NonNullable<PersistentVolume["spec"]> = {}, csi: object = {}): Bench {
+  const bench = volumeBench();
+  const metadata = { name: "data", namespace: "default", uid: "u" };
+  bench.claims.set("data", { metadata, spec: { volumeName: "pv" }, status: { phase: "Bound" } });
+  bench.volumes.set("pv", {
+    metadata: { name: "pv" },
+    spec: {
+      claimRef: metadata,
+      volumeMode: "Filesystem",
+      accessModes: ["ReadWriteOnce"],
+      csi: { driver: "d", volumeHandle: "h", ...csi },
+      ...spec,
+    },
+  });
+  return bench;
+}
+
+const other = { uid: "uid-2", name: "other" };
+
+test("a volume is staged once, published to each pod, and leaves with the last", async () => {
+  const bench = bound();
+  const stage = bench.start();
+  await stage.recover(never);
+  await stage.mount(podWith([data]), never);
+  await stage.mount(podWith([data], {}, other), never);
+  assert.equal(stage.mounted("uid-1").get("v")?.hostPath, `${published}/mount`);
+  const second = published.replace("uid-1", "uid-2");
+  assert.deepEqual(bench.storage.calls, [
+    `stage h ${staged}/globalmount`,
+    `publish h ${published}/mount`,
+    `publish h ${second}/mount`,
+  ]);
+  assert.equal(bench.host.files.text(`${staged}/vol_data.json`), '{"driverName":"d","volumeHandle":"h"}\n');
+  bench.storage.calls.length = 0;
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.storage.calls, [`unpublish h ${published}/mount`]);
+  await stage.unmount("uid-2", never);
+  assert.deepEqual(bench.storage.calls.slice(1), [`unpublish h ${second}/mount`, `unstage h ${staged}/globalmount`]);
+  assert.deepEqual(bench.host.files.mounted(), []);
+  assert.deepEqual(bench.host.files.tree(`${rootDir}/plugins/kubernetes.io/csi`), [
+    `${rootDir}/plugins/kubernetes.io/csi/d`,
+  ]);
+});
+
+test("what a driver does not make is forgotten; what it may still make is taken back at the end", async () => {
+  const bench = bound();
+  const { storage, clock, events } = bench;
+  const stage = bench.start();
+  storage.failures.set("stage", new CodedError("invalid_argument", "rpc error: code = InvalidArgument desc = no"));
+  const mounting = stage.mount(podWith([data]), never);
+  await clock.advance(100);
+  assert.deepEqual(events, [
+    'Pod Warning FailedMount: MountVolume.MountDevice failed for volume "pv" : rpc error: code = InvalidArgument desc = no',
+  ]);
+  assert.deepEqual(bench.host.files.tree(`${rootDir}/plugins/kubernetes.io/csi/d`), []);
+  storage.failures.set("publish", new CodedError("conflict", "rpc error: code = Aborted desc = pending"));
+  await clock.advance(500);
+  assert.equal(events.length, 2);
+  assert.match(bench.host.files.text(`${published}/vol_data.json`), /"driverName":"d"/);
+  await clock.advance(1_000);
+  await mounting;
+  assert.equal(storage.calls.filter((call) => call.startsWith("stage ")).length, 2, "it stays staged between tries");
+});
+
+test("a driver that is away is named, and what is its own stays until it is back, beside everything else", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  const stage = bench.start();
+  const withMemory = [data, { name: "memory", emptyDir: { medium: "Memory" } }];
+  await stage.mount(podWith(withMemory), never);
+  storage.registered.clear();
+  await assert.rejects(stage.unmount("uid-1", never), {
+    message:
+      "kubernetes.io/csi: Unmounter.TearDownAt failed: driver name d not found in the list of registered CSI drivers",
+  });
+  assert.deepEqual(
+    bench.host.files.mounted().map(({ path }) => path),
+    [`${staged}/globalmount`, `${published}/mount`],
+  );
+  storage.registered.add("d");
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
+  await clock.advance(0);
+});
+
+test("another process takes up what lies staged: it is in use, and leaves once no pod has it", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  await bench.start().mount(podWith([data]), never);
+  const next = bench.start();
+  await next.recover(never);
+  assert.deepEqual(bench.inUse, ["kubernetes.io/csi/d^h"]);
+  storage.registered.clear();
+  storage.calls.length = 0;
+  await assert.rejects(next.unmount("uid-1", never));
+  storage.registered.add("d");
+  await next.unmount("uid-1", never);
+  await clock.advance(0);
+  assert.deepEqual(storage.calls, [`unpublish h ${published}/mount`, `unstage h ${staged}/globalmount`]);
+  assert.deepEqual(bench.inUse, []);
+});
+
+test("a volume that the cluster attaches waits for that, and is in use before", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  storage.objects.clear();
+  const stage = bench.start();
+  await stage.recover(never);
+  const mounting = stage.mount(podWith([data]), never);
+  await clock.advance(300);
+  const name = "kubernetes.io/csi/d^h";
+  assert.deepEqual(bench.inUse, [name]);
+  storage.status = { volumesInUse: [name], volumesAttached: [{ name, devicePath: "" }] };
+  await clock.advance(100);
+  // Of the handle, the driver and the node.
+  const attachment = "csi-c42cf57099d6443b605c16f111056170d3d4e01cedcbcbac71a93245953703cf";
+  const why = `volume h has GET error for volume attachment ${attachment}: volumeattachments.storage.k8s.io "${attachment}" not found`;
+  assert.deepEqual(bench.events, [
+    `Pod Warning FailedMount: MountVolume.WaitForAttach failed for volume "pv" : ${why}`,
+  ]);
+  storage.attachments.set(attachment, {
+    metadata: { name: attachment },
+    spec: { attacher: "d", nodeName: "node", source: { persistentVolumeName: "pv" } },
+    status: { attached: true, attachmentMetadata: { device: "one" } },
+  });
+  await clock.advance(1_000);
+  await mounting;
+  assert.deepEqual((storage.requests[0] as NodeStageVolumeRequest).publishContext, { device: "one" });
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.inUse, []);
+});
+
+test("a driver is told of the access mode as it can tell it, of the group, and of the pod where it wants to know", async () => {
+  const bench = bound({ accessModes: ["ReadWriteOncePod"], mountOptions: ["z", "a"] }, { fsType: "xfs" });
+  const { storage } = bench;
+  storage.capabilities.add(Capability.SINGLE_NODE_MULTI_WRITER).add(Capability.VOLUME_MOUNT_GROUP);
+  storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, podInfoOnMount: true } });
+  await bench.start().mount(podWith([data], { securityContext: { fsGroup: 2000 } }), never);
+  const [stage, publish] = storage.requests as readonly NodeStageVolumeRequest[];
+  assert.deepEqual(stage?.volumeCapability, {
+    accessMode: { mode: 6 },
+    block: undefined,
+    mount: { fsType: "xfs", mountFlags: ["z", "a"], volumeMountGroup: "2000" },
+  });
+  assert.equal(publish?.volumeContext["csi.storage.k8s.io/pod.uid"], "uid-1");
+  assert.equal(stage.volumeContext["csi.storage.k8s.io/pod.uid"], undefined);
+});
+
+test("secrets are the driver's; one that is missing is named", async () => {
+  const reference = { name: "key", namespace: "default" };
+  const bench = bound({}, { nodeStageSecretRef: reference, nodePublishSecretRef: reference });
+  const mounting = bench.start().mount(podWith([data]), never);
+  await bench.clock.advance(100);
+  assert.match(
+    bench.events[0] ?? "",
+    /MountVolume\.MountDevice failed for volume "pv" : fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: failed to find the secret key in the namespace default with error: secret "key" not found$/,
+  );
+  bench.setSecret("key", { password: "open" });
+  await bench.clock.advance(1_000);
+  await mounting;
+  for (const request of bench.storage.requests as readonly NodeStageVolumeRequest[])
+    assert.deepEqual(request.secrets, { password: "open" });
+});
+
+test("a driver of inline volumes alone is not asked for a claim's", async () => {
+  const bench = bound();
+  const spec = { attachRequired: false, volumeLifecycleModes: ["Ephemeral"] };
+  bench.storage.objects.set("d", { metadata: { name: "d" }, spec });
+  const giveUp = new AbortController();
+  const mounting = bench.start().mount(podWith([data]), giveUp.signal);
+  await bench.clock.advance(100);
+  giveUp.abort();
+  await assert.rejects(mounting);
+  assert.match(
+    bench.events[0] ?? "",
+    /MountVolume\.SetUp failed for volume "pv" : kubernetes\.io\/csi: mounter\.SetupAt failed to check volume lifecycle mode: volume mode "Persistent" not supported by driver d \(only supports \["Ephemeral"\]\)$/,
+  );
+});
