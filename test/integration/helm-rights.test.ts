@@ -7,6 +7,7 @@ import { stringify } from "yaml";
 import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { deedsOf } from "../harness/audit.ts";
+import { startTestDriver } from "../harness/csi-driver.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { apiServerUrl } from "../harness/control-plane.ts";
@@ -105,6 +106,7 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
     await lab.cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/of-account", "--timeout=55s"]);
     await lab.cluster.mustKubectl(["exec", "of-account", "--", "true"]);
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
+    await attachVolume(lab);
     assert.equal(await askByToken(lab, await edge.node(accountNode)), "403");
     // A label of the node's own is put right by the next graftlet.
     await lab.cluster.mustKubectl(["label", "node", accountNode, "kubernetes.io/arch-"]);
@@ -136,8 +138,31 @@ function isElsewhere({ account, verb, resource }: Right): boolean {
   if (resource === "signers") return true;
   // The request may be approved before its watch begins.
   if (resource === "certificatesigningrequests" && verb === "watch") return true;
+  // Only where a Node is made anew before the cluster has collected what the old one owned.
+  if (resource === "csinodes" && verb === "delete") return true;
   // Only where a pod was replaced by one of its name while its status was on its way.
   return account.endsWith("-graftlet") && resource === "pods" && verb === "get";
+}
+
+/** Has the account's node take in a storage driver, and give it a volume that the cluster attaches. */
+async function attachVolume({ cluster, edge }: HelmLab): Promise<void> {
+  const rootDir = join(edge.layout.dir, "second");
+  const name = "rights.csi.graftlet.dev";
+  await using driver = await startTestDriver({ name, rootDir, disks: rootDir, run: async () => undefined });
+  await cluster.waitFor("the node to take the driver in", () => driver.told.some((one) => one.pluginRegistered));
+  await cluster.apply([
+    persistentVolume("attached", { csi: { driver: name, volumeHandle: "h" } }),
+    claim("attached", "attached"),
+  ]);
+  await cluster.mustKubectl(["wait", "--for=jsonpath={.status.phase}=Bound", "pvc/attached", "--timeout=55s"]);
+  await cluster.apply([user("attaching", accountNode, "own", { claimName: "attached" })]);
+  const attachment = await cluster.waitFor("the volume's attachment", async () =>
+    (await cluster.mustKubectl(["get", "volumeattachments", "--output=name"])).trim(),
+  );
+  const patch = JSON.stringify({ status: { attached: true } });
+  await cluster.mustKubectl(["patch", attachment, "--subresource=status", "--type=merge", `--patch=${patch}`]);
+  await cluster.waitFor("the driver to be asked for it", () => driver.methods().includes("NodePublishVolume"));
+  await cluster.mustKubectl(["delete", "pod", "attaching", "--timeout=55s"]);
 }
 
 /** Asks a node's kubelet API for its pods with a token that may not. @returns the status code. */
