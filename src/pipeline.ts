@@ -221,7 +221,8 @@ export interface TokenRequest {
 
 export interface Token {
   readonly token: string;
-  /** Milliseconds since the epoch: when a reader should ask again. */
+  /** Milliseconds since the epoch, as is `refreshAt`: when a reader should ask again. */
+  readonly expiresAt: number;
   readonly refreshAt: number;
 }
 

@@ -34,7 +34,7 @@ export const volume: Fields<k8s.V1Volume> = {
   cephfs: otherType,
   cinder: otherType,
   configMap: "served",
-  csi: otherType,
+  csi: "served",
   downwardAPI: "served",
   emptyDir: fieldsOf(emptyDirFields),
   ephemeral: "served",

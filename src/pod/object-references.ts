@@ -7,7 +7,7 @@ export interface ObjectReferences {
   readonly configMaps: readonly string[];
 }
 
-/** The secrets and config maps that a pod names: in env, envFrom, volumes (configMap, secret, projected) and
+/** The secrets and config maps that a pod names: in env, envFrom, volumes (configMap, secret, projected, csi) and
  *  imagePullSecrets. Pure. The Node authorizer lets a node read exactly those.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function referencedObjects(pod: Pod): ObjectReferences {
@@ -42,8 +42,9 @@ function ofContainers(pod: Pod): Named[] {
 }
 
 function ofVolumes(pod: Pod): Named[] {
-  return ((pod.spec.volumes ?? []) as readonly Volume[]).flatMap(({ secret, configMap, projected }) => [
+  return ((pod.spec.volumes ?? []) as readonly Volume[]).flatMap(({ secret, configMap, projected, csi }) => [
     { secret: secret?.secretName, configMap: configMap?.name },
+    { secret: csi?.nodePublishSecretRef?.name },
     ...(projected?.sources ?? []).map((source) => ({ secret: source.secret?.name, configMap: source.configMap?.name })),
   ]);
 }

@@ -124,7 +124,8 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
     const kind = kindOf(volume);
-    if (state.mounted.has(volume.name) && !kind?.refreshes) return;
+    const standing = state.mounted.get(volume.name);
+    if (standing && !kind?.refreshes && standing.refreshAt === undefined) return;
     const lost = deps.presence && (await deps.presence(ended));
     try {
       throwIfAborted(ended);

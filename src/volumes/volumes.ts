@@ -3,7 +3,7 @@ import type { Timer } from "../lib/clock.ts";
 import { throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
-import type { Pod } from "../objects.ts";
+import type { Pod, Volume } from "../objects.ts";
 import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
@@ -117,7 +117,7 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
 /** What takes volumes back from a pod that take more than unmounting; undefined where there can be none. */
 function takingBack(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
   const mayHave = (plugin: string) =>
-    !state || !isWhole(state) || [...state.mounted.values()].some(({ persistent }) => persistent?.plugin === plugin);
+    !state || !isWhole(state) || standing(state).some((one) => one === plugin || one.startsWith(`${plugin}:`));
   const concerned = leavings.flatMap(({ plugin, unpublish }) => (unpublish && mayHave(plugin) ? [unpublish] : []));
   if (concerned.length === 0) return undefined;
   return async () => (await Promise.all(concerned.map((unpublish) => unpublish(deps, uid, signal)))).flat();
@@ -130,9 +130,10 @@ function standing({ pod, mounted }: PodVolumes): readonly string[] {
   });
 }
 
-/** True when it is known of each of a pod's claims which volume it is. */
+/** True when it is known of each of a pod's claims which volume it is, and each of a driver's volumes is there. */
 function isWhole({ pod, mounted }: PodVolumes): boolean {
-  return usedVolumes(pod).every((volume) => claimNameOf(pod, volume) === undefined || mounted.has(volume.name));
+  const isElsewhere = (volume: Volume) => claimNameOf(pod, volume) !== undefined || volume.csi !== undefined;
+  return usedVolumes(pod).every((volume) => !isElsewhere(volume) || mounted.has(volume.name));
 }
 
 /** Pods that may have left something on the target: those with a directory there when this node first looked, and those that

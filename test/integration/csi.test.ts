@@ -213,6 +213,32 @@ describe("csi", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
+  test("a pod's own volume comes with tokens for the driver, is published again and again, and goes with the pod", async () => {
+    const name = "inline.csi.graftlet.dev";
+    const tokenRequests = [{ audience: "vault", expirationSeconds: 3600 }];
+    const volumeLifecycleModes = ["Ephemeral"];
+    await cluster.apply([csiDriver(name, { volumeLifecycleModes, requiresRepublish: true, tokenRequests })]);
+    await using own = await startDriver({ name, capabilities: [] });
+    await driverShown(name, true);
+    const text = await pods.output(
+      "inline",
+      shell("echo mine > /v/file; cat /v/file", { volumeMounts: [mount("v", { mountPath: "/v" })] }),
+      { volumes: [{ name: "v", csi: { driver: name, volumeAttributes: { kind: "secrets" } } }] },
+    );
+    assert.equal(text, "mine\n");
+    await cluster.waitFor("the driver to be asked again", () => own.methods().length > 1);
+    const [first] = own.calls.filter(({ method }) => method === "NodePublishVolume");
+    assert.match(String(first?.request.volumeId), /^csi-[0-9a-f]{64}$/);
+    const { kind, ...more } = first?.request.volumeContext as Record<string, string>;
+    assert.equal(kind, "secrets");
+    const tokens = JSON.parse(more["csi.storage.k8s.io/serviceAccount.tokens"] ?? "{}") as Record<string, object>;
+    assert.deepEqual(Object.keys(tokens), ["vault"]);
+    assert.deepEqual(Object.keys(tokens.vault ?? {}), ["token", "expirationTimestamp"]);
+    await removed("inline");
+    assert.deepEqual(own.methods().at(-1), "NodeUnpublishVolume");
+    await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
+  });
+
   test("a volume that has to be attached waits for that, is in use, and is given up at the end", async () => {
     const name = "attached.csi.graftlet.dev";
     await startAttached(name);

@@ -65,7 +65,9 @@ function start(content: string) {
     },
     inUse: () => undefined,
     node: () => undefined,
-    tokens: { token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000 }) },
+    tokens: {
+      token: async () => ({ token: content, refreshAt: clock.now() + 3_600_000, expiresAt: clock.now() + 3_600_000 }),
+    },
     allocatable: () => ({ memory: "1Gi" }),
   });
 }

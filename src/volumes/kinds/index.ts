@@ -1,5 +1,6 @@
 import type { Volume } from "../../objects.ts";
 import { claim } from "../persistent/claim.ts";
+import { csi } from "./csi.ts";
 import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
 import { hostPath } from "./host-path.ts";
@@ -16,6 +17,7 @@ const kinds = {
   downwardAPI,
   persistentVolumeClaim: claim,
   ephemeral: claim,
+  csi,
 } as const satisfies Readonly<Record<string, VolumeKind>>;
 
 /** The code for a volume's type; undefined for a type that is not served. */

@@ -24,7 +24,7 @@ export const claim: VolumeKind = {
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
     if (!isDevice) checkOptions(kind, use);
     const id = kind.id(volume);
-    const { hostPath, ownSpace } = await deps.staging.inTurn(id, async () => {
+    const { ownSpace, ...published } = await deps.staging.inTurn(id, async () => {
       checkAlone(deps, id, use);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
       deps.staging.took(id, pod.metadata.uid);
@@ -32,7 +32,7 @@ export const claim: VolumeKind = {
     });
     const group = groupOfFiles(volume);
     return {
-      hostPath,
+      ...published,
       readOnly,
       persistent: { name, plugin: kind.plugin, ownSpace, isDevice, ...(group !== undefined && { group }) },
     };

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import type { NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
+import type { NodePublishVolumeRequest, NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
 import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
@@ -190,4 +190,84 @@ test("a driver of inline volumes alone is not asked for a claim's", async () => 
     bench.events[0] ?? "",
     /MountVolume\.SetUp failed for volume "pv" : kubernetes\.io\/csi: mounter\.SetupAt failed to check volume lifecycle mode: volume mode "Persistent" not supported by driver d \(only supports \["Ephemeral"\]\)$/,
   );
+});
+
+const inline: Volume = {
+  name: "v",
+  csi: { driver: "d", volumeAttributes: { size: "1" }, nodePublishSecretRef: { name: "key" } },
+};
+/** Of the pod's UID and the volume's name. */
+const inlineHandle = "csi-c6b9fee9f58dbcf8514714e33b3bef6c8d259821373330068f9524db0a81a80e";
+
+test("a pod's own volume is published under a name of its own, never staged, and taken back with the pod", async () => {
+  const bench = volumeBench();
+  const { storage } = bench;
+  bench.setSecret("key", { password: "open" });
+  const spec = { volumeLifecycleModes: ["Ephemeral"], podInfoOnMount: true };
+  storage.objects.set("d", { metadata: { name: "d" }, spec });
+  const stage = bench.start();
+  await stage.mount(podWith([inline]), never);
+  const own = directoryOf("csi", "v");
+  assert.equal(stage.mounted("uid-1").get("v")?.hostPath, `${own}/mount`);
+  assert.deepEqual(storage.calls, [`publish ${inlineHandle} ${own}/mount`]);
+  const [request] = storage.requests as readonly NodePublishVolumeRequest[];
+  assert.equal(request?.stagingTargetPath, "");
+  assert.deepEqual(request.secrets, { password: "open" });
+  assert.equal(request.volumeContext.size, "1");
+  assert.equal(request.volumeContext["csi.storage.k8s.io/ephemeral"], "true");
+  assert.match(bench.host.files.text(`${own}/vol_data.json`), /"volumeLifecycleMode":"Ephemeral"/);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(storage.calls.slice(1), [`unpublish ${inlineHandle} ${own}/mount`]);
+  assert.deepEqual(bench.host.files.mounted(), []);
+});
+
+test("a driver of which the cluster says nothing has no volumes of pods' own", async () => {
+  const bench = volumeBench();
+  bench.storage.objects.clear();
+  const giveUp = new AbortController();
+  const mounting = bench.start().mount(podWith([inline]), giveUp.signal);
+  await bench.clock.advance(100);
+  giveUp.abort();
+  await assert.rejects(mounting);
+  assert.match(
+    bench.events[0] ?? "",
+    /MountVolume\.SetUp failed for volume "v" : .*volume mode "Ephemeral" not supported by driver d \(no CSIDriver object\)$/,
+  );
+});
+
+test("a driver gets the tokens that it asks for, among the secrets where it wants them there, and is asked again", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  const name = "csi.storage.k8s.io/serviceAccount.tokens";
+  const spec = {
+    attachRequired: false,
+    requiresRepublish: true,
+    tokenRequests: [{ audience: "b" }, { audience: "a", expirationSeconds: 600 }],
+  };
+  storage.objects.set("d", { metadata: { name: "d" }, spec });
+  const stage = bench.start();
+  await stage.mount(podWith([data]), never);
+  const [, publish] = storage.requests as readonly NodePublishVolumeRequest[];
+  const expirationTimestamp = new Date(clock.now() + 75_000).toISOString().replace(/\.\d+/, "");
+  assert.deepEqual(JSON.parse(publish?.volumeContext[name] ?? ""), {
+    a: { token: "token-2", expirationTimestamp },
+    b: { token: "token-1", expirationTimestamp },
+  });
+  assert.deepEqual(bench.requests, [
+    { audience: "b", expirationSeconds: 3_600 },
+    { audience: "a", expirationSeconds: 600 },
+  ]);
+  storage.objects.set("d", { metadata: { name: "d" }, spec: { ...spec, serviceAccountTokenInSecrets: true } });
+  storage.failures.set("publish", new CodedError("invalid_argument", "not now"));
+  await clock.advance(90_000);
+  assert.ok(storage.calls.filter((call) => call.startsWith("publish ")).length >= 2);
+  const again = storage.requests.at(-1) as NodePublishVolumeRequest;
+  assert.match(again.secrets[name] ?? "", /"a":\{"token":/);
+  assert.equal(again.volumeContext[name], undefined);
+  assert.equal(
+    bench.host.files.mounted().some(({ path }) => path === `${published}/mount`),
+    true,
+    "a volume in use stays when it cannot be published again",
+  );
+  stage.stop();
 });

@@ -48,7 +48,7 @@ export function volumeBench() {
   const identity = (name: string) => ({ name, namespace: "default", uid: name });
   const issue = async (request: TokenRequest): Promise<Token> => {
     requests.push(request);
-    return { token: `token-${++tokens}`, refreshAt: clock.now() + 60_000 };
+    return { token: `token-${++tokens}`, refreshAt: clock.now() + 60_000, expiresAt: clock.now() + 75_000 };
   };
   const bench = {
     storage: fakeStorage(host.files),

@@ -157,7 +157,11 @@ test("a pass over a pod at rest writes nothing", async () => {
   bench.setConfigMap("m", { a: "1" });
   const stage = bench.start();
   const pod = podWith([configMap, { ...token, name: "w" }, { name: "x", emptyDir: {} }]);
-  bench.issue = async () => ({ token: "same", refreshAt: bench.clock.now() + 60_000 });
+  bench.issue = async () => ({
+    token: "same",
+    refreshAt: bench.clock.now() + 60_000,
+    expiresAt: bench.clock.now() + 75_000,
+  });
   await stage.mount(pod, never);
   const [changes, commands] = [bench.host.files.changes.length, bench.host.commands.length];
   await stage.mount(pod, never);

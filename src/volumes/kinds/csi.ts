@@ -1,0 +1,31 @@
+import { createHash } from "node:crypto";
+import { publishVolume } from "../persistent/csi-publish.ts";
+import type { VolumeKind } from "./kind.ts";
+
+/** A volume of a storage driver that a pod brings itself, and that lives as long as the pod.
+ *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#csi-ephemeral-volumes */
+export const csi: VolumeKind = {
+  refreshes: false,
+  async setUp(deps, pod, { name, csi: source }, signal) {
+    const { driver = "", fsType = "", readOnly = false, volumeAttributes = {}, nodePublishSecretRef } = source ?? {};
+    const { uid, namespace } = pod.metadata;
+    const { capabilities: _, ...published } = await publishVolume(
+      deps,
+      pod,
+      {
+        name,
+        lifecycle: "Ephemeral",
+        driver,
+        volumeHandle: `csi-${createHash("sha256").update(`${uid}${name}`).digest("hex")}`,
+        fsType,
+        attributes: volumeAttributes,
+        mountFlags: [],
+        accessModes: ["ReadWriteOnce"],
+        readOnly,
+        ...(nodePublishSecretRef?.name && { secret: { namespace, name: nodePublishSecretRef.name } }),
+      },
+      signal,
+    );
+    return { ...published, readOnly };
+  },
+};

@@ -1,0 +1,232 @@
+import type { StorageDriver } from "../../drivers.ts";
+import {
+  NodeServiceCapability_RPC_Type as Capability,
+  VolumeCapability,
+  VolumeCapability_AccessMode_Mode as AccessMode,
+} from "../../gen/csi.ts";
+import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
+import type { CSIDriver, Pod } from "../../objects.ts";
+import { groupOf } from "../group.ts";
+import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
+import { podSubdirectory } from "../paths.ts";
+import { type Handle, attachmentName } from "./csi-attachment.ts";
+import { csiPlugin } from "./csi-leaving.ts";
+import { tokensOf } from "./csi-tokens.ts";
+import { giveTree } from "./ownership.ts";
+import { publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
+
+/** A driver's volume as a pod is to have it. */
+export interface DriverVolume extends Handle {
+  /** Name of the persistent volume, or of the pod's own. */
+  readonly name: string;
+  readonly lifecycle: "Persistent" | "Ephemeral";
+  readonly fsType: string;
+  readonly attributes: Readonly<Record<string, string>>;
+  readonly mountFlags: readonly string[];
+  readonly accessModes: readonly string[];
+  readonly readOnly: boolean;
+  readonly secret?: { readonly namespace?: string; readonly name?: string };
+  /** What the driver said when the volume was attached. */
+  readonly context?: Readonly<Record<string, string>>;
+  /** Where it lies staged, if the driver stages. */
+  readonly staged?: string;
+}
+
+type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
+
+export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt"> {
+  readonly capabilities: Capabilities;
+}
+
+const directoryMode = 0o750;
+/** A driver that wants to be asked again is so as often as a kubelet looks at a pod, milliseconds. */
+const republishMs = 60_000;
+const republishSpread = 1.5;
+
+/** Has a driver publish a volume to a pod. @throws CodedError in the kubelet's words.
+ *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodepublishvolume */
+export async function publishVolume(
+  deps: SetUpDeps,
+  pod: Pod,
+  volume: DriverVolume,
+  signal: AbortSignal,
+): Promise<PublishedVolume> {
+  const about = await aboutOf(deps, volume.driver, signal);
+  checkLifecycle(volume, about);
+  const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
+  const capabilities = await driver.capabilities();
+  const path = publishedPath(deps.rootDir, pod.metadata.uid, volume.name);
+  await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);
+  await giveToGroup(deps, pod, volume, { about, capabilities, path }, signal);
+  const { clock } = deps;
+  const refreshAt = clock.now() + republishMs * clock.jitter(1, republishSpread);
+  return { hostPath: path, capabilities, ...(about?.spec.requiresRepublish === true && { refreshAt }) };
+}
+
+/** What the cluster says of a driver. @throws in the kubelet's words. */
+export async function aboutOf({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
+  return drivers.about(driver, signal).catch((error: unknown) => {
+    throw own("mounter.SetupAt failed to check volume lifecycle mode: ", error);
+  });
+}
+
+/** The registered driver. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
+export function driverOf({ drivers }: SetUpDeps, driver: string, what: string): StorageDriver {
+  try {
+    return drivers.driver(driver);
+  } catch (error) {
+    throw own(what, error);
+  }
+}
+
+interface Publishing {
+  readonly driver: StorageDriver;
+  readonly about: CSIDriver | undefined;
+  readonly capabilities: Capabilities;
+  readonly path: string;
+}
+
+async function publish(
+  deps: SetUpDeps,
+  pod: Pod,
+  volume: DriverVolume,
+  { driver, about, capabilities, path }: Publishing,
+  signal: AbortSignal,
+): Promise<void> {
+  const { host, nodeName, rootDir } = deps;
+  const { volumeHandle, lifecycle, staged = "" } = volume;
+  const secrets = await secretsOf(deps, "NodePublishSecretRef", volume.secret, signal);
+  const tokens = await tokensOf(deps, pod, about, signal);
+  const parent = { path: path.slice(0, path.lastIndexOf("/")), mode: directoryMode };
+  await host.fs.apply(podSubdirectory(rootDir, pod.metadata.uid, "volumes", parent), signal);
+  const data = {
+    specVolID: volume.name,
+    volumeHandle,
+    driverName: volume.driver,
+    nodeName,
+    volumeLifecycleMode: lifecycle,
+    attachmentID: attachmentName(volume, nodeName),
+  };
+  await saveData(host, path, data, signal);
+  const inSecrets = about?.spec.serviceAccountTokenInSecrets === true;
+  const request = {
+    volumeId: volumeHandle,
+    publishContext: { ...volume.context },
+    stagingTargetPath: capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) ? staged : "",
+    targetPath: path,
+    volumeCapability: capabilityOf(volume, pod, capabilities),
+    readonly: volume.readOnly,
+    secrets: { ...secrets, ...(inSecrets && tokens) },
+    volumeContext: {
+      ...volume.attributes,
+      ...(about?.spec.podInfoOnMount === true && podInfo(pod, volume)),
+      ...(!inSecrets && tokens),
+    },
+  };
+  await driver.publish(request).catch((error: unknown) => undone(deps, path, error));
+}
+
+/** Forgets a mount that the driver did not make. One that it may still be making, or that is there from before, is taken back at the
+ *  pod's end. @throws the error. */
+export async function undone({ host, log }: SetUpDeps, path: string, error: unknown): Promise<never> {
+  const mayGoOn = ["cancelled", "deadline_exceeded", "unavailable", "resource_exhausted", "conflict"] as const;
+  if (!hasCode(error, ...mayGoOn))
+    await removeMountDirectory(host, path).catch((err: unknown) =>
+      log.debug({ err, path }, "the directory of a volume that could not be mounted stays"),
+    );
+  throw error;
+}
+
+/** @throws failed_precondition for a driver that has no volumes of the kind. */
+function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | undefined): void {
+  const modes = about?.spec.volumeLifecycleModes ?? ["Persistent"];
+  if (lifecycle === "Persistent" ? modes.includes(lifecycle) : about && modes.includes(lifecycle)) return;
+  const list = modes.map((mode) => JSON.stringify(mode)).join(" ");
+  const why = about ? `only supports [${list}]` : "no CSIDriver object";
+  throw own(
+    "mounter.SetupAt failed to check volume lifecycle mode: ",
+    new CodedError("failed_precondition", `volume mode "${lifecycle}" not supported by driver ${driver} (${why})`),
+  );
+}
+
+/** The use of a volume, as drivers are told of it. Pure. */
+export function capabilityOf(volume: DriverVolume, pod: Pod, capabilities: Capabilities): VolumeCapability {
+  const group = capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
+  return VolumeCapability.fromPartial({
+    accessMode: { mode: accessMode(volume.accessModes[0] ?? "ReadWriteOnce", capabilities) },
+    mount: {
+      fsType: volume.fsType,
+      mountFlags: [...volume.mountFlags],
+      volumeMountGroup: group === undefined ? "" : String(group),
+    },
+  });
+}
+
+/** A driver that tells several pods of a node from one is told which of them is meant. */
+function accessMode(mode: string, capabilities: Capabilities): AccessMode {
+  const tellsPods = capabilities.has(Capability.SINGLE_NODE_MULTI_WRITER);
+  switch (mode) {
+    case "ReadWriteOnce":
+      return tellsPods ? AccessMode.SINGLE_NODE_MULTI_WRITER : AccessMode.SINGLE_NODE_WRITER;
+    case "ReadWriteOncePod":
+      return tellsPods ? AccessMode.SINGLE_NODE_SINGLE_WRITER : AccessMode.SINGLE_NODE_WRITER;
+    case "ReadOnlyMany":
+      return AccessMode.MULTI_NODE_READER_ONLY;
+    case "ReadWriteMany":
+      return AccessMode.MULTI_NODE_MULTI_WRITER;
+    default:
+      return AccessMode.UNKNOWN;
+  }
+}
+
+/** What a secret holds that a volume refers to. @param what the reference is called. @throws CodedError in the kubelet's words. */
+export async function secretsOf(
+  { objects }: SetUpDeps,
+  what: string,
+  reference: DriverVolume["secret"],
+  signal: AbortSignal,
+): Promise<Record<string, string>> {
+  if (!reference) return {};
+  const { namespace = "", name = "" } = reference;
+  const secret = await objects.secret(namespace, name, signal).catch((error: unknown) => {
+    const answer = error instanceof Error && error.cause instanceof Error ? error.cause : error;
+    const why = `${csiPlugin}: failed to find the secret ${name} in the namespace ${namespace} with error: ${messageOf(answer)}`;
+    throw new CodedError(codeOf(error), `fetching ${what} ${namespace}/${name} failed: ${why}`, { cause: error });
+  });
+  const decoded = Object.entries(secret.data ?? {}).map(
+    ([key, value]) => [key, Buffer.from(value, "base64").toString("utf8")] as const,
+  );
+  return Object.fromEntries(decoded);
+}
+
+function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<string, string> {
+  return {
+    "csi.storage.k8s.io/pod.name": metadata.name,
+    "csi.storage.k8s.io/pod.namespace": metadata.namespace,
+    "csi.storage.k8s.io/pod.uid": metadata.uid,
+    "csi.storage.k8s.io/serviceAccount.name": spec.serviceAccountName ?? "",
+    "csi.storage.k8s.io/ephemeral": String(lifecycle === "Ephemeral"),
+  };
+}
+
+/** Gives the files to the pod's group, unless the driver has done that or says that it is not wanted. */
+async function giveToGroup(
+  deps: SetUpDeps,
+  pod: Pod,
+  { accessModes, fsType, readOnly, volumeHandle }: DriverVolume,
+  { about, capabilities, path }: Omit<Publishing, "driver">,
+  signal: AbortSignal,
+): Promise<void> {
+  const policy = about?.spec.fsGroupPolicy ?? "ReadWriteOnceWithFSType";
+  if (capabilities.has(Capability.VOLUME_MOUNT_GROUP) || policy === "None" || readOnly) return;
+  const isOnce = accessModes.some((mode) => mode === "ReadWriteOnce" || mode === "ReadWriteOncePod");
+  if (policy !== "File" && (fsType === "" || !isOnce)) return;
+  await giveTree(deps, pod, path, signal).catch((error: unknown) => {
+    const why = `applyFSGroup failed for vol ${volumeHandle}: ${messageOf(error)}`;
+    throw new CodedError(codeOf(error), why, { cause: error });
+  });
+}
+
+function own(what: string, error: unknown): CodedError {
+  return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
+}

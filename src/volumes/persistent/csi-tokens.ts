@@ -1,0 +1,32 @@
+import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
+import { rfc3339 } from "../../lib/rfc3339.ts";
+import type { CSIDriver, Pod } from "../../objects.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+import { csiPlugin } from "./csi-leaving.ts";
+
+/** Lifetime of a token for which the driver names none, seconds: the API server's. */
+const usualSeconds = 3_600;
+
+/** Tokens of the pod's service account that a driver asks for, by their audiences, as one entry for it; no entry for a driver that asks
+ *  for none. @throws CodedError in the kubelet's words.
+ *  @see https://kubernetes-csi.github.io/docs/token-requests.html */
+export async function tokensOf(
+  { tokens }: SetUpDeps,
+  pod: Pod,
+  about: CSIDriver | undefined,
+  signal: AbortSignal,
+): Promise<Readonly<Record<string, string>>> {
+  const asked = about?.spec.tokenRequests ?? [];
+  if (asked.length === 0) return {};
+  try {
+    const given = asked.map(async ({ audience, expirationSeconds = usualSeconds }) => {
+      const { token, expiresAt } = await tokens.token(pod, { audience, expirationSeconds }, signal);
+      return [audience, { token, expirationTimestamp: rfc3339(expiresAt) }] as const;
+    });
+    const byAudience = (await Promise.all(given)).toSorted(([one], [other]) => (one < other ? -1 : 1));
+    return { "csi.storage.k8s.io/serviceAccount.tokens": JSON.stringify(Object.fromEntries(byAudience)) };
+  } catch (error) {
+    const what = `${csiPlugin}: mounter.SetUpAt failed to get service accoount token attributes: `;
+    throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+  }
+}
