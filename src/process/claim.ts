@@ -7,7 +7,7 @@ import {
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
 import { remotePulse } from "../host/held.ts";
-import { pluginDirectoryOf } from "../host/plugin-paths.ts";
+import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
@@ -51,7 +51,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const { host, sharing } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
-  const directories = [`${rootDir}/pods`, pluginDirectoryOf(rootDir), node.kubelet.podLogsDir, logLinksDirectory];
+  const ofPlugins = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
+  const directories = [`${rootDir}/pods`, ...ofPlugins, node.kubelet.podLogsDir, logLinksDirectory];
   const made = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);

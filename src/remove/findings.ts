@@ -27,17 +27,18 @@ export interface FoundPod {
   readonly links: readonly string[];
 }
 
-/** A directory made to mount a volume's device for all of its pods, or one around it. */
+/** A directory made to mount a volume for all of its pods, a file beside it, or a directory around. */
 export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
+  readonly isFile?: true;
 }
 
 /** Everything that a node created on its target. */
 export interface Findings {
   readonly pods: readonly FoundPod[];
   readonly belongings: readonly Belonging[];
-  /** Where devices of local volumes are mounted for all pods, then the directories around, the deepest first. */
+  /** Where volumes are mounted for all pods, then the files beside and the directories around, the deepest first. */
   readonly staged: readonly StagedVolume[];
   /** Cgroups of QoS classes, the deepest first: they are removed when empty. */
   readonly tiers: readonly string[];

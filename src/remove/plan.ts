@@ -42,7 +42,7 @@ export function removalPlan(findings: Findings): Plan {
       findings.staged
         .filter(({ isMounted }) => isMounted)
         .map(({ path }): Thing => ({ is: "mount", path, outermost: path })),
-      ...findings.staged.map(({ path }): Tier => [{ is: "emptyDirectory", path }]),
+      ...findings.staged.map(({ path, isFile }): Tier => [{ is: isFile ? "file" : "emptyDirectory", path }]),
     ].filter((tier) => tier.length > 0),
     belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
     last: [

@@ -1,14 +1,15 @@
 import { posix } from "node:path";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
-import { localVolumeDirectoryOf, pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import type { Sharing } from "../seams/provider.ts";
 import type { Runtime } from "../seams/runtime.ts";
-import type { Findings, FoundPod, StagedVolume } from "./findings.ts";
+import type { Findings, FoundPod } from "./findings.ts";
 import { type OwnedPod, ownedPods } from "./owned.ts";
+import { directoryAt, entries, stagedVolumes } from "./staged.ts";
 
 export interface SurveyDeps {
   readonly host: Host;
@@ -136,26 +137,6 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
 }
 
-/** Directories of local volumes' devices, and those around them up to the root directory. */
-async function stagedVolumes(
-  fs: HostFs,
-  root: string,
-  mounts: readonly Mount[],
-  signal: AbortSignal,
-): Promise<readonly StagedVolume[]> {
-  const all = await directoryAt(fs, localVolumeDirectoryOf(root), signal);
-  if (all === undefined) return [];
-  const own = (await entries(fs, all, signal)).filter(({ kind }) => kind === "directory");
-  const around: string[] = [];
-  for (let path = all; path !== root; path = posix.dirname(path)) around.push(path);
-  const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
-  return [
-    ...own.map(({ name }) => `${all}/${name}`).map((path) => ({ path, isMounted: isMounted(path) })),
-    // A mount there is not the node's.
-    ...around.filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
-  ];
-}
-
 /** Files of the node's outside graftlet's own directory. @param noted those that the record names. */
 async function ownFiles(
   fs: HostFs,
@@ -176,12 +157,6 @@ async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Pr
   return found.filter(({ name }) => own.includes(name)).map(({ name }) => `${directory}/${name}`);
 }
 
-/** The path of a directory that exists and is no link. */
-async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
-  const info = await unlessGone(fs.lstat(path, signal));
-  return info?.kind === "directory" ? path : undefined;
-}
-
 async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
   return unlessGone(fs.realpath(path, signal));
 }
@@ -189,8 +164,4 @@ async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Pro
 async function standing(fs: HostFs, paths: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
   const gone = new Set(await missingDirectories(fs, paths, signal));
   return paths.filter((path) => !gone.has(path));
-}
-
-async function entries(fs: HostFs, path: string, signal: AbortSignal) {
-  return (await unlessGone(fs.list(path, signal))) ?? [];
 }

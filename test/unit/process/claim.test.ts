@@ -189,6 +189,7 @@ test("a root directory says whose it is, and what its node found missing when it
     "/var/log/containers",
     "/var/lib/kubelet/pods",
     "/var/lib/kubelet/device-plugins",
+    "/var/lib/kubelet/plugins_registry",
   ];
   await (await claimTarget(deps(), node, never))[Symbol.asyncDispose]();
   assert.deepEqual(record(), { version: 1, node: "n1", made });

@@ -7,7 +7,7 @@ import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
-import type { Node, Pod } from "../../../src/objects.ts";
+import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { createStrangers } from "../../../src/server/strangers.ts";
@@ -32,6 +32,7 @@ function apiServer(pods: readonly Pod[]) {
     events: [] as string[],
     podStatus: undefined as Pod["status"],
     nodePatches: 0,
+    csiNode: undefined as CSINode | undefined,
   };
   const watches = new Set<WatchFeed>();
   const merge = (status: NonNullable<Node["status"]>) => {
@@ -51,7 +52,8 @@ function apiServer(pods: readonly Pod[]) {
       return feed;
     }
     if (verb === "create" && ofNodes) {
-      state.node = body as Node;
+      const { metadata, ...rest } = body as Node;
+      state.node = { ...rest, metadata: { ...metadata, uid: "u1" } };
       for (const feed of watches) feed.send("ADDED", state.node);
     }
     if (verb === "create" && path.endsWith("/events")) state.events.push((body as { reason: string }).reason);
@@ -62,6 +64,11 @@ function apiServer(pods: readonly Pod[]) {
     if (verb === "patch" && path.includes("/pods/")) {
       state.podStatus = (body as Pod).status;
       return { ...pods[0], status: state.podStatus };
+    }
+    if (path.startsWith("/apis/storage.k8s.io/v1/csinodes")) {
+      if (verb === "create") state.csiNode = body as CSINode;
+      if (!state.csiNode) throw new CodedError("not_found", "there is no CSINode");
+      return state.csiNode;
     }
     if (verb === "get") return ofNodes ? state.node : pods[0];
     return body;
