@@ -12,6 +12,7 @@ import {
   NodeStageVolumeResponse,
   NodeUnpublishVolumeResponse,
   NodeUnstageVolumeResponse,
+  type VolumeCapability,
 } from "../../src/gen/csi.ts";
 import {
   PluginInfo,
@@ -31,6 +32,8 @@ export interface TestDriverOptions {
   readonly capabilities?: readonly Capability[];
   readonly info?: Partial<NodeGetInfoResponse>;
   readonly plugin?: Partial<PluginInfo>;
+  /** The block device that volumes are which are asked for as such. */
+  readonly device?: string;
   /** The registration socket below plugins_registry. */
   readonly socket?: string;
 }
@@ -88,6 +91,9 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   };
   const unbind = (path: string) => run(["sh", "-c", `! mountpoint -q ${path} || umount ${path}`]);
 
+  const isBlock = (request: Record<string, unknown>) =>
+    (request.volumeCapability as VolumeCapability | undefined)?.block !== undefined;
+
   const node = new Server();
   node.addService(NodeService, {
     nodeGetInfo: answer("NodeGetInfo", () =>
@@ -97,6 +103,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       NodeGetCapabilitiesResponse.fromPartial({ capabilities: capabilities.map((type) => ({ rpc: { type } })) }),
     ),
     nodeStageVolume: answer("NodeStageVolume", async (request) => {
+      if (isBlock(request)) return NodeStageVolumeResponse.create();
       await bind(join(disks, text(request, "volumeId")), text(request, "stagingTargetPath"), false);
       return NodeStageVolumeResponse.create();
     }),
@@ -105,6 +112,11 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       return NodeUnstageVolumeResponse.create();
     }),
     nodePublishVolume: answer("NodePublishVolume", async (request) => {
+      if (isBlock(request)) {
+        const path = text(request, "targetPath");
+        await run(["sh", "-c", `touch ${path}; mountpoint -q ${path} || mount --bind ${given.device} ${path}`]);
+        return NodePublishVolumeResponse.create();
+      }
       const staged = text(request, "stagingTargetPath");
       const from = staged === "" ? join(disks, text(request, "volumeId")) : staged;
       await bind(from, text(request, "targetPath"), request.readonly === true);
@@ -113,7 +125,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
     nodeUnpublishVolume: answer("NodeUnpublishVolume", async (request) => {
       const path = text(request, "targetPath");
       await unbind(path);
-      await run(["sh", "-c", `rmdir ${path} 2>/dev/null; :`]);
+      await run(["sh", "-c", `rmdir ${path} 2>/dev/null || rm -f ${path}`]);
       return NodeUnpublishVolumeResponse.create();
     }),
     nodeGetVolumeStats: answer("NodeGetVolumeStats", () => NodeGetVolumeStatsResponse.create()),

@@ -229,7 +229,7 @@ describe("csi", () => {
     await cluster.waitFor("the driver to be asked again", () => own.methods().length > 1);
     const [first] = own.calls.filter(({ method }) => method === "NodePublishVolume");
     assert.match(String(first?.request.volumeId), /^csi-[0-9a-f]{64}$/);
-    const { kind, ...more } = first?.request.volumeContext as Record<string, string>;
+    const { kind, ...more } = (first?.request.volumeContext ?? {}) as Record<string, string>;
     assert.equal(kind, "secrets");
     const tokens = JSON.parse(more["csi.storage.k8s.io/serviceAccount.tokens"] ?? "{}") as Record<string, object>;
     assert.deepEqual(Object.keys(tokens), ["vault"]);
@@ -237,6 +237,40 @@ describe("csi", () => {
     await removed("inline");
     assert.deepEqual(own.methods().at(-1), "NodeUnpublishVolume");
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
+  });
+
+  test("a volume as a device is the driver's own, in the container as it is, and goes with the last pod", async () => {
+    const file = join(disks(), "raw.img");
+    await inside("truncate", "-s", "16M", file);
+    const device = (await inside("losetup", "--find", "--show", file)).trim();
+    const name = "raw.csi.graftlet.dev";
+    await cluster.apply([csiDriver(name, { attachRequired: false })]);
+    await using own = await startDriver({ name, device });
+    await driverShown(name, true);
+    const mode = { volumeMode: "Block" };
+    await cluster.apply([
+      persistentVolume("raw", { csi: { driver: name, volumeHandle: "handle-raw" }, ...mode }),
+      claim("raw", "raw", mode),
+    ]);
+    const text = await pods.output(
+      "raw",
+      shell("stat -c %F /dev/data; printf written > /dev/data; sync", {
+        volumeDevices: [{ name: "v", devicePath: "/dev/data" }],
+      }),
+      { volumes: [{ name: "v", persistentVolumeClaim: { claimName: "raw" } }] },
+    );
+    assert.equal(text, "block special file\n");
+    const devices = `${root()}/plugins/kubernetes.io/csi/volumeDevices`;
+    assert.deepEqual(
+      own.calls.filter(({ method }) => method === "NodeStageVolume").map(({ request }) => request.stagingTargetPath),
+      [`${devices}/staging/raw`],
+    );
+    assert.equal(isThere(`${devices}/raw/data/vol_data.json`), true);
+    await removed("raw");
+    await cluster.waitFor("the device to be taken from the node", () => own.methods().at(-1) === "NodeUnstageVolume");
+    await cluster.waitFor("nothing to be left", () => csiMounts().length === 0 && !isThere(`${devices}/raw`));
+    assert.equal(await inside("head", "-c", "7", device), "written");
+    await inside("losetup", "-d", device);
   });
 
   test("a volume that has to be attached waits for that, is in use, and is given up at the end", async () => {

@@ -44,7 +44,8 @@ export async function untilAttached(
   try {
     return await attachment(deps, handle, signal);
   } catch (error) {
-    throw new StepError("MountVolume.WaitForAttach failed", volume.metadata.name, error);
+    const operation = volume.spec?.volumeMode === "Block" ? "MapVolume" : "MountVolume";
+    throw new StepError(`${operation}.WaitForAttach failed`, volume.metadata.name, error);
   }
 }
 

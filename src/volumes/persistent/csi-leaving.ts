@@ -1,12 +1,18 @@
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
-import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
+import { listMounts } from "../../host/mounts.ts";
+import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { podDirectory } from "../paths.ts";
 import type { Kept, Leaving, LeavingDeps } from "./leaving.ts";
 import {
   type DataDirectory,
   type VolumeData,
+  blockPlaces,
+  dataOfDevices,
   dataOfPod,
   dataOfPods,
   dataOfStaged,
+  devicesOfPod,
+  devicesOfPods,
   removeMountDirectory,
 } from "./volume-data.ts";
 
@@ -22,19 +28,14 @@ export function csiId({ driver, volumeHandle }: { readonly driver: string; reado
 export const csiLeaving: Leaving = {
   plugin: csiPlugin,
   async unpublish(deps, uid, signal) {
-    const all = await dataOfPod(deps, uid, signal);
-    const kept = all.map(async (one): Promise<readonly Kept[]> => {
-      try {
-        await unpublish(deps, one);
-        return [];
-      } catch (error) {
-        return [{ path: one.path, why: named("Unmounter.TearDownAt failed: ", error) }];
-      }
-    });
-    return (await Promise.all(kept)).flat();
+    const mounts = (await dataOfPod(deps, uid, signal)).map((one) =>
+      kept(one.path, "Unmounter.TearDownAt failed: ", () => unpublish(deps, one)),
+    );
+    return (await Promise.all([...mounts, ...(await unpublishDevices(deps, uid, signal))])).flat();
   },
   async staged(deps, signal) {
-    return (await dataOfStaged(deps, signal)).map(({ data }) => idOf(data));
+    const [mounts, devices] = await Promise.all([dataOfStaged(deps, signal), dataOfDevices(deps, signal)]);
+    return [...new Set([...mounts.map(({ data }) => data), ...devices.values()].map(idOf))];
   },
   async unstage(deps, id, signal) {
     const [staged, used] = await Promise.all([dataOfStaged(deps, signal), dataOfPods(deps, signal)]);
@@ -43,12 +44,22 @@ export const csiLeaving: Leaving = {
       await unstage(deps, one).catch((error: unknown) => {
         throw named("attacher.UnmountDevice failed: ", error);
       });
-    return true;
+    return unstageDevice(deps, id, signal);
   },
 };
 
 function idOf({ driverName = "", volumeHandle = "" }: VolumeData): string {
   return csiId({ driver: driverName, volumeHandle });
+}
+
+/** @returns nothing when the work is done, and else the directory that has to stay. */
+async function kept(path: string, what: string, work: () => Promise<void>): Promise<readonly Kept[]> {
+  try {
+    await work();
+    return [];
+  } catch (error) {
+    return [{ path, why: named(what, error) }];
+  }
 }
 
 async function unpublish({ host, drivers }: LeavingDeps, { path, data }: DataDirectory): Promise<void> {
@@ -66,6 +77,50 @@ async function unstage({ host, drivers }: LeavingDeps, { path, data }: DataDirec
   if (capabilities.has(Capability.STAGE_UNSTAGE_VOLUME))
     await driver.unstage({ volumeId: volumeHandle, stagingTargetPath });
   await removeMountDirectory(host, stagingTargetPath);
+}
+
+/** Takes back what a pod has as devices: its links say what that is. */
+async function unpublishDevices(deps: LeavingDeps, uid: string, signal: AbortSignal) {
+  const names = await devicesOfPod(deps, uid, signal);
+  if (names.length === 0) return [];
+  const known = await dataOfDevices(deps, signal);
+  return names.map((name) => {
+    const link = `${podDirectory(deps.rootDir, uid)}/volumeDevices/kubernetes.io~csi/${name}`;
+    const { driverName = "", volumeHandle = "" } = known.get(name) ?? {};
+    const targetPath = `${blockPlaces(deps.rootDir, name).published}/${uid}`;
+    return kept(link, "blockMapper.UnmapPodDevice failed: ", async () => {
+      await deps.drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
+      await removeUnmounted(deps, [targetPath, link]);
+    });
+  });
+}
+
+/** Takes a device from the node that no pod has a link to. @returns true when there is none. */
+async function unstageDevice(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean> {
+  const [known, used] = await Promise.all([dataOfDevices(deps, signal), devicesOfPods(deps, signal)]);
+  const own = [...known].filter(([, data]) => idOf(data) === id);
+  if (own.some(([name]) => used.includes(name))) return false;
+  for (const [name, { driverName = "", volumeHandle = "" }] of own) {
+    const { staged, published, data } = blockPlaces(deps.rootDir, name);
+    const driver = deps.drivers.driver(driverName);
+    const isStaged = (await driver.capabilities()).has(Capability.STAGE_UNSTAGE_VOLUME);
+    if (isStaged) await driver.unstage({ volumeId: volumeHandle, stagingTargetPath: staged });
+    await removeUnmounted(deps, [staged, published]);
+    await removeMountDirectory(deps.host, data);
+    await removeUnmounted(deps, [data.slice(0, -"/data/dev".length)]);
+  }
+  return true;
+}
+
+/** Removes files and empty directories that are no mounts. @throws failed_precondition for one that is. */
+async function removeUnmounted({ host }: LeavingDeps, paths: readonly string[]): Promise<void> {
+  const mounts = await listMounts(host);
+  for (const path of paths) {
+    const real = await unlessGone(host.fs.realpath(path));
+    if (mounts.some((mount) => mount.path === real))
+      throw new CodedError("failed_precondition", `${path} is still mounted`);
+  }
+  await host.fs.apply(paths.map((path) => ({ do: "remove", path })));
 }
 
 function named(what: string, error: unknown): CodedError {

@@ -1,5 +1,6 @@
 import type { StorageDriver } from "../../drivers.ts";
 import {
+  type NodePublishVolumeRequest,
   NodeServiceCapability_RPC_Type as Capability,
   VolumeCapability,
   VolumeCapability_AccessMode_Mode as AccessMode,
@@ -13,7 +14,7 @@ import { type Handle, attachmentName } from "./csi-attachment.ts";
 import { csiPlugin } from "./csi-leaving.ts";
 import { tokensOf } from "./csi-tokens.ts";
 import { giveTree } from "./ownership.ts";
-import { publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
+import { type VolumeData, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
 
 /** A driver's volume as a pod is to have it. */
 export interface DriverVolume extends Handle {
@@ -25,6 +26,8 @@ export interface DriverVolume extends Handle {
   readonly mountFlags: readonly string[];
   readonly accessModes: readonly string[];
   readonly readOnly: boolean;
+  /** Containers have it as a device. */
+  readonly isBlock?: boolean;
   readonly secret?: { readonly namespace?: string; readonly name?: string };
   /** What the driver said when the volume was attached. */
   readonly context?: Readonly<Record<string, string>>;
@@ -32,7 +35,8 @@ export interface DriverVolume extends Handle {
   readonly staged?: string;
 }
 
-type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
+/** What a driver can do. */
+export type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
 
 export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt"> {
   readonly capabilities: Capabilities;
@@ -93,37 +97,51 @@ async function publish(
   { driver, about, capabilities, path }: Publishing,
   signal: AbortSignal,
 ): Promise<void> {
-  const { host, nodeName, rootDir } = deps;
-  const { volumeHandle, lifecycle, staged = "" } = volume;
-  const secrets = await secretsOf(deps, "NodePublishSecretRef", volume.secret, signal);
+  const { host, rootDir } = deps;
   const tokens = await tokensOf(deps, pod, about, signal);
+  const request = await publishRequest(deps, pod, volume, { about, capabilities, path }, signal);
   const parent = { path: path.slice(0, path.lastIndexOf("/")), mode: directoryMode };
   await host.fs.apply(podSubdirectory(rootDir, pod.metadata.uid, "volumes", parent), signal);
-  const data = {
+  await saveData(host, path, { ...dataOf(deps, volume), volumeLifecycleMode: volume.lifecycle }, signal);
+  const inSecrets = about?.spec.serviceAccountTokenInSecrets === true;
+  const whole = {
+    ...request,
+    secrets: { ...request.secrets, ...(inSecrets && tokens) },
+    volumeContext: { ...request.volumeContext, ...(!inSecrets && tokens) },
+  };
+  await driver.publish(whole).catch((error: unknown) => undone(deps, path, error));
+}
+
+/** What a kubelet writes down of a volume. Pure. */
+export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
+  return {
     specVolID: volume.name,
-    volumeHandle,
+    volumeHandle: volume.volumeHandle,
     driverName: volume.driver,
     nodeName,
-    volumeLifecycleMode: lifecycle,
     attachmentID: attachmentName(volume, nodeName),
   };
-  await saveData(host, path, data, signal);
-  const inSecrets = about?.spec.serviceAccountTokenInSecrets === true;
-  const request = {
-    volumeId: volumeHandle,
+}
+
+/** What a driver is asked when it is to publish a volume at a path. @throws CodedError in the kubelet's words. */
+export async function publishRequest(
+  deps: SetUpDeps,
+  pod: Pod,
+  volume: DriverVolume,
+  { about, capabilities, path }: Omit<Publishing, "driver">,
+  signal: AbortSignal,
+): Promise<NodePublishVolumeRequest> {
+  const tellsOfPod = about?.spec.podInfoOnMount === true;
+  return {
+    volumeId: volume.volumeHandle,
     publishContext: { ...volume.context },
-    stagingTargetPath: capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) ? staged : "",
+    stagingTargetPath: capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) ? (volume.staged ?? "") : "",
     targetPath: path,
     volumeCapability: capabilityOf(volume, pod, capabilities),
     readonly: volume.readOnly,
-    secrets: { ...secrets, ...(inSecrets && tokens) },
-    volumeContext: {
-      ...volume.attributes,
-      ...(about?.spec.podInfoOnMount === true && podInfo(pod, volume)),
-      ...(!inSecrets && tokens),
-    },
+    secrets: await secretsOf(deps, "NodePublishSecretRef", volume.secret, signal),
+    volumeContext: { ...volume.attributes, ...(tellsOfPod && podInfo(pod, volume)) },
   };
-  await driver.publish(request).catch((error: unknown) => undone(deps, path, error));
 }
 
 /** Forgets a mount that the driver did not make. One that it may still be making, or that is there from before, is taken back at the
@@ -152,8 +170,10 @@ function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | 
 /** The use of a volume, as drivers are told of it. Pure. */
 export function capabilityOf(volume: DriverVolume, pod: Pod, capabilities: Capabilities): VolumeCapability {
   const group = capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
+  const mode = { accessMode: { mode: accessMode(volume.accessModes[0] ?? "ReadWriteOnce", capabilities) } };
+  if (volume.isBlock) return VolumeCapability.fromPartial({ ...mode, block: {} });
   return VolumeCapability.fromPartial({
-    accessMode: { mode: accessMode(volume.accessModes[0] ?? "ReadWriteOnce", capabilities) },
+    ...mode,
     mount: {
       fsType: volume.fsType,
       mountFlags: [...volume.mountFlags],

@@ -1,13 +1,25 @@
-import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
+import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import type { PersistentVolume } from "../../objects.ts";
 import { CodedError } from "../../lib/errors.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { isAttached, untilAttached } from "./csi-attachment.ts";
 import { csiId, csiLeaving, csiPlugin } from "./csi-leaving.ts";
-import { type DriverVolume, aboutOf, capabilityOf, driverOf, publishVolume, secretsOf, undone } from "./csi-publish.ts";
+import {
+  type Capabilities,
+  type DriverVolume,
+  aboutOf,
+  capabilityOf,
+  dataOf,
+  driverOf,
+  publishRequest,
+  publishVolume,
+  secretsOf,
+  undone,
+} from "./csi-publish.ts";
+import { linkDevice } from "./device-link.ts";
 import type { PersistentKind, Use } from "./kind.ts";
-import { saveData, stagedPath } from "./volume-data.ts";
+import { blockPlaces, saveData, stagedPath } from "./volume-data.ts";
 
 type Source = NonNullable<NonNullable<PersistentVolume["spec"]>["csi"]>;
 type Context = Readonly<Record<string, string>>;
@@ -37,6 +49,7 @@ export const csi: PersistentKind = {
     const { capabilities, ...published } = await publishVolume(deps, use.pod, volume, signal);
     return { ...published, ownSpace: capabilities.has(Capability.GET_VOLUME_STATS) };
   },
+  device,
 };
 
 function sourceOf({ metadata, spec }: PersistentVolume): Source {
@@ -56,6 +69,7 @@ function volumeOf({ volume, readOnly }: Use): DriverVolume {
     mountFlags: volume.spec?.mountOptions ?? [],
     accessModes: volume.spec?.accessModes ?? [],
     readOnly,
+    isBlock: volume.spec?.volumeMode === "Block",
     ...(nodePublishSecretRef && { secret: nodePublishSecretRef }),
   };
 }
@@ -77,17 +91,72 @@ async function stage(
   const driver = driverOf(deps, source.driver, "attacher.MountDevice failed to create newCsiDriverClient: ");
   const capabilities = await driver.capabilities();
   if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME)) return;
-  const secrets = await secretsOf(deps, "NodeStageSecretRef", source.nodeStageSecretRef, signal);
+  const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
   await saveData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
   await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode }], signal);
-  const request = {
+  await driver.stage(request).catch((error: unknown) => undone(deps, staged, error));
+  staging.stands(csiId(source));
+}
+
+interface Staging {
+  readonly context: Context;
+  readonly staged: string;
+  readonly capabilities: Capabilities;
+}
+
+async function stageRequest(
+  deps: SetUpDeps,
+  use: Use,
+  { context, staged, capabilities }: Staging,
+  signal: AbortSignal,
+): Promise<NodeStageVolumeRequest> {
+  const source = sourceOf(use.volume);
+  return {
     volumeId: source.volumeHandle,
     publishContext: { ...context },
     stagingTargetPath: staged,
     volumeCapability: capabilityOf(volumeOf(use), use.pod, capabilities),
-    secrets,
+    secrets: await secretsOf(deps, "NodeStageSecretRef", source.nodeStageSecretRef, signal),
     volumeContext: { ...source.volumeAttributes },
   };
-  await driver.stage(request).catch((error: unknown) => undone(deps, staged, error));
-  staging.stands(csiId(source));
+}
+
+/** Stages and publishes a volume as a device. What is written down first, and the pod's link, say what is to be taken back. */
+async function device(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string> {
+  const context = await contextOf(deps, use, sourceOf(use.volume), signal);
+  const failed = (step: string) => (error: unknown) => {
+    throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
+  };
+  await setUpDevice(deps, use, context, signal).catch(failed("SetUpDevice"));
+  return mapDevice(deps, use, context, signal).catch(failed("MapPodDevice"));
+}
+
+async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<void> {
+  const { host, rootDir, staging } = deps;
+  const volume = volumeOf(use);
+  const { staged, data } = blockPlaces(rootDir, volume.name);
+  const driver = driverOf(deps, volume.driver, "blockMapper.SetUpDevice failed to get CSI client: ");
+  const capabilities = await driver.capabilities();
+  await saveData(host, data, dataOf(deps, volume), signal);
+  if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || staging.isStanding(csiId(volume))) return;
+  const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
+  await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode, parents: true }], signal);
+  await driver.stage(request);
+  staging.stands(csiId(volume));
+}
+
+/** @returns the device's place. */
+async function mapDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<string> {
+  const { host, rootDir } = deps;
+  const volume = volumeOf(use);
+  const { staged, published } = blockPlaces(rootDir, volume.name);
+  const path = `${published}/${use.pod.metadata.uid}`;
+  const about = await aboutOf(deps, volume.driver, signal);
+  const driver = driverOf(deps, volume.driver, "blockMapper.MapPodDevice failed to get CSI client: ");
+  const publishing = { about, capabilities: await driver.capabilities(), path };
+  const request = await publishRequest(deps, use.pod, { ...volume, context, staged }, publishing, signal);
+  await host.fs.apply([{ do: "mkdir", path: published, mode: directoryMode, parents: true }], signal);
+  await linkDevice(deps, { plugin: csiPlugin }, use, path, signal);
+  await driver.publish(request);
+  return path;
 }

@@ -36,6 +36,17 @@ export function publishedPath(rootDir: string, uid: string, volume: string): str
   return `${volumeDirectory(rootDir, uid, "csi", volume.replaceAll("/", "~"))}/mount`;
 }
 
+/** Places of a volume that containers have as a device: where it is staged, the directory in which it is published to each pod under the
+ *  pod's UID, and a name beside which its data lies. */
+export function blockPlaces(rootDir: string, volume: string) {
+  const all = `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+  return {
+    staged: `${all}/staging/${volume}`,
+    published: `${all}/publish/${volume}`,
+    data: `${all}/${volume}/data/dev`,
+  };
+}
+
 /** Writes the data of a mount, and makes the directory above it. */
 export async function saveData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
@@ -81,6 +92,37 @@ export async function dataOfPods(place: Place, signal: AbortSignal): Promise<rea
   const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
   const all = await Promise.all(pods.map((path) => dataOfPod(place, posix.basename(path), signal)));
   return all.flat();
+}
+
+/** Names of volumes that a pod has as devices. */
+export async function devicesOfPod(
+  { host, rootDir }: Place,
+  uid: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const parent = `${podDirectory(rootDir, uid)}/volumeDevices/kubernetes.io~csi`;
+  return ((await unlessGone(host.fs.list(parent, signal))) ?? []).map(({ name }) => name);
+}
+
+/** Names of volumes that pods have as devices. */
+export async function devicesOfPods(place: Place, signal: AbortSignal): Promise<readonly string[]> {
+  const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
+  return (await Promise.all(pods.map((path) => devicesOfPod(place, posix.basename(path), signal)))).flat();
+}
+
+/** Data of volumes that lie on the node as devices, by their names. */
+export async function dataOfDevices(
+  { host, rootDir }: Place,
+  signal: AbortSignal,
+): Promise<ReadonlyMap<string, VolumeData>> {
+  const parent = `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+  const volumes = await directoriesIn(host, parent, signal);
+  const found = await Promise.all(
+    volumes.map(async (path) =>
+      (await dataBelow(host, path, signal)).map(({ data }) => [posix.basename(path), data] as const),
+    ),
+  );
+  return new Map(found.flat());
 }
 
 /** Data of volumes that lie staged. */

@@ -18,7 +18,7 @@ import { fakeLink } from "../../fakes/link.ts";
 import { furnish } from "../../fakes/machine.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
-import { type WatchFeed, fakeClient, watchFeed } from "../api/fake-client.ts";
+import { type Call, type WatchFeed, fakeClient, watchFeed } from "../api/fake-client.ts";
 import { kubeletFile, nodeOf } from "../config/files.ts";
 
 const never = new AbortController().signal;
@@ -40,7 +40,12 @@ function apiServer(pods: readonly Pod[]) {
     for (const feed of watches) feed.send("MODIFIED", state.node);
     return state.node;
   };
-  const client = fakeClient(({ verb, path, body }, signal) => {
+  const csiNode = ({ verb, body }: Call) => {
+    if (verb === "create") state.csiNode = body as CSINode;
+    if (!state.csiNode) throw new CodedError("not_found", "there is no CSINode");
+    return state.csiNode;
+  };
+  const others = ({ verb, path, body }: Call, signal: AbortSignal) => {
     const ofNodes = path.startsWith("/api/v1/nodes");
     if (verb === "list") {
       const items = path === "/api/v1/pods" ? pods : ofNodes && state.node ? [state.node] : [];
@@ -65,14 +70,10 @@ function apiServer(pods: readonly Pod[]) {
       state.podStatus = (body as Pod).status;
       return { ...pods[0], status: state.podStatus };
     }
-    if (path.startsWith("/apis/storage.k8s.io/v1/csinodes")) {
-      if (verb === "create") state.csiNode = body as CSINode;
-      if (!state.csiNode) throw new CodedError("not_found", "there is no CSINode");
-      return state.csiNode;
-    }
     if (verb === "get") return ofNodes ? state.node : pods[0];
     return body;
-  });
+  };
+  const client = fakeClient((call, signal) => (call.path.includes("/csinodes") ? csiNode(call) : others(call, signal)));
   return { client, state };
 }
 

@@ -390,18 +390,3 @@ test("a device that is mounted for all pods is unmounted, never deleted through;
   assert.ok(t.said.includes(`removed mount ${staged}`));
   assert.equal(await isThere(t, root), false);
 });
-
-test("what a storage driver staged is unmounted, its record and its empty directories go; a driver's own files stay", async () => {
-  const t = await start();
-  const own = `${root}/plugins/kubernetes.io/csi/d/${"a".repeat(64)}`;
-  await t.host.fs.apply([{ do: "mkdir", path: `${own}/globalmount`, parents: true }]);
-  t.host.files.put(`${own}/vol_data.json`, { data: "{}" });
-  t.host.files.mount(`${own}/globalmount`, "csi");
-  t.host.files.put(`${own}/globalmount/data`, { data: "precious" });
-  t.host.files.put(`${root}/plugins/d/csi.sock`, { kind: "socket" });
-  assert.equal(await t.remove(), true);
-  assert.ok(t.said.includes(`removed mount ${own}/globalmount`));
-  assert.ok(t.said.includes(`removed file ${own}/vol_data.json`));
-  assert.equal(await isThere(t, `${root}/plugins/kubernetes.io`), false);
-  assert.equal(await isThere(t, `${root}/plugins/d/csi.sock`), true);
-});

@@ -4,6 +4,7 @@ import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/c
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { NodePublishVolumeRequest, NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
+import { aContainer } from "../../fakes/pods.ts";
 import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
@@ -190,6 +191,52 @@ test("a driver of inline volumes alone is not asked for a claim's", async () => 
     bench.events[0] ?? "",
     /MountVolume\.SetUp failed for volume "pv" : kubernetes\.io\/csi: mounter\.SetupAt failed to check volume lifecycle mode: volume mode "Persistent" not supported by driver d \(only supports \["Ephemeral"\]\)$/,
   );
+});
+
+const asDevice = {
+  containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
+};
+
+test("a volume as a device is staged, published and linked, and taken back by what lies there", async () => {
+  const bench = bound({ volumeMode: "Block" });
+  const { storage } = bench;
+  const { files } = bench.host;
+  await bench.start().mount(podWith([data], asDevice), never);
+  const all = `${rootDir}/plugins/kubernetes.io/csi/volumeDevices`;
+  assert.deepEqual(storage.calls, [`stage h ${all}/staging/pv`, `publish h ${all}/publish/pv/uid-1`]);
+  const [request] = storage.requests as readonly NodeStageVolumeRequest[];
+  assert.deepEqual(request?.volumeCapability, { accessMode: { mode: 1 }, block: {}, mount: undefined });
+  const link = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~csi/pv`;
+  assert.equal(await files.fs.readlink(link), `${all}/publish/pv/uid-1`);
+  assert.match(files.text(`${all}/pv/data/vol_data.json`), /"driverName":"d".*"volumeHandle":"h"/);
+  // Another process knows nothing of the pod but what lies there.
+  const next = bench.start();
+  storage.registered.clear();
+  await assert.rejects(next.unmount("uid-1", never), {
+    message:
+      "kubernetes.io/csi: blockMapper.UnmapPodDevice failed: driver name d not found in the list of registered CSI drivers",
+  });
+  assert.equal(await files.fs.readlink(link), `${all}/publish/pv/uid-1`);
+  storage.registered.add("d");
+  storage.calls.length = 0;
+  await next.unmount("uid-1", never);
+  assert.deepEqual(storage.calls, [`unpublish h ${all}/publish/pv/uid-1`, `unstage h ${all}/staging/pv`]);
+  assert.deepEqual(files.mounted(), []);
+  assert.deepEqual(files.tree(all), [`${all}/publish`, `${all}/staging`]);
+});
+
+test("a device that cannot be staged or published is told as such", async () => {
+  const bench = bound({ volumeMode: "Block" });
+  const { storage, clock, events } = bench;
+  storage.failures.set("stage", new CodedError("invalid_argument", "no"));
+  storage.failures.set("publish", new CodedError("invalid_argument", "not here"));
+  const mounting = bench.start().mount(podWith([data], asDevice), never);
+  for (let ms = 0; ms < 3_000; ms += 500) await clock.advance(500);
+  await mounting;
+  assert.deepEqual(events, [
+    'Pod Warning FailedMount: MapVolume.SetUpDevice failed for volume "pv" : no',
+    'Pod Warning FailedMount: MapVolume.MapPodDevice failed for volume "pv" : not here',
+  ]);
 });
 
 const inline: Volume = {
