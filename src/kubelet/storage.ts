@@ -28,6 +28,8 @@ export function createStorage(
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
   const handlers = { CSIPlugin: drivers.handler };
-  const plugins = createPluginManager({ host, directory: pluginRegistryOf(rootDir), handlers, clock, log });
+  // A watch takes one of the few channels of a link for each directory, a look one exchange.
+  const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;
+  const plugins = createPluginManager({ host: seen, directory: pluginRegistryOf(rootDir), handlers, clock, log });
   return { drivers, problem: () => (alone ? undefined : published.problem()), services: [published, plugins] };
 }
