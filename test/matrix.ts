@@ -96,10 +96,9 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   csi: {
     on: cri,
-    more: onDocker,
-    why: "drivers talk to graftlet alone; their mounts are the target's, which Docker mounts otherwise than CRI",
-    fits: bothContainerds,
-    seconds: 60,
+    more: ["docker", "ssh"],
+    why: "drivers talk to graftlet alone, over SSH through the link; their mounts Docker mounts otherwise than CRI",
+    seconds: 80,
   },
   devices: {
     on: cri,
