@@ -18,8 +18,10 @@ export interface PluginManagerDeps {
   readonly log: Logger;
 }
 
-/** Interval of reconciling, and of looks at directories that cannot be watched; of looks at those that are watched, milliseconds. */
+/** Interval of reconciling while something is not as it should be, milliseconds: the kubelet's. */
 const everyMs = 1_000;
+/** Interval of looks at directories that cannot be watched, and of looks at those that are, milliseconds. */
+const unwatchedEveryMs = 5_000;
 const watchedEveryMs = 10_000;
 /** Pauses after failures, milliseconds: the kubelet's. */
 const firstRetryMs = 500;
@@ -45,7 +47,7 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
       let lookAt = 0;
       const look = async () => {
         // A change during the look counts for the next one.
-        lookAt = clock.monotonic() + everyMs;
+        lookAt = clock.monotonic() + (host.watch ? everyMs : unwatchedEveryMs);
         try {
           const found = await madeAndFound(host.fs, directory, signal);
           if (hints.watch(found.directories) && lookAt > 0) lookAt = clock.monotonic() + watchedEveryMs;
@@ -61,8 +63,13 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
       while (!signal.aborted) {
         awake = Promise.withResolvers<void>();
         if (clock.monotonic() >= lookAt) await look();
-        reconciler.reconcile();
-        await pause(clock, everyMs, awake.promise, signal);
+        const untilLookMs = Math.max(0, lookAt - clock.monotonic());
+        await pause(
+          clock,
+          reconciler.reconcile() ? untilLookMs : Math.min(everyMs, untilLookMs),
+          awake.promise,
+          signal,
+        );
       }
       hints.stop();
       await reconciler.idle();
@@ -81,8 +88,8 @@ async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal):
 interface Reconciler {
   /** The sockets that are there. */
   found(sockets: FoundSockets): void;
-  /** Begins what is due, one piece of work a socket at a time. */
-  reconcile(): void;
+  /** Begins what is due, one piece of work a socket at a time. @returns true when nothing is left to do. */
+  reconcile(): boolean;
   idle(): Promise<unknown>;
 }
 
@@ -127,6 +134,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
       for (const [socket, mark] of wanted)
         if (!registered.has(socket) && retries.remaining(socket) === 0) begin(socket, () => register(socket, mark));
       retries.collect();
+      return busy.size === 0 && wanted.size === registered.size;
     },
     idle: () => Promise.all(busy.values()),
   };
