@@ -31,6 +31,8 @@ export interface StorageDriver {
   unstage(request: csi.NodeUnstageVolumeRequest): Promise<void>;
   publish(request: csi.NodePublishVolumeRequest): Promise<void>;
   unpublish(request: csi.NodeUnpublishVolumeRequest): Promise<void>;
+  /** Only of a driver that has GET_VOLUME_STATS. */
+  stats(request: csi.NodeGetVolumeStatsRequest): Promise<csi.NodeGetVolumeStatsResponse>;
 }
 
 /** Storage drivers that are registered on the target, and what the cluster says of them. */

@@ -71,8 +71,8 @@ export interface PersistentPlace {
   readonly plugin: string;
   /** The group that its files belong to: containers run with it, too. */
   readonly group?: bigint;
-  /** Its file system has no other use: its space is the volume's. */
-  readonly ownSpace: boolean;
+  /** What tells its space: a file system without any other use, or its storage driver; absent where nothing does. */
+  readonly space?: "fileSystem" | { readonly driver: string; readonly volumeHandle: string };
   /** It is a block device: containers have it as such. */
   readonly isDevice: boolean;
 }

@@ -35,5 +35,6 @@ export function createDriverClient(deps: GrpcDeps, path: string): DriverClient {
     unstage: (request) => done(call(NodeService.nodeUnstageVolume, request)),
     publish: (request) => done(call(NodeService.nodePublishVolume, request)),
     unpublish: (request) => done(call(NodeService.nodeUnpublishVolume, request)),
+    stats: (request) => call(NodeService.nodeGetVolumeStats, request),
   };
 }

@@ -12,6 +12,7 @@ import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../resources/resize-states.ts";
 import type { AskedPod } from "../roles.ts";
 import { isTargetFeature } from "../seams/provider.ts";
+import { createDriverSpace } from "../stats/driver-space.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
 import { type StatusManager, createStatusManager } from "../status/manager.ts";
 import { createMirrorApi, createPodApi } from "../status/pod-api.ts";
@@ -258,7 +259,7 @@ function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
 /** Node and pod usage statistics. */
 function createStats(
   { config, target, clock, log, hand }: NodeContext,
-  { agent, cgroups, targetClock }: Observed,
+  { agent, cgroups, targetClock, drivers }: Observed,
   { stages, disk }: { readonly stages: Stages; readonly disk: DiskMeter },
 ) {
   const { kubelet, nodeName, rootDir } = config;
@@ -268,6 +269,7 @@ function createStats(
     ...target,
     layout: cgroups.layout,
     volumes: stages.volumes,
+    driverSpace: createDriverSpace({ drivers, clock, log }),
     pods: asked,
     cache: seen,
     statuses: status,

@@ -6,6 +6,7 @@ import type { PodCache, PodStore, VolumeGate } from "../pipeline.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import type { Host } from "../seams/host.ts";
 import { type VolumeUse, whole } from "./disk-figures.ts";
+import type { DriverSpace } from "./driver-space.ts";
 import { type Family, exposition } from "./exposition.ts";
 import { runningPods } from "./running-pods.ts";
 
@@ -13,6 +14,7 @@ export interface ClaimDeps {
   readonly host: Pick<Host, "fs">;
   readonly pods: Pick<PodStore, "get">;
   readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly driverSpace: DriverSpace;
   readonly clock: Clock;
 }
 
@@ -21,21 +23,26 @@ interface MetricsDeps extends ClaimDeps {
   readonly log: Logger;
 }
 
-/** Space of a pod's claims that have a file system of their own, as the file system tells it. */
+/** Space of a pod's claims, where their own file system or their storage driver tells it. */
 export async function claimVolumes(
-  { host, volumes, clock }: Omit<ClaimDeps, "pods">,
+  { host, volumes, driverSpace, clock }: Omit<ClaimDeps, "pods">,
   pod: Pod,
   signal: AbortSignal,
 ): Promise<readonly VolumeUse[]> {
   const mounted = volumes.mounted(pod.metadata.uid);
   const { namespace } = pod.metadata;
+  const ofFileSystem = async (path: string) => {
+    const space = await unlessCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
+    return space && whole({ ...space, at: clock.now(), device: "" });
+  };
   const uses = (pod.spec.volumes ?? []).map(async (volume): Promise<readonly VolumeUse[]> => {
     const { hostPath, persistent } = mounted.get(volume.name) ?? {};
     const name = claimNameOf(pod, volume);
-    if (name === undefined || hostPath === undefined || !persistent?.ownSpace) return [];
-    const space = await unlessCode(host.fs.freeSpace(hostPath, signal), "not_found", "permission_denied");
-    if (!space) return [];
-    return [{ name: volume.name, use: whole({ ...space, at: clock.now(), device: "" }), claim: { name, namespace } }];
+    if (name === undefined || hostPath === undefined || !persistent?.space) return [];
+    const use = await (persistent.space === "fileSystem"
+      ? ofFileSystem(hostPath)
+      : driverSpace(hostPath, persistent.space));
+    return use ? [{ name: volume.name, use, claim: { name, namespace } }] : [];
   });
   return (await Promise.all(uses)).flat();
 }

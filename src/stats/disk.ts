@@ -10,6 +10,7 @@ import { claimVolumes } from "./claims.ts";
 import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
+import type { DriverSpace } from "./driver-space.ts";
 import { type DiskFigures, type DiskUse, type PodDisk, type VolumeUse, sumOn, whole } from "./disk-figures.ts";
 
 export interface DiskDeps {
@@ -18,6 +19,7 @@ export interface DiskDeps {
   readonly runtime: Pick<Stats, "listContainerStats"> & Pick<Images, "imageFsInfo">;
   readonly pods: Pick<PodStore, "get">;
   readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly driverSpace: DriverSpace;
   /** The target's root directory. */
   readonly rootDir: string;
   /** KubeletConfiguration.podLogsDir. */

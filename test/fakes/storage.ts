@@ -1,5 +1,5 @@
 import type { StorageDriver, StorageDrivers } from "../../src/drivers.ts";
-import { NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
+import { NodeGetVolumeStatsResponse, NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { CSIDriver, Node, VolumeAttachment } from "../../src/objects.ts";
 import type { FakeFiles } from "./host-fs.ts";
@@ -55,6 +55,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),
     publish: call("publish", ({ targetPath }) => targetPath, made),
     unpublish: call("unpublish", ({ targetPath }) => targetPath, unmade),
+    stats: async () => NodeGetVolumeStatsResponse.create(),
   };
   return {
     registered,

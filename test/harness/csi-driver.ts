@@ -13,6 +13,7 @@ import {
   NodeUnpublishVolumeResponse,
   NodeUnstageVolumeResponse,
   type VolumeCapability,
+  type VolumeUsage,
 } from "../../src/gen/csi.ts";
 import {
   PluginInfo,
@@ -32,6 +33,8 @@ export interface TestDriverOptions {
   readonly capabilities?: readonly Capability[];
   readonly info?: Partial<NodeGetInfoResponse>;
   readonly plugin?: Partial<PluginInfo>;
+  /** What it tells of the space of volumes. */
+  readonly usage?: readonly VolumeUsage[];
   /** The block device that volumes are which are asked for as such. */
   readonly device?: string;
   /** The registration socket below plugins_registry. */
@@ -128,7 +131,9 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       await run(["sh", "-c", `rmdir ${path} 2>/dev/null || rm -f ${path}`]);
       return NodeUnpublishVolumeResponse.create();
     }),
-    nodeGetVolumeStats: answer("NodeGetVolumeStats", () => NodeGetVolumeStatsResponse.create()),
+    nodeGetVolumeStats: answer("NodeGetVolumeStats", () =>
+      NodeGetVolumeStatsResponse.fromPartial({ usage: [...(given.usage ?? [])] }),
+    ),
     nodeExpandVolume: answer("NodeExpandVolume", () => NodeExpandVolumeResponse.create()),
   });
   const registrar = new Server();

@@ -3,7 +3,11 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { status } from "@grpc/grpc-js";
-import { NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
+import {
+  NodeServiceCapability_RPC_Type as Capability,
+  VolumeUsage_Unit as Unit,
+  type VolumeUsage,
+} from "../../src/gen/csi.ts";
 import type { CSINode, Node, Pod, VolumeAttachment } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
@@ -12,6 +16,7 @@ import { startTestDriver, type TestDriver, type TestDriverOptions } from "../har
 import { mount } from "../harness/manifests.ts";
 import { mountsOf, podFolder } from "../harness/pod-machine.ts";
 import { openPods, type Pods, shell, type SpecDraft } from "../harness/pods.ts";
+import { parseExposition } from "../unit/metrics/exposition.ts";
 
 const driverName = "one.csi.graftlet.dev";
 
@@ -300,6 +305,14 @@ describe("csi", () => {
     await pods.ready("far");
     const stage = attachedDriver?.calls.find(({ method }) => method === "NodePublishVolume");
     assert.deepEqual({ ...(stage?.request.publishContext as object) }, { device: "d1" });
+    const metrics = parseExposition(await kubectl("get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`));
+    const told = ["capacity_bytes", "available_bytes", "used_bytes", "inodes", "inodes_free", "inodes_used"];
+    assert.deepEqual(
+      told.map((figure) => metrics.get(`kubelet_volume_stats_${figure}`)?.samples.map(({ value }) => value)),
+      [4_000, 3_000, 900, 40, 30, 9].map((value) => [value]),
+    );
+    const [sample] = metrics.get("kubelet_volume_stats_capacity_bytes")?.samples ?? [];
+    assert.deepEqual(sample?.labels, { namespace: "default", persistentvolumeclaim: "far" });
     await removed("far");
     await cluster.waitFor("the volume to be out of use", async () => !(await node()).status?.volumesInUse?.length);
     assert.deepEqual(attachedDriver?.methods().slice(-1), ["NodeUnpublishVolume"]);
@@ -369,7 +382,11 @@ let attachedDriver: TestDriver | undefined;
 
 /** A driver whose volumes are attached, and not staged. */
 async function startAttached(name: string): Promise<void> {
-  attachedDriver = await startDriver({ name, capabilities: [Capability.GET_VOLUME_STATS] });
+  const usage: readonly VolumeUsage[] = [
+    { unit: Unit.BYTES, total: 4_000n, available: 3_000n, used: 900n },
+    { unit: Unit.INODES, total: 40n, available: 30n, used: 9n },
+  ];
+  attachedDriver = await startDriver({ name, capabilities: [Capability.GET_VOLUME_STATS], usage });
   await driverShown(name, true);
   await inside("sh", "-c", `mkdir -p ${disks()}/handle-far; echo kept > ${disks()}/handle-far/file`);
 }

@@ -24,7 +24,7 @@ export const claim: VolumeKind = {
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
     if (!isDevice) checkOptions(kind, use);
     const id = kind.id(volume);
-    const { ownSpace, ...published } = await deps.staging.inTurn(id, async () => {
+    const { space, ...published } = await deps.staging.inTurn(id, async () => {
       checkAlone(deps, id, use);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
       deps.staging.took(id, pod.metadata.uid);
@@ -34,7 +34,13 @@ export const claim: VolumeKind = {
     return {
       ...published,
       readOnly,
-      persistent: { name, plugin: kind.plugin, ownSpace, isDevice, ...(group !== undefined && { group }) },
+      persistent: {
+        name,
+        plugin: kind.plugin,
+        isDevice,
+        ...(space && { space }),
+        ...(group !== undefined && { group }),
+      },
     };
   },
 };
@@ -55,7 +61,7 @@ async function mapped(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: A
   const hostPath = await linkDevice(deps, kind, use, device, signal).catch((error: unknown) => {
     throw new StepError("MapVolume.MapBlockVolume failed", nameOf(use), error);
   });
-  return { hostPath, ownSpace: false };
+  return { hostPath };
 }
 
 function nameOf({ volume }: Use): string {

@@ -47,7 +47,8 @@ export const csi: PersistentKind = {
     const source = sourceOf(use.volume);
     const volume = { ...volumeOf(use), context: await contextOf(deps, use, source, signal), staged };
     const { capabilities, ...published } = await publishVolume(deps, use.pod, volume, signal);
-    return { ...published, ownSpace: capabilities.has(Capability.GET_VOLUME_STATS) };
+    const { driver, volumeHandle } = source;
+    return { ...published, ...(capabilities.has(Capability.GET_VOLUME_STATS) && { space: { driver, volumeHandle } }) };
   },
   device,
 };

@@ -11,6 +11,6 @@ export const persistentHostPath: PersistentKind = {
   async publish(deps, { pod, volume: { metadata, spec } }, staged, signal) {
     const source = { path: staged, ...(spec?.hostPath?.type && { type: spec.hostPath.type }) };
     const { hostPath: path } = await hostPath.setUp(deps, pod, { name: metadata.name, hostPath: source }, signal);
-    return { hostPath: path, ownSpace: false };
+    return { hostPath: path };
   },
 };

@@ -43,7 +43,7 @@ export const local: PersistentKind = {
     const { name } = use.volume.metadata;
     const { uid } = use.pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "local-volume", name);
-    const ready = { hostPath: path, ownSpace: true };
+    const ready = { hostPath: path, space: "fileSystem" } as const;
     // Also in a new pod: two of its volumes may be one claim.
     if (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
     const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);

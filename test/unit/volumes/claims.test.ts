@@ -196,7 +196,7 @@ test("a volume that a container has as a device is a link to it in the pod's dir
       {
         hostPath: path,
         readOnly: false,
-        persistent: { name: "pv-data", plugin: "kubernetes.io/local-volume", ownSpace: false, isDevice: true },
+        persistent: { name: "pv-data", plugin: "kubernetes.io/local-volume", isDevice: true },
       },
     ],
   );
@@ -267,7 +267,7 @@ test("a volume tells its group, its plugin and whether it may be written", async
   assert.deepEqual(found?.persistent, {
     name: "pv-data",
     plugin: "kubernetes.io/local-volume",
-    ownSpace: true,
+    space: "fileSystem",
     isDevice: false,
     group: 4000n,
   });

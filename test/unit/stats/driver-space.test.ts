@@ -1,0 +1,72 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import {
+  NodeGetVolumeStatsResponse,
+  type NodeGetVolumeStatsRequest,
+  VolumeUsage_Unit as Unit,
+} from "../../../src/gen/csi.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createDriverSpace } from "../../../src/stats/driver-space.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const unasked = async () => assert.fail("it was asked for something else");
+const volume = { driver: "d", volumeHandle: "h" };
+
+/** A driver with these answers, one after the other. */
+function rig(...answers: readonly (object | Error)[]) {
+  const clock = fakeClock();
+  const said: string[] = [];
+  const asked: NodeGetVolumeStatsRequest[] = [];
+  const left = [...answers];
+  const space = createDriverSpace({
+    drivers: {
+      driver: () => ({
+        capabilities: unasked,
+        stage: unasked,
+        unstage: unasked,
+        publish: unasked,
+        unpublish: unasked,
+        async stats(request) {
+          asked.push(request);
+          const answer = left.shift();
+          if (answer instanceof Error) throw answer;
+          return NodeGetVolumeStatsResponse.fromPartial(answer ?? {});
+        },
+      }),
+    },
+    clock,
+    log: createLogger(0, { write: (line: string) => void said.push(line) }),
+  });
+  return { clock, said, asked, space };
+}
+
+test("a driver's figures, asked for once a minute", async () => {
+  const usage = [
+    { unit: Unit.BYTES, total: 10n, available: 7n, used: 2n },
+    { unit: Unit.INODES, total: 5n, available: 4n, used: 1n },
+    { unit: Unit.UNKNOWN, total: 99n },
+  ];
+  const { clock, asked, space } = rig({ usage }, { usage: usage.slice(0, 1) });
+  const figures = { capacityBytes: 10, availableBytes: 7, usedBytes: 2, inodes: 5, inodesFree: 4, inodesUsed: 1 };
+  const first = await space("/v", volume);
+  assert.deepEqual(first, { ...figures, device: "", at: clock.now() });
+  await clock.advance(59_000);
+  assert.equal(await space("/v", volume), first);
+  await clock.advance(1_000);
+  const without = { inodes: 0, inodesFree: 0, inodesUsed: 0 };
+  assert.deepEqual(await space("/v", volume), { ...figures, ...without, device: "", at: clock.now() });
+  assert.deepEqual(
+    asked.map(({ volumeId, volumePath }) => [volumeId, volumePath]),
+    [
+      ["h", "/v"],
+      ["h", "/v"],
+    ],
+  );
+});
+
+test("a driver that fails, or says nothing, tells no space; others do", async () => {
+  const { said, space } = rig(new CodedError("unavailable", "away"), {});
+  assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
+  assert.match(said.join(""), /does not tell the space of its volume/);
+});
