@@ -39,7 +39,7 @@ export interface StorageDriver {
 export interface StorageDrivers {
   /** @throws not_found, in the kubelet's words, where none of that name is registered. */
   driver(name: string): StorageDriver;
-  /** What the cluster says of a driver; undefined where it says nothing. */
+  /** The object of a driver in the cluster; undefined where there is none. */
   about(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
   /** The attachment of that name. @throws not_found in the API server's words. */
   attachment(name: string, signal: AbortSignal): Promise<VolumeAttachment>;

@@ -71,7 +71,7 @@ export interface PersistentPlace {
   readonly plugin: string;
   /** The group that its files belong to: containers run with it, too. */
   readonly group?: bigint;
-  /** What tells its space: a file system without any other use, or its storage driver; absent where nothing does. */
+  /** The teller of its space: a file system without any other use, or its storage driver; absent where nothing does. */
   readonly space?: "fileSystem" | { readonly driver: string; readonly volumeHandle: string };
   /** It is a block device: containers have it as such. */
   readonly isDevice: boolean;

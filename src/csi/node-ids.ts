@@ -1,4 +1,5 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
+import { sortedByKey } from "../lib/sorted.ts";
 import type { Node } from "../objects.ts";
 import type { DriverFacts } from "./facts.ts";
 
@@ -19,14 +20,19 @@ export function withDriver(node: Node, driver: string, { nodeID, topology }: Dri
   const ids = idsOf(node);
   const lacks = Object.keys(topology).some((key) => labels[key] === undefined);
   if (ids[driver] === nodeID && !lacks) return undefined;
-  return { annotations: { [idsAnnotation]: idsText({ ...ids, [driver]: nodeID }) }, labels: { ...topology } };
+  return {
+    annotations: { [idsAnnotation]: JSON.stringify(sortedByKey({ ...ids, [driver]: nodeID })) },
+    labels: { ...topology },
+  };
 }
 
 /** Change of a Node's metadata that takes a driver back; undefined where nothing is to change. */
 export function withoutDriver(node: Node, driver: string): object | undefined {
   const { [driver]: own, ...others } = idsOf(node);
   if (own === undefined) return undefined;
-  return { annotations: { [idsAnnotation]: Object.keys(others).length > 0 ? idsText(others) : null } };
+  return {
+    annotations: { [idsAnnotation]: Object.keys(others).length > 0 ? JSON.stringify(sortedByKey(others)) : null },
+  };
 }
 
 /** Names of the node by driver, as the annotation has them. */
@@ -38,9 +44,4 @@ function idsOf({ metadata }: Node): Readonly<Record<string, string>> {
     const what = `failed to parse node's "${idsAnnotation}" annotation value (${JSON.stringify(text)}) err=`;
     throw new CodedError("failed_precondition", `${what}${messageOf(error)}`, { cause: error });
   }
-}
-
-/** As Go writes a map: sorted. */
-function idsText(ids: Readonly<Record<string, string>>): string {
-  return JSON.stringify(Object.fromEntries(Object.entries(ids).sort(([one], [other]) => (one < other ? -1 : 1))));
 }

@@ -1,7 +1,5 @@
-import { posix } from "node:path";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, unlessGone } from "../lib/errors.ts";
-import type { HostFile } from "../seams/host.ts";
+import { hasCode } from "../lib/errors.ts";
 import { type LogHost, openLog } from "./file.ts";
 import { createLineCutter } from "./lines.ts";
 import type { Reading } from "./read-to-end.ts";
@@ -37,19 +35,17 @@ async function resume(
   reading: Reading,
   signal: AbortSignal,
 ): Promise<Reading | undefined> {
-  const part = reading.rotatedAt && (await rotatedPart(host, path, reading.rotatedAt, signal));
-  const again = part && (await openPart(host, part, signal));
-  if (again) return { ...reading, file: again, inode: part.inode };
+  const isRotated = reading.rotatedAt !== undefined;
+  const again = isRotated ? await openRotated(host, path, reading, signal) : undefined;
+  if (again) return again;
   const file = await openLog(host, path, signal);
   try {
     const { inode, size } = await file.stat(signal);
     if (inode === reading.inode && size >= reading.position) return { ...reading, file };
-    const same = inode === reading.inode ? undefined : await openRotated(host, path, reading.inode, signal);
+    const same = isRotated || inode === reading.inode ? undefined : await openRotated(host, path, reading, signal);
     if (same) await file.close();
     const { memory, output } = reading;
-    return same
-      ? { ...reading, file: same }
-      : { memory, output, file, inode, position: 0, cutter: createLineCutter(() => {}) };
+    return same ?? { memory, output, file, inode, position: 0, cutter: createLineCutter(() => {}) };
   } catch (error) {
     await file.close();
     throw error;
@@ -61,15 +57,10 @@ async function resume(
 async function openRotated(
   host: LogHost,
   path: string,
-  inode: number,
+  reading: Reading,
   signal: AbortSignal,
-): Promise<HostFile | undefined> {
-  const directory = posix.dirname(path);
-  for (const { name, kind } of await host.fs.list(directory, signal)) {
-    if (kind !== "file" || !name.startsWith(`${posix.basename(path)}.`)) continue;
-    const rotated = `${directory}/${name}`;
-    if ((await unlessGone(host.fs.lstat(rotated, signal)))?.inode !== inode) continue;
-    return await unlessGone(openLog(host, rotated, signal));
-  }
-  return undefined;
+): Promise<Reading | undefined> {
+  const part = await rotatedPart(host, path, reading, signal);
+  const file = part && (await openPart(host, part, signal));
+  return file && { ...reading, file, inode: part.inode };
 }

@@ -26,22 +26,38 @@ export async function successor(
   { mine, current }: { readonly mine: Mine; readonly current: FileInfo },
   signal: AbortSignal,
 ): Promise<LogPart> {
-  const directory = posix.dirname(path);
-  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
   let next: LogPart = { path, inode: current.inode };
   let oldestYounger = next;
-  for (const { name, ...log } of rotatedLogs(names, posix.basename(path))) {
-    const older = `${directory}/${name}`;
-    const found = await unlessGone(host.fs.lstat(older, signal));
-    if (!found) continue;
-    if (found.inode === mine.inode || (mine.rotatedAt !== undefined && log.rotatedAt === mine.rotatedAt)) return next;
-    next = { path: older, inode: found.inode, ...log };
-    if (isYounger(next, found, mine)) oldestYounger = next;
+  for await (const { modifiedAt, ...part } of rotatedParts(host, path, signal)) {
+    if (isSame(part, mine)) return next;
+    next = part;
+    if (isYounger({ ...part, modifiedAt }, mine)) oldestYounger = part;
   }
   return oldestYounger;
 }
 
-function isYounger({ rotatedAt }: LogPart, { modifiedAt }: FileInfo, mine: Mine): boolean {
+/** Rotated files of a log that are there, newest first. */
+async function* rotatedParts(
+  host: LogHost,
+  path: string,
+  signal: AbortSignal,
+): AsyncGenerator<LogPart & Pick<FileInfo, "modifiedAt">> {
+  const directory = posix.dirname(path);
+  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
+  for (const { name, ...log } of rotatedLogs(names, posix.basename(path))) {
+    const older = `${directory}/${name}`;
+    const found = await unlessGone(host.fs.lstat(older, signal));
+    if (found) yield { path: older, inode: found.inode, modifiedAt: found.modifiedAt, ...log };
+  }
+}
+
+/** The time tells, where both have one: the inode of a file that is gone may be another's by now. */
+function isSame(part: LogPart, { inode, rotatedAt }: Pick<LogPart, "inode" | "rotatedAt">): boolean {
+  const timed = part.rotatedAt !== undefined && rotatedAt !== undefined;
+  return timed ? part.rotatedAt === rotatedAt : part.inode === inode;
+}
+
+function isYounger({ rotatedAt, modifiedAt }: Mine, mine: Mine): boolean {
   if (rotatedAt !== undefined && mine.rotatedAt !== undefined) return rotatedAt > mine.rotatedAt;
   return seconds(modifiedAt) > seconds(mine.modifiedAt);
 }
@@ -51,20 +67,15 @@ function seconds(milliseconds: number): number {
   return Math.floor(milliseconds / 1000);
 }
 
-/** The rotated file of that time, under the name that it has now; undefined when it is gone. */
+/** A file that was read, among the rotated ones: under the name that it has now. Undefined when it is not there. */
 export async function rotatedPart(
   host: LogHost,
   path: string,
-  rotatedAt: string,
+  was: Pick<LogPart, "inode" | "rotatedAt">,
   signal: AbortSignal,
 ): Promise<LogPart | undefined> {
-  const directory = posix.dirname(path);
-  const names = (await host.fs.list(directory, signal)).map(({ name }) => name);
-  const log = rotatedLogs(names, posix.basename(path)).find((one) => one.rotatedAt === rotatedAt);
-  if (!log) return undefined;
-  const { name, ...how } = log;
-  const found = await unlessGone(host.fs.lstat(`${directory}/${name}`, signal));
-  return found && { path: `${directory}/${name}`, inode: found.inode, ...how };
+  for await (const part of rotatedParts(host, path, signal)) if (isSame(part, was)) return part;
+  return undefined;
 }
 
 /** Opens a part of a log for reading as it was written.

@@ -4,7 +4,7 @@ import type { HostFs } from "../seams/host.ts";
 
 /** Sockets in a directory and below it, as they were found. */
 export interface FoundSockets {
-  /** What tells a socket from an earlier one of the same path, by path. */
+  /** Marks that tell a socket from an earlier one of the same path, by path. */
   readonly sockets: ReadonlyMap<string, string>;
   readonly directories: readonly string[];
 }

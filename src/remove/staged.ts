@@ -5,7 +5,7 @@ import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
 
-/** What volumes that lie staged on a node have there, and the directories around them up to the root directory. A mount in one of those
+/** Places of volumes that lie staged on a node, and the directories around them up to the root directory. A mount in one of those
  *  is not the node's. */
 export async function stagedVolumes(
   fs: HostFs,
@@ -77,7 +77,7 @@ export async function directoryAt(fs: HostFs, path: string, signal: AbortSignal)
   return info?.kind === "directory" ? path : undefined;
 }
 
-/** What a directory has; nothing when there is none. */
+/** Entries of a directory; none when it is not there. */
 export async function entries(fs: HostFs, path: string, signal: AbortSignal) {
   return (await unlessGone(fs.list(path, signal))) ?? [];
 }

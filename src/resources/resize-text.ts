@@ -1,3 +1,4 @@
+import { sortedByKey } from "../lib/sorted.ts";
 import type { Container, Pod } from "../objects.ts";
 import { goJson } from "../pod/go-json.ts";
 
@@ -18,10 +19,6 @@ function amounts({ name, resources }: Container) {
   const { limits, requests } = resources ?? {};
   return {
     name,
-    resources: { ...(limits && { limits: sorted(limits) }), ...(requests && { requests: sorted(requests) }) },
+    resources: { ...(limits && { limits: sortedByKey(limits) }), ...(requests && { requests: sortedByKey(requests) }) },
   };
-}
-
-function sorted(list: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(list).sort(([a], [b]) => (a < b ? -1 : 1)));
 }

@@ -1,4 +1,5 @@
 import { createHash } from "node:crypto";
+import { sortedByKey } from "../lib/sorted.ts";
 import type { Pod, Toleration } from "../objects.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { refuseReferences } from "./api-references.ts";
@@ -88,9 +89,7 @@ function uidOf(content: object): string {
 
 /** JSON that does not depend on the order of fields. */
 function sortedJson(value: object): string {
-  return JSON.stringify(value, (_key, one: unknown) =>
-    isFields(one) ? Object.fromEntries(Object.entries(one).sort(([a], [b]) => (a < b ? -1 : 1))) : one,
-  );
+  return JSON.stringify(value, (_key, one: unknown) => (isFields(one) ? sortedByKey(one) : one));
 }
 
 /** A file's pod stays, whatever its node's state. */

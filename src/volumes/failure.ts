@@ -22,7 +22,7 @@ export class UnprocessedError extends CodedError {
   }
 }
 
-/** What a volume waits for that others do, such as its attachment: no failure, and no event of its own. */
+/** Work of others that a volume waits for, such as its attachment: no failure, and no event of its own. */
 export class NotYetError extends CodedError {
   constructor(message: string) {
     super("unavailable", message);

@@ -1,5 +1,5 @@
 import { createHash } from "node:crypto";
-import { publishVolume } from "../persistent/csi-publish.ts";
+import { type DriverVolume, aboutOf, publishVolume } from "../persistent/csi-publish.ts";
 import type { VolumeKind } from "./kind.ts";
 
 /** A volume of a storage driver that a pod brings itself, and that lives as long as the pod.
@@ -9,23 +9,20 @@ export const csi: VolumeKind = {
   async setUp(deps, pod, { name, csi: source }, signal) {
     const { driver = "", fsType = "", readOnly = false, volumeAttributes = {}, nodePublishSecretRef } = source ?? {};
     const { uid, namespace } = pod.metadata;
-    const { capabilities: _, ...published } = await publishVolume(
-      deps,
-      pod,
-      {
-        name,
-        lifecycle: "Ephemeral",
-        driver,
-        volumeHandle: `csi-${createHash("sha256").update(`${uid}${name}`).digest("hex")}`,
-        fsType,
-        attributes: volumeAttributes,
-        mountFlags: [],
-        accessModes: ["ReadWriteOnce"],
-        readOnly,
-        ...(nodePublishSecretRef?.name && { secret: { namespace, name: nodePublishSecretRef.name } }),
-      },
-      signal,
-    );
+    const volume: DriverVolume = {
+      name,
+      lifecycle: "Ephemeral",
+      driver,
+      volumeHandle: `csi-${createHash("sha256").update(`${uid}${name}`).digest("hex")}`,
+      fsType,
+      attributes: volumeAttributes,
+      mountFlags: [],
+      accessModes: ["ReadWriteOnce"],
+      readOnly,
+      ...(nodePublishSecretRef?.name && { secret: { namespace, name: nodePublishSecretRef.name } }),
+    };
+    const about = await aboutOf(deps, driver, signal);
+    const { capabilities: _, ...published } = await publishVolume(deps, pod, { volume, about }, signal);
     return { ...published, readOnly };
   },
 };

@@ -18,6 +18,11 @@ import {
 
 export const csiPlugin = "kubernetes.io/csi";
 
+/** An error as the kubelet's plugin prints it. @param what was to be done. */
+export function csiError(what: string, error: unknown): CodedError {
+  return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
+}
+
 /** Identity of a driver's volume on a node. */
 export function csiId({ driver, volumeHandle }: { readonly driver: string; readonly volumeHandle: string }): string {
   return `${driver}^${volumeHandle}`;
@@ -42,7 +47,7 @@ export const csiLeaving: Leaving = {
     if (used.some(({ data }) => idOf(data) === id)) return false;
     for (const one of staged.filter(({ data }) => idOf(data) === id))
       await unstage(deps, one).catch((error: unknown) => {
-        throw named("attacher.UnmountDevice failed: ", error);
+        throw csiError("attacher.UnmountDevice failed: ", error);
       });
     return unstageDevice(deps, id, signal);
   },
@@ -58,7 +63,7 @@ async function kept(path: string, what: string, work: () => Promise<void>): Prom
     await work();
     return [];
   } catch (error) {
-    return [{ path, why: named(what, error) }];
+    return [{ path, why: csiError(what, error) }];
   }
 }
 
@@ -121,8 +126,4 @@ async function removeUnmounted({ host }: LeavingDeps, paths: readonly string[]):
       throw new CodedError("failed_precondition", `${path} is still mounted`);
   }
   await host.fs.apply(paths.map((path) => ({ do: "remove", path })));
-}
-
-function named(what: string, error: unknown): CodedError {
-  return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
 }

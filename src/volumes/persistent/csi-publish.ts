@@ -11,7 +11,7 @@ import { groupOf } from "../group.ts";
 import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
 import { podSubdirectory } from "../paths.ts";
 import { type Handle, attachmentName } from "./csi-attachment.ts";
-import { csiPlugin } from "./csi-leaving.ts";
+import { csiError, csiPlugin } from "./csi-leaving.ts";
 import { tokensOf } from "./csi-tokens.ts";
 import { giveTree } from "./ownership.ts";
 import { type VolumeData, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
@@ -29,13 +29,13 @@ export interface DriverVolume extends Handle {
   /** Containers have it as a device. */
   readonly isBlock?: boolean;
   readonly secret?: { readonly namespace?: string; readonly name?: string };
-  /** What the driver said when the volume was attached. */
+  /** The words of the driver when the volume was attached. */
   readonly context?: Readonly<Record<string, string>>;
   /** Where it lies staged, if the driver stages. */
   readonly staged?: string;
 }
 
-/** What a driver can do. */
+/** Abilities of a driver. */
 export type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
 
 export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt"> {
@@ -47,15 +47,14 @@ const directoryMode = 0o750;
 const republishMs = 60_000;
 const republishSpread = 1.5;
 
-/** Has a driver publish a volume to a pod. @throws CodedError in the kubelet's words.
+/** Has a driver publish a volume to a pod. @param about what the cluster says of the driver. @throws CodedError in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodepublishvolume */
 export async function publishVolume(
   deps: SetUpDeps,
   pod: Pod,
-  volume: DriverVolume,
+  { volume, about }: { readonly volume: DriverVolume; readonly about: CSIDriver | undefined },
   signal: AbortSignal,
 ): Promise<PublishedVolume> {
-  const about = await aboutOf(deps, volume.driver, signal);
   checkLifecycle(volume, about);
   const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
   const capabilities = await driver.capabilities();
@@ -67,10 +66,10 @@ export async function publishVolume(
   return { hostPath: path, capabilities, ...(about?.spec.requiresRepublish === true && { refreshAt }) };
 }
 
-/** What the cluster says of a driver. @throws in the kubelet's words. */
+/** The object of a driver in the cluster. @throws in the kubelet's words. */
 export async function aboutOf({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
   return drivers.about(driver, signal).catch((error: unknown) => {
-    throw own("mounter.SetupAt failed to check volume lifecycle mode: ", error);
+    throw csiError("mounter.SetupAt failed to check volume lifecycle mode: ", error);
   });
 }
 
@@ -79,7 +78,7 @@ export function driverOf({ drivers }: SetUpDeps, driver: string, what: string): 
   try {
     return drivers.driver(driver);
   } catch (error) {
-    throw own(what, error);
+    throw csiError(what, error);
   }
 }
 
@@ -112,7 +111,7 @@ async function publish(
   await driver.publish(whole).catch((error: unknown) => undone(deps, path, error));
 }
 
-/** What a kubelet writes down of a volume. Pure. */
+/** Data of a volume as a kubelet writes it down. Pure. */
 export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
   return {
     specVolID: volume.name,
@@ -123,7 +122,7 @@ export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: Driver
   };
 }
 
-/** What a driver is asked when it is to publish a volume at a path. @throws CodedError in the kubelet's words. */
+/** Request to a driver that is to publish a volume at a path. @throws CodedError in the kubelet's words. */
 export async function publishRequest(
   deps: SetUpDeps,
   pod: Pod,
@@ -161,7 +160,7 @@ function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | 
   if (lifecycle === "Persistent" ? modes.includes(lifecycle) : about && modes.includes(lifecycle)) return;
   const list = modes.map((mode) => JSON.stringify(mode)).join(" ");
   const why = about ? `only supports [${list}]` : "no CSIDriver object";
-  throw own(
+  throw csiError(
     "mounter.SetupAt failed to check volume lifecycle mode: ",
     new CodedError("failed_precondition", `volume mode "${lifecycle}" not supported by driver ${driver} (${why})`),
   );
@@ -199,7 +198,7 @@ function accessMode(mode: string, capabilities: Capabilities): AccessMode {
   }
 }
 
-/** What a secret holds that a volume refers to. @param what the reference is called. @throws CodedError in the kubelet's words. */
+/** Content of a secret that a volume refers to. @param what the reference is called. @throws CodedError in the kubelet's words. */
 export async function secretsOf(
   { objects }: SetUpDeps,
   what: string,
@@ -245,8 +244,4 @@ async function giveToGroup(
     const why = `applyFSGroup failed for vol ${volumeHandle}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
   });
-}
-
-function own(what: string, error: unknown): CodedError {
-  return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
 }

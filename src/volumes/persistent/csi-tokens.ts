@@ -1,8 +1,8 @@
-import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
+import { sortedByKey } from "../../lib/sorted.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
-import { csiPlugin } from "./csi-leaving.ts";
+import { csiError } from "./csi-leaving.ts";
 
 /** Lifetime of a token for which the driver names none, seconds: the API server's. */
 const usualSeconds = 3_600;
@@ -23,10 +23,9 @@ export async function tokensOf(
       const { token, expiresAt } = await tokens.token(pod, { audience, expirationSeconds }, signal);
       return [audience, { token, expirationTimestamp: rfc3339(expiresAt) }] as const;
     });
-    const byAudience = (await Promise.all(given)).toSorted(([one], [other]) => (one < other ? -1 : 1));
-    return { "csi.storage.k8s.io/serviceAccount.tokens": JSON.stringify(Object.fromEntries(byAudience)) };
+    const byAudience = Object.fromEntries(await Promise.all(given));
+    return { "csi.storage.k8s.io/serviceAccount.tokens": JSON.stringify(sortedByKey(byAudience)) };
   } catch (error) {
-    const what = `${csiPlugin}: mounter.SetUpAt failed to get service accoount token attributes: `;
-    throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+    throw csiError("mounter.SetUpAt failed to get service accoount token attributes: ", error);
   }
 }

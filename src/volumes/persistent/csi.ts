@@ -1,5 +1,5 @@
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
-import type { PersistentVolume } from "../../objects.ts";
+import type { CSIDriver, PersistentVolume } from "../../objects.ts";
 import { CodedError } from "../../lib/errors.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
@@ -35,7 +35,7 @@ export const csi: PersistentKind = {
   leaving: csiLeaving,
   async stage(deps, use, signal) {
     const source = sourceOf(use.volume);
-    const context = await contextOf(deps, use, source, signal);
+    const { context } = await knownOf(deps, use, signal);
     const staged = stagedPath(deps.rootDir, source.driver, source.volumeHandle);
     if (!deps.staging.isStanding(csiId(source)))
       await stage(deps, use, { context, staged }, signal).catch((error: unknown) => {
@@ -45,8 +45,9 @@ export const csi: PersistentKind = {
   },
   async publish(deps, use, staged, signal) {
     const source = sourceOf(use.volume);
-    const volume = { ...volumeOf(use), context: await contextOf(deps, use, source, signal), staged };
-    const { capabilities, ...published } = await publishVolume(deps, use.pod, volume, signal);
+    const { about, context } = await knownOf(deps, use, signal);
+    const volume = { ...volumeOf(use), context, staged };
+    const { capabilities, ...published } = await publishVolume(deps, use.pod, { volume, about }, signal);
     const { driver, volumeHandle } = source;
     return { ...published, ...(capabilities.has(Capability.GET_VOLUME_STATS) && { space: { driver, volumeHandle } }) };
   },
@@ -75,10 +76,19 @@ function volumeOf({ volume, readOnly }: Use): DriverVolume {
   };
 }
 
-/** What the driver said when the volume was attached; waits for that. */
-async function contextOf(deps: SetUpDeps, use: Use, source: Source, signal: AbortSignal): Promise<Context> {
+/** Facts of a volume that the cluster has. */
+interface Known {
+  /** Its driver's object. */
+  readonly about: CSIDriver | undefined;
+  /** The driver's words when the volume was attached. */
+  readonly context: Context;
+}
+
+/** Reads what the cluster knows of a volume; waits until it is attached, where it has to be. */
+async function knownOf(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<Known> {
+  const source = sourceOf(use.volume);
   const about = await aboutOf(deps, source.driver, signal);
-  return isAttached(about) ? untilAttached(deps, use, source, signal) : {};
+  return { about, context: isAttached(about) ? await untilAttached(deps, use, source, signal) : {} };
 }
 
 async function stage(
@@ -124,12 +134,12 @@ async function stageRequest(
 
 /** Stages and publishes a volume as a device. What is written down first, and the pod's link, say what is to be taken back. */
 async function device(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string> {
-  const context = await contextOf(deps, use, sourceOf(use.volume), signal);
+  const known = await knownOf(deps, use, signal);
   const failed = (step: string) => (error: unknown) => {
     throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
   };
-  await setUpDevice(deps, use, context, signal).catch(failed("SetUpDevice"));
-  return mapDevice(deps, use, context, signal).catch(failed("MapPodDevice"));
+  await setUpDevice(deps, use, known.context, signal).catch(failed("SetUpDevice"));
+  return mapDevice(deps, use, known, signal).catch(failed("MapPodDevice"));
 }
 
 async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<void> {
@@ -147,12 +157,11 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
 }
 
 /** @returns the device's place. */
-async function mapDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<string> {
+async function mapDevice(deps: SetUpDeps, use: Use, { about, context }: Known, signal: AbortSignal): Promise<string> {
   const { host, rootDir } = deps;
   const volume = volumeOf(use);
   const { staged, published } = blockPlaces(rootDir, volume.name);
   const path = `${published}/${use.pod.metadata.uid}`;
-  const about = await aboutOf(deps, volume.driver, signal);
   const driver = driverOf(deps, volume.driver, "blockMapper.MapPodDevice failed to get CSI client: ");
   const publishing = { about, capabilities: await driver.capabilities(), path };
   const request = await publishRequest(deps, use.pod, { ...volume, context, staged }, publishing, signal);

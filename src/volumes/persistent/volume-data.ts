@@ -3,6 +3,7 @@ import { posix } from "node:path";
 import { isMountPoint } from "../../host/mounts.ts";
 import { stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
 import { CodedError, unlessGone } from "../../lib/errors.ts";
+import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
 import { podDirectory, volumeDirectory } from "../paths.ts";
 
@@ -50,13 +51,12 @@ export function blockPlaces(rootDir: string, volume: string) {
 /** Writes the data of a mount, and makes the directory above it. */
 export async function saveData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
-  const sorted = Object.fromEntries(Object.entries(data).sort(([one], [other]) => (one < other ? -1 : 1)));
   const path = `${directory}/${fileName}`;
   await host.fs.apply(
     [
       { do: "mkdir", path: directory, mode: directoryMode, parents: true },
       // In one step: half of it would say nothing of the volume.
-      { do: "write", path: `${path}.new`, data: `${JSON.stringify(sorted)}\n` },
+      { do: "write", path: `${path}.new`, data: `${JSON.stringify(sortedByKey(data))}\n` },
       { do: "rename", from: `${path}.new`, to: path },
     ],
     signal,
