@@ -1,7 +1,8 @@
 import type * as csi from "./gen/csi.ts";
-import type { CSIDriver, VolumeAttachment } from "./objects.ts";
+import type { CSIDriver, PersistentVolume, PersistentVolumeClaim, VolumeAttachment } from "./objects.ts";
 
-// Ports of what vendors run on the target and the node speaks to: plugins that register, and the storage drivers among them.
+// Ports of what vendors run on the target and the node speaks to: plugins that register, and the storage drivers among them; and of
+// the claims that they serve.
 
 /** A plugin that asks to be registered. */
 export interface RegisteringPlugin {
@@ -31,6 +32,8 @@ export interface StorageDriver {
   unstage(request: csi.NodeUnstageVolumeRequest): Promise<void>;
   publish(request: csi.NodePublishVolumeRequest): Promise<void>;
   unpublish(request: csi.NodeUnpublishVolumeRequest): Promise<void>;
+  /** Only of a driver that has EXPAND_VOLUME. */
+  expand(request: csi.NodeExpandVolumeRequest): Promise<void>;
   /** Only of a driver that has GET_VOLUME_STATS. */
   stats(request: csi.NodeGetVolumeStatsRequest): Promise<csi.NodeGetVolumeStatsResponse>;
 }
@@ -43,4 +46,12 @@ export interface StorageDrivers {
   about(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
   /** The attachment of that name. @throws not_found in the API server's words. */
   attachment(name: string, signal: AbortSignal): Promise<VolumeAttachment>;
+}
+
+/** Claims of pods, and the volumes that they are bound to, as the API server has them now. Every call throws in its words. */
+export interface Claims {
+  claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim>;
+  persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume>;
+  /** Changes the status of a claim by a strategic merge patch. @returns the claim as it is then. */
+  patchStatus(claim: PersistentVolumeClaim, patch: object, signal: AbortSignal): Promise<PersistentVolumeClaim>;
 }

@@ -69,6 +69,8 @@ export interface StatusMeasures {
 export interface VolumeMeasures {
   /** @param plugin as the kubelet names it, such as `kubernetes.io/empty-dir`. */
   setUp(plugin: string, ms: number, failed: boolean): void;
+  /** A volume that pods have was made bigger, or could not be. */
+  expanded(plugin: string, ms: number, failed: boolean): void;
   /** @param ms in which all volumes of its pod were taken down together. */
   tornDown(plugin: string, ms: number, failed: boolean): void;
 }

@@ -1,7 +1,6 @@
 import type { Writable } from "node:stream";
 import type * as cri from "./gen/cri.ts";
 import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
-import type { PersistentVolume, PersistentVolumeClaim } from "./objects.ts";
 import type { AskedPod, GivenPod } from "./roles.ts";
 
 // The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
@@ -199,12 +198,6 @@ export interface EventSink {
 export interface ObjectCache {
   secret(namespace: string, name: string, signal: AbortSignal): Promise<Secret>;
   configMap(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap>;
-}
-
-/** Claims of pods, and the volumes that they are bound to, as the API server has them now. Gets throw in its words. */
-export interface ClaimReader {
-  claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim>;
-  persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume>;
 }
 
 /** Tells the object cache which objects to keep watched. */

@@ -316,6 +316,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
     seconds: 90,
   },
+  "claims-expansion": {
+    on: cri,
+    more: ["ssh"],
+    why: "drivers talk to graftlet alone, over SSH through the link; file systems grow by commands of a Host",
+    seconds: 45,
+  },
   "claims-provisioned": {
     on: [],
     more: here,

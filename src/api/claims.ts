@@ -1,13 +1,16 @@
+import type { Claims } from "../drivers.ts";
 import type { PersistentVolume, PersistentVolumeClaim } from "../objects.ts";
-import type { ClaimReader } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 
-/** Reads claims and volumes when a pod needs them, as the kubelet does: what a node may read are those of its own pods.
+/** Reads claims and volumes when a pod needs them, as the kubelet does: what a node may read, and of claims change the status, are those
+ *  of its own pods.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
-export function createClaimReader({ client }: { readonly client: ApiClient }): ClaimReader {
+export function createClaims({ client }: { readonly client: ApiClient }): Claims {
+  const pathOf = (namespace: string, name: string) => `/api/v1/namespaces/${namespace}/persistentvolumeclaims/${name}`;
   return {
-    claim: (namespace, name, signal) =>
-      client.get<PersistentVolumeClaim>(`/api/v1/namespaces/${namespace}/persistentvolumeclaims/${name}`, { signal }),
+    claim: (namespace, name, signal) => client.get<PersistentVolumeClaim>(pathOf(namespace, name), { signal }),
     persistentVolume: (name, signal) => client.get<PersistentVolume>(`/api/v1/persistentvolumes/${name}`, { signal }),
+    patchStatus: ({ metadata: { namespace, name } }, body, signal) =>
+      client.patch<PersistentVolumeClaim>(`${pathOf(namespace, name)}/status`, { type: "strategic", body }, { signal }),
   };
 }

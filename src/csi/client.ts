@@ -35,6 +35,7 @@ export function createDriverClient(deps: GrpcDeps, path: string): DriverClient {
     unstage: (request) => done(call(NodeService.nodeUnstageVolume, request)),
     publish: (request) => done(call(NodeService.nodePublishVolume, request)),
     unpublish: (request) => done(call(NodeService.nodeUnpublishVolume, request)),
+    expand: (request) => done(call(NodeService.nodeExpandVolume, request)),
     stats: (request) => call(NodeService.nodeGetVolumeStats, request),
   };
 }

@@ -1,4 +1,4 @@
-import { createClaimReader } from "../api/claims.ts";
+import { createClaims } from "../api/claims.ts";
 import { createEventRecorder } from "../api/events.ts";
 import { createNodeWatch, createServiceLister } from "../api/listers.ts";
 import { createObjectCaches } from "../api/objects.ts";
@@ -44,7 +44,7 @@ export function observeCluster(context: NodeContext): Cluster {
     services,
     runtimeClasses,
     objects,
-    claims: createClaimReader(common),
+    claims: createClaims(common),
     tokens,
     signers,
     running: [events, ...watching, objects, tokens],

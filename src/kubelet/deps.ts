@@ -6,7 +6,7 @@ import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Devices } from "../devices/devices.ts";
-import type { StorageDrivers } from "../drivers.ts";
+import type { Claims, StorageDrivers } from "../drivers.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
@@ -17,15 +17,7 @@ import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type {
-  ClaimReader,
-  EventSink,
-  LogReader,
-  Presence,
-  RuntimeClasses,
-  ServiceLister,
-  TokenSource,
-} from "../pipeline.ts";
+import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
@@ -84,7 +76,7 @@ export interface Cluster {
   readonly services: ServiceLister & Service;
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
-  readonly claims: ClaimReader;
+  readonly claims: Claims;
   readonly tokens: TokenSource & Service;
   readonly signers: TokenSigners;
   readonly running: readonly Service[];

@@ -146,7 +146,7 @@ function sizeLabel(bytes: number): string {
 export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
   const operations = metrics.histogram(
     "storage_operation_duration_seconds",
-    "Duration of mounting a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
+    "Duration of mounting or expanding a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
     {
       labels: ["volume_plugin", "operation_name", "status", "migrated"],
       buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
@@ -156,5 +156,5 @@ export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
     const status = failed ? "fail-unknown" : "success";
     operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
   };
-  return { setUp: told("volume_mount"), tornDown: told("volume_unmount") };
+  return { setUp: told("volume_mount"), expanded: told("volume_fs_resize"), tornDown: told("volume_unmount") };
 }

@@ -30,7 +30,16 @@ export class NotYetError extends CodedError {
   }
 }
 
-/** Text of the FailedMount event. @param volume name of the volume in the pod's spec. */
+/** Steps of a device's that are looked at before, or beside, its set-up. */
+const beforeMapping = ["MapVolume.NodeAffinity check failed", "MapVolume.FindMapperPluginBySpec failed"];
+
+/** Reason of the event of a volume that could not be set up: a device is not mounted. */
+export function failureReason(error: unknown): "FailedMount" | "FailedMapVolume" {
+  const step = error instanceof StepError ? error.step : "";
+  return step.startsWith("MapVolume.") && !beforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
+}
+
+/** Text of that event. @param volume name of the volume in the pod's spec. */
 export function mountFailure(volume: string, error: unknown): string {
   const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
   return `${step} for volume "${name}" : ${messageOf(error)}`;

@@ -8,10 +8,11 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
-import { NotYetError, UnprocessedError, mountFailure } from "./failure.ts";
+import { NotYetError, UnprocessedError, failureReason, mountFailure } from "./failure.ts";
 import { kindOf } from "./kinds/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
+import type { Growths } from "./persistent/growths.ts";
 import type { Staging } from "./persistent/staging.ts";
 
 /** A pod's volumes as this node has set them up. */
@@ -22,7 +23,7 @@ export interface PodVolumes {
   readonly setUps: Map<string, () => Promise<void>>;
   /** Volumes that may have leftovers on the target; undefined: any. */
   readonly touched: Set<string> | undefined;
-  /** Set-ups under way. */
+  /** Work under way. */
   readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
   kick: AbortController;
@@ -43,14 +44,22 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   };
 }
 
+/** Notes work on a pod's volumes, whose end the removal of the volumes waits for. @returns the work. */
+export function runs<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
+  const forget = () => void running.delete(settled);
+  const settled: Promise<unknown> = work.then(forget, forget);
+  running.add(settled);
+  return work;
+}
+
 /** Pauses between tries of a failed volume, milliseconds: the kubelet's. */
-const firstRetryMs = 500;
+export const firstRetryMs = 500;
 export const longestRetryMs = 122_000;
 /** Longest pause when the API server or the target failed rather than the volume: either may be back any moment. */
 const longestPassingMs = 3_000;
 const passing = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
 /** Timeout of one try, milliseconds: an unresponsive API server does not delay later tries. */
-const longestTryMs = 123_000;
+export const longestTryMs = 123_000;
 
 export interface SetUp {
   /** One try at a volume that is not ready, or may be outdated. It continues when the signal aborts; only the end of the pod's
@@ -64,8 +73,14 @@ export interface SetUp {
   end(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
+/** State of persistent volumes that pods share. */
+export interface SharedState {
+  readonly staging: Staging;
+  readonly growths: Growths;
+}
+
 /** Sets up volumes by their kinds, with an event for each failure and a growing pause between tries. */
-export function createSetUp(given: VolumeDeps & { readonly staging: Staging }): SetUp {
+export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
   const deps: Omit<SetUpDeps, "fresh"> = {
@@ -81,11 +96,7 @@ export function createSetUp(given: VolumeDeps & { readonly staging: Staging }): 
   const once = async (state: PodVolumes, volume: Volume, signal: AbortSignal) => {
     const setUp = state.setUps.get(volume.name) ?? coalesce(() => attempt(state, volume));
     state.setUps.set(volume.name, setUp);
-    const done = setUp();
-    const forget = () => void state.running.delete(settled);
-    const settled: Promise<unknown> = done.then(forget, forget);
-    state.running.add(settled);
-    await untilAborted(done, signal);
+    await untilAborted(runs(state, setUp()), signal);
   };
 
   return {
@@ -143,7 +154,7 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       if (lost?.aborted) return attempt(state, volume);
       if (error instanceof UnprocessedError || error instanceof NotYetError) throw error;
       retries.next(keyOf(state, volume));
-      deps.events.event(podReference(state.pod), "Warning", "FailedMount", mountFailure(volume.name, error));
+      deps.events.event(podReference(state.pod), "Warning", failureReason(error), mountFailure(volume.name, error));
       throw error;
     }
   };

@@ -9,7 +9,9 @@ import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
+import { createGrower } from "./growing.ts";
 import { createParts } from "./parts.ts";
+import { createGrowths } from "./persistent/growths.ts";
 import { leavings } from "./persistent/index.ts";
 import { type Staging, createStaging } from "./persistent/staging.ts";
 import { createWaiting } from "./waiting.ts";
@@ -39,8 +41,10 @@ export interface Volumes extends VolumeGate, VolumeParts {
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
   const staging = createStaging({ ...deps, onUse: deps.inUse }, leavings);
+  const shared = { ...deps, staging, growths: createGrowths(staging) };
   const tearDown = createTearDown(deps, staging);
-  const setUp = createSetUp({ ...deps, staging });
+  const setUp = createSetUp(shared);
+  const grower = createGrower(shared);
   const wait = createWaiting(deps, setUp);
   const refresher = createRefresher(deps, known, setUp);
 
@@ -62,6 +66,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       const state = await stateOf(pod, signal);
       await wait(state, signal);
       refresher.schedule(state);
+      grower.look(state);
     },
     mounted,
     ...createParts(deps, mounted),
@@ -71,6 +76,7 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       if (state) await setUp.end(state, signal);
       known.delete(uid);
       await tearDown(uid, state, signal);
+      grower.collect();
     },
     objectChanged(kind, namespace, name) {
       for (const state of known.values()) {

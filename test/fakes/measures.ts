@@ -17,7 +17,7 @@ export const unmeasured: Measures = {
   },
   pulls: { pulling: () => nothing, ensured: nothing },
   statuses: { changed: nothing, written: nothing },
-  volumes: { setUp: nothing, tornDown: nothing },
+  volumes: { setUp: nothing, expanded: nothing, tornDown: nothing },
   cgroups: { changed: nothing },
   resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing, aged: nothing },

@@ -55,6 +55,11 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),
     publish: call("publish", ({ targetPath }) => targetPath, made),
     unpublish: call("unpublish", ({ targetPath }) => targetPath, unmade),
+    expand: call(
+      "expand",
+      ({ volumePath }) => volumePath,
+      () => {},
+    ),
     stats: async () => NodeGetVolumeStatsResponse.create(),
   };
   return {

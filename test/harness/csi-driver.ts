@@ -2,6 +2,7 @@ import { mkdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import {
+  type CapacityRange,
   NodeExpandVolumeResponse,
   NodeGetCapabilitiesResponse,
   NodeGetInfoResponse,
@@ -56,6 +57,8 @@ export interface TestDriver extends AsyncDisposable {
   methods(): readonly string[];
   /** From now on a method fails so; undefined: no longer. */
   fail(method: string, code: status | undefined, details?: string): void;
+  /** From now on a method does its work, and answers only once what is returned is called. */
+  hold(method: string): () => void;
   /** Its sockets go. */
   stop(): void;
 }
@@ -73,6 +76,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   const calls: DriverCall[] = [];
   const told: RegistrationStatus[] = [];
   const failures = new Map<string, { code: status; details: string }>();
+  const held = new Map<string, Promise<void>>();
 
   const answer =
     (method: string, make: (request: Record<string, unknown>) => unknown): Handler =>
@@ -81,7 +85,11 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       const failure = failures.get(method);
       if (failure) return reply(failure);
       Promise.resolve()
-        .then(() => make(request))
+        .then(async () => {
+          const made = await make(request);
+          await held.get(method);
+          return made;
+        })
         .then(
           (made) => reply(null, made),
           (error: unknown) => reply({ code: status.INTERNAL, details: String(error) }),
@@ -134,7 +142,11 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
     nodeGetVolumeStats: answer("NodeGetVolumeStats", () =>
       NodeGetVolumeStatsResponse.fromPartial({ usage: [...(given.usage ?? [])] }),
     ),
-    nodeExpandVolume: answer("NodeExpandVolume", () => NodeExpandVolumeResponse.create()),
+    nodeExpandVolume: answer("NodeExpandVolume", async (request) => {
+      await run(["mountpoint", "-q", text(request, "volumePath")]);
+      const capacityBytes = (request.capacityRange as CapacityRange | undefined)?.requiredBytes ?? 0n;
+      return NodeExpandVolumeResponse.fromPartial({ capacityBytes });
+    }),
   });
   const registrar = new Server();
   registrar.addService(RegistrationService, {
@@ -166,6 +178,14 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
     fail(method, code, details = `${method} failed`) {
       if (code === undefined) failures.delete(method);
       else failures.set(method, { code, details });
+    },
+    hold(method) {
+      const { promise, resolve } = Promise.withResolvers<void>();
+      held.set(method, promise);
+      return () => {
+        held.delete(method);
+        resolve();
+      };
     },
     stop,
     async [Symbol.asyncDispose]() {

@@ -57,6 +57,7 @@ function start(content: string) {
     claims: {
       claim: async () => assert.fail("no pod has a claim"),
       persistentVolume: async () => assert.fail("no pod has a claim"),
+      patchStatus: async () => assert.fail("no pod has a claim"),
     },
     drivers: {
       driver: () => assert.fail("no pod has a claim"),

@@ -1,26 +1,19 @@
-import type { StorageDrivers } from "../../drivers.ts";
+import type { Claims, StorageDrivers } from "../../drivers.ts";
 import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type {
-  ClaimReader,
-  EventSink,
-  MountedVolume,
-  NodeSource,
-  ObjectCache,
-  Presence,
-  TokenSource,
-} from "../../pipeline.ts";
+import type { EventSink, MountedVolume, NodeSource, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
+import type { Growths } from "../persistent/growths.ts";
 import type { Staging } from "../persistent/staging.ts";
 
 /** Dependencies of setting up volumes. */
 export interface VolumeDeps extends NodeSource {
   readonly host: Host;
   readonly objects: ObjectCache;
-  readonly claims: ClaimReader;
+  readonly claims: Claims;
   readonly drivers: StorageDrivers;
   /** Called with the attached volumes that pods use, by the names that the cluster has for them. */
   readonly inUse: (names: readonly string[]) => void;
@@ -45,6 +38,7 @@ export interface SetUpDeps extends VolumeDeps {
   readonly fresh: boolean;
   readonly mounts: MountLister;
   readonly staging: Staging;
+  readonly growths: Growths;
   /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }
@@ -52,6 +46,8 @@ export interface SetUpDeps extends VolumeDeps {
 export interface VolumeReady extends MountedVolume {
   /** Time of the next refresh for an aging token, milliseconds since the epoch. */
   readonly refreshAt?: number;
+  /** Identity of a persistent volume that may grow while the pod has it. */
+  readonly growing?: string;
 }
 
 /** One type of volume. */

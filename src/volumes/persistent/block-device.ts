@@ -12,7 +12,7 @@ export interface DeviceMount {
 }
 
 /** Longest time for making or checking a file system, which nothing cuts off: half of one is worse than a late one. */
-const longestMs = 600_000;
+export const longestMs = 600_000;
 const directoryMode = 0o750;
 
 /** Mounts a device, unless it is mounted there. One without any content is formatted; what is on it is checked and never formatted.
@@ -69,8 +69,8 @@ function formatOptions(fsType: string): readonly string[] {
 }
 
 /** Content of a device: the type of a file system, other words for anything else, nothing when it is blank. An answer in doubt is a
- *  failure: only what is known to be blank may be formatted. */
-async function contentOf({ host }: SetUpDeps, device: string): Promise<string> {
+ *  failure: only what is known to be blank may be formatted. @throws failed_precondition in the kubelet's words. */
+export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: string): Promise<string> {
   const nothingFound = 2;
   const argv = ["blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device];
   const { code, stdout, stderr } = await host.run(argv, { timeoutMs: longestMs });

@@ -1,9 +1,11 @@
 import { CodedError } from "../../lib/errors.ts";
-import type { PersistentVolume } from "../../objects.ts";
+import type { PersistentVolume, PersistentVolumeClaim } from "../../objects.ts";
 import { termMatches } from "../../pod/node-selector.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
+import { sizeOf } from "./claim-status.ts";
 import { linkDevice } from "./device-link.ts";
+import { expandWhileMounting } from "./expansion.ts";
 import { persistentKindOf } from "./index.ts";
 import type { PersistentKind, Published, Use } from "./kind.ts";
 import { boundVolume } from "./resolve.ts";
@@ -16,8 +18,8 @@ const onePod = "ReadWriteOncePod";
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/ */
 export const claim: VolumeKind = {
   refreshes: false,
-  async setUp(deps, pod, asked, signal) {
-    const { volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, asked, signal);
+  async setUp(deps, pod, given, signal) {
+    const { claim: asked, volume, readOnly, isDevice } = await boundVolume(deps.claims, pod, given, signal);
     const { name } = volume.metadata;
     const kind = persistentKindOf(volume);
     const use: Use = { pod, volume, readOnly, options: mountOptions(volume) };
@@ -25,15 +27,18 @@ export const claim: VolumeKind = {
     if (!isDevice) checkOptions(kind, use);
     const id = kind.id(volume);
     const { space, ...published } = await deps.staging.inTurn(id, async () => {
-      checkAlone(deps, id, use);
+      checkAlone(deps, id, use, isDevice);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
+      // It is the pod's from here on, even if it does not come to be ready.
       deps.staging.took(id, pod.metadata.uid);
+      await grown(deps, kind, use, asked, signal);
       return published;
     });
     const group = groupOfFiles(volume);
     return {
       ...published,
       readOnly,
+      ...(kind.expand && !readOnly && { growing: id }),
       persistent: {
         name,
         plugin: kind.plugin,
@@ -96,11 +101,33 @@ function checkOptions({ takesMountOptions }: PersistentKind, { options, volume }
 
 /** A volume that one pod at most may use is not given to another.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
-function checkAlone({ staging }: SetUpDeps, id: string, { pod, volume: { metadata, spec } }: Use): void {
+function checkAlone({ staging }: SetUpDeps, id: string, use: Use, isDevice: boolean): void {
+  const { pod, volume } = use;
+  const { metadata, spec } = volume;
   const [mode, ...more] = spec?.accessModes ?? [];
   if (mode !== onePod || more.length > 0 || !staging.isElsewhere(id, pod.metadata.uid)) return;
   const why = "volume uses the ReadWriteOncePod access mode and is already in use by another pod";
-  throw new StepError("MountVolume.SetUp failed", metadata.name, new CodedError("failed_precondition", why));
+  const step = isDevice ? "MapVolume.SetUpDevice failed" : "MountVolume.SetUp failed";
+  throw new StepError(step, metadata.name, new CodedError("failed_precondition", why));
+}
+
+/** Makes a volume grow that became bigger while no pod had it. The pod does not have it before. */
+async function grown(
+  deps: SetUpDeps,
+  kind: PersistentKind,
+  use: Use,
+  asked: PersistentVolumeClaim,
+  signal: AbortSignal,
+): Promise<void> {
+  const { expand } = kind;
+  if (!expand) return;
+  const growth = deps.growths.of(kind.id(use.volume), sizeOf(asked));
+  try {
+    await expandWhileMounting(deps, { use, growth, expand }, asked, signal);
+  } catch (error) {
+    const step = use.volume.spec?.volumeMode === "Block" ? "MapVolume.MarkVolumeAsMounted" : "MountVolume.Setup";
+    throw new StepError(`${step} failed while expanding volume`, nameOf(use), error);
+  }
 }
 
 /** The group that an administrator says the volume's files belong to. */

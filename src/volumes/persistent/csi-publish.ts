@@ -8,7 +8,7 @@ import {
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import { groupOf } from "../group.ts";
-import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps, VolumeReady } from "../kinds/kind.ts";
 import { podSubdirectory } from "../paths.ts";
 import { type Handle, attachmentName } from "./csi-attachment.ts";
 import { csiError, csiPlugin } from "./csi-leaving.ts";
@@ -74,7 +74,7 @@ export async function aboutOf({ drivers }: SetUpDeps, driver: string, signal: Ab
 }
 
 /** The registered driver. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
-export function driverOf({ drivers }: SetUpDeps, driver: string, what: string): StorageDriver {
+export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: string, what: string): StorageDriver {
   try {
     return drivers.driver(driver);
   } catch (error) {
@@ -136,9 +136,9 @@ export async function publishRequest(
     publishContext: { ...volume.context },
     stagingTargetPath: capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) ? (volume.staged ?? "") : "",
     targetPath: path,
-    volumeCapability: capabilityOf(volume, pod, capabilities),
+    volumeCapability: capabilityOf(volume, capabilities, mountGroupOf(pod, capabilities)),
     readonly: volume.readOnly,
-    secrets: await secretsOf(deps, "NodePublishSecretRef", volume.secret, signal),
+    secrets: await secretsOf(deps, notFetched("NodePublishSecretRef"), volume.secret, signal),
     volumeContext: { ...volume.attributes, ...(tellsOfPod && podInfo(pod, volume)) },
   };
 }
@@ -166,9 +166,17 @@ function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | 
   );
 }
 
+/** The group that a driver gives a pod's files to itself; undefined where there is none. Pure. */
+export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | undefined {
+  return capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
+}
+
 /** The use of a volume, as drivers are told of it. Pure. */
-export function capabilityOf(volume: DriverVolume, pod: Pod, capabilities: Capabilities): VolumeCapability {
-  const group = capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
+export function capabilityOf(
+  volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags">,
+  capabilities: Capabilities,
+  group?: number,
+): VolumeCapability {
   const mode = { accessMode: { mode: accessMode(volume.accessModes[0] ?? "ReadWriteOnce", capabilities) } };
   if (volume.isBlock) return VolumeCapability.fromPartial({ ...mode, block: {} });
   return VolumeCapability.fromPartial({
@@ -198,10 +206,15 @@ function accessMode(mode: string, capabilities: Capabilities): AccessMode {
   }
 }
 
-/** Content of a secret that a volume refers to. @param what the reference is called. @throws CodedError in the kubelet's words. */
+/** Text of the failure to read a secret that a volume refers to. @param what the reference is called. */
+export function notFetched(what: string): (secret: string, why: string) => string {
+  return (secret, why) => `fetching ${what} ${secret} failed: ${why}`;
+}
+
+/** Content of a secret that a volume refers to. @param told text of a failure. @throws CodedError with it. */
 export async function secretsOf(
-  { objects }: SetUpDeps,
-  what: string,
+  { objects }: Pick<VolumeDeps, "objects">,
+  told: (secret: string, why: string) => string,
   reference: DriverVolume["secret"],
   signal: AbortSignal,
 ): Promise<Record<string, string>> {
@@ -210,7 +223,7 @@ export async function secretsOf(
   const secret = await objects.secret(namespace, name, signal).catch((error: unknown) => {
     const answer = error instanceof Error && error.cause instanceof Error ? error.cause : error;
     const why = `${csiPlugin}: failed to find the secret ${name} in the namespace ${namespace} with error: ${messageOf(answer)}`;
-    throw new CodedError(codeOf(error), `fetching ${what} ${namespace}/${name} failed: ${why}`, { cause: error });
+    throw new CodedError(codeOf(error), told(`${namespace}/${name}`, why), { cause: error });
   });
   const decoded = Object.entries(secret.data ?? {}).map(
     ([key, value]) => [key, Buffer.from(value, "base64").toString("utf8")] as const,

@@ -1,10 +1,11 @@
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
-import type { CSIDriver, PersistentVolume } from "../../objects.ts";
-import { CodedError } from "../../lib/errors.ts";
+import type { CSIDriver } from "../../objects.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
+import { expandCsi } from "./csi-expand.ts";
 import { isAttached, untilAttached } from "./csi-attachment.ts";
 import { csiId, csiLeaving, csiPlugin } from "./csi-leaving.ts";
+import { sourceOf } from "./csi-source.ts";
 import {
   type Capabilities,
   type DriverVolume,
@@ -12,6 +13,8 @@ import {
   capabilityOf,
   dataOf,
   driverOf,
+  mountGroupOf,
+  notFetched,
   publishRequest,
   publishVolume,
   secretsOf,
@@ -21,7 +24,6 @@ import { linkDevice } from "./device-link.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 import { blockPlaces, saveData, stagedPath } from "./volume-data.ts";
 
-type Source = NonNullable<NonNullable<PersistentVolume["spec"]>["csi"]>;
 type Context = Readonly<Record<string, string>>;
 
 const directoryMode = 0o750;
@@ -52,12 +54,8 @@ export const csi: PersistentKind = {
     return { ...published, ...(capabilities.has(Capability.GET_VOLUME_STATS) && { space: { driver, volumeHandle } }) };
   },
   device,
+  expand: expandCsi,
 };
-
-function sourceOf({ metadata, spec }: PersistentVolume): Source {
-  if (spec?.csi) return spec.csi;
-  throw new CodedError("failed_precondition", `volume source not found in volume.Spec of ${metadata.name}`);
-}
 
 function volumeOf({ volume, readOnly }: Use): DriverVolume {
   const { driver, volumeHandle, fsType = "", volumeAttributes = {}, nodePublishSecretRef } = sourceOf(volume);
@@ -126,8 +124,8 @@ async function stageRequest(
     volumeId: source.volumeHandle,
     publishContext: { ...context },
     stagingTargetPath: staged,
-    volumeCapability: capabilityOf(volumeOf(use), use.pod, capabilities),
-    secrets: await secretsOf(deps, "NodeStageSecretRef", source.nodeStageSecretRef, signal),
+    volumeCapability: capabilityOf(volumeOf(use), capabilities, mountGroupOf(use.pod, capabilities)),
+    secrets: await secretsOf(deps, notFetched("NodeStageSecretRef"), source.nodeStageSecretRef, signal),
     volumeContext: { ...source.volumeAttributes },
   };
 }

@@ -1,7 +1,7 @@
 import type { PersistentVolume, Pod } from "../../objects.ts";
 import type { PersistentPlace } from "../../pipeline.ts";
 import type { Leaving } from "./leaving.ts";
-import type { SetUpDeps, VolumeReady } from "../kinds/kind.ts";
+import type { SetUpDeps, VolumeDeps, VolumeReady } from "../kinds/kind.ts";
 
 /** A pod's use of a persistent volume. */
 export interface Use {
@@ -33,4 +33,7 @@ export interface PersistentKind {
   /** The block device of a volume that containers have as a device, without links; absent for a type that has none.
    *  @throws StepError with the step's name. */
   device?(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
+  /** Makes a volume that the pod has as big as it is to be; absent for a type that does not grow on a node.
+   *  @param bytes its new size. @throws ExpandError for what is more than a failed try; what the event shows. */
+  expand?(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void>;
 }

@@ -10,6 +10,7 @@ import { bindMount } from "./bind-mount.ts";
 import { mountDevice } from "./block-device.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 import { giveTree } from "./ownership.ts";
+import { resizeFileSystem } from "./resize-fs.ts";
 import { mountsOf, stagedVolumes, unstage } from "./staged.ts";
 
 const plugin = "kubernetes.io/local-volume";
@@ -65,6 +66,16 @@ export const local: PersistentKind = {
     const { kind } = await host.fs.stat(real, signal).catch(failed("MapBlockVolume"));
     if (kind === "blockDevice") return real;
     return failed("MapBlockVolume")(new CodedError("failed_precondition", `${path} is not a block device`));
+  },
+  async expand(deps, { pod, volume: { metadata, spec } }, _bytes, signal) {
+    // A directory has the size of the file system that it is in, a device its own.
+    if (spec?.volumeMode === "Block") return;
+    const device = spec?.local?.path ?? "";
+    const { kind } = await deps.host.fs.stat(device, signal);
+    const at = volumeDirectory(deps.rootDir, pod.metadata.uid, "local-volume", metadata.name);
+    if (kind === "blockDevice") return resizeFileSystem(deps, { device, at });
+    if (kind !== "directory")
+      throw new CodedError("failed_precondition", "only directory and block device are supported");
   },
 };
 

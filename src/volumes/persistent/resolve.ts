@@ -1,12 +1,13 @@
 import { messageOf } from "../../lib/errors.ts";
 import type { PersistentVolume, PersistentVolumeClaim, Pod, Volume } from "../../objects.ts";
-import type { ClaimReader } from "../../pipeline.ts";
+import type { Claims } from "../../drivers.ts";
 import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedError } from "../failure.ts";
 import { namesIn } from "../paths.ts";
 
 /** The volume behind a pod's claim. */
 export interface BoundVolume {
+  readonly claim: PersistentVolumeClaim;
   readonly volume: PersistentVolume;
   /** The pod asks for it read-only. */
   readonly readOnly: boolean;
@@ -20,12 +21,7 @@ const protection = "kubernetes.io/pvc-protection";
 /** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
  *  @throws UnprocessedError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
-export async function boundVolume(
-  claims: ClaimReader,
-  pod: Pod,
-  volume: Volume,
-  signal: AbortSignal,
-): Promise<BoundVolume> {
+export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, signal: AbortSignal): Promise<BoundVolume> {
   const { namespace } = pod.metadata;
   const name = claimNameOf(pod, volume) ?? "";
   const processed = <T>(step: Promise<T>): Promise<T> =>
@@ -44,11 +40,12 @@ export async function boundVolume(
   ] as const)
     if (mode !== fits && namesIn(pod, use).has(volume.name))
       throw new UnprocessedError(`volume ${volume.name} has volumeMode ${mode}, but is specified in ${use}`);
-  return { volume: found, readOnly: volume.persistentVolumeClaim?.readOnly === true, isDevice: mode === "Block" };
+  const readOnly = volume.persistentVolumeClaim?.readOnly === true;
+  return { claim, volume: found, readOnly, isDevice: mode === "Block" };
 }
 
 async function usableClaim(
-  claims: ClaimReader,
+  claims: Claims,
   namespace: string,
   name: string,
   signal: AbortSignal,
@@ -76,7 +73,7 @@ function refuseOthersClaim(pod: Pod, { metadata }: PersistentVolumeClaim): void 
 }
 
 async function volumeOf(
-  claims: ClaimReader,
+  claims: Claims,
   { metadata, spec }: PersistentVolumeClaim,
   signal: AbortSignal,
 ): Promise<PersistentVolume> {

@@ -27,6 +27,7 @@ function rig(...answers: readonly (object | Error)[]) {
         unstage: unasked,
         publish: unasked,
         unpublish: unasked,
+        expand: unasked,
         async stats(request) {
           asked.push(request);
           const answer = left.shift();

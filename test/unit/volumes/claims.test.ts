@@ -47,7 +47,7 @@ async function refused(bench: Bench, volume = data, pod = podWith([volume])): Pr
   giveUp.abort();
   assert.notEqual(await ending, "mounted");
   const [first = ""] = bench.events;
-  return first.replace("Pod Warning FailedMount: ", "");
+  return first.replace(/^Pod Warning (FailedMount: )?/, "");
 }
 
 const unable = (why: string) =>
@@ -196,6 +196,7 @@ test("a volume that a container has as a device is a link to it in the pod's dir
       {
         hostPath: path,
         readOnly: false,
+        growing: "pv-data",
         persistent: { name: "pv-data", plugin: "kubernetes.io/local-volume", isDevice: true },
       },
     ],
@@ -211,7 +212,7 @@ const noDevice: readonly (readonly [what: string, spec: PersistentVolume["spec"]
   [
     "a directory",
     { volumeMode: "Block" },
-    'MapVolume.MapBlockVolume failed for volume "pv-data" : /disks/one is not a block device',
+    'FailedMapVolume: MapVolume.MapBlockVolume failed for volume "pv-data" : /disks/one is not a block device',
   ],
   [
     "a hostPath volume",

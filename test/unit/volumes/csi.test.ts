@@ -234,8 +234,8 @@ test("a device that cannot be staged or published is told as such", async () => 
   for (let ms = 0; ms < 3_000; ms += 500) await clock.advance(500);
   await mounting;
   assert.deepEqual(events, [
-    'Pod Warning FailedMount: MapVolume.SetUpDevice failed for volume "pv" : no',
-    'Pod Warning FailedMount: MapVolume.MapPodDevice failed for volume "pv" : not here',
+    'Pod Warning FailedMapVolume: MapVolume.SetUpDevice failed for volume "pv" : no',
+    'Pod Warning FailedMapVolume: MapVolume.MapPodDevice failed for volume "pv" : not here',
   ]);
 });
 

@@ -28,6 +28,24 @@ export function podWith(
   return aPod({ volumes: [...volumes], containers: [container], ...spec }, metadata);
 }
 
+/** A claim's status with a strategic merge patch, as far as graftlet writes them. */
+function merged(status: NonNullable<PersistentVolumeClaim["status"]>, patch: object): typeof status {
+  const { status: change } = patch as { status: Record<string, unknown> };
+  const { conditions, allocatedResourceStatuses, ...rest } = change;
+  type Condition = NonNullable<(typeof status)["conditions"]>[number];
+  const changed = (conditions ?? []) as readonly (Condition & { readonly $patch?: string })[];
+  const statuses = { ...status.allocatedResourceStatuses, ...(allocatedResourceStatuses as Record<string, string>) };
+  return {
+    ...status,
+    ...rest,
+    allocatedResourceStatuses: Object.fromEntries(Object.entries(statuses).filter(([, value]) => value !== null)),
+    conditions: [
+      ...(status.conditions ?? []).filter(({ type }) => changed.every((one) => one.type !== type)),
+      ...changed.filter(({ $patch }) => $patch === undefined),
+    ],
+  };
+}
+
 /** The volumes stage on a machine in memory, with objects that a test can change. */
 export function volumeBench() {
   const clock = fakeClock();
@@ -66,6 +84,13 @@ export function volumeBench() {
     labels: { zone: "a" } as Record<string, string>,
     claims,
     volumes,
+    /** Patches of claims' statuses, and what becomes of them; a test may put its own in its place. */
+    patches: [] as object[],
+    patch: async (claim: PersistentVolumeClaim, patch: object): Promise<PersistentVolumeClaim> => {
+      const patched = { ...claim, status: merged(claim.status ?? {}, patch) };
+      claims.set(claim.metadata.name, patched);
+      return patched;
+    },
     allocatable: { memory: "1Gi" } as Record<string, string>,
     setConfigMap: (name: string, data: Record<string, string>) =>
       void configMaps.set(name, { metadata: identity(name), data }),
@@ -97,6 +122,10 @@ export function volumeBench() {
         },
         claims: {
           claim: async (_namespace, name) => read(claims, "persistentvolumeclaims", name),
+          async patchStatus(claim, patch) {
+            bench.patches.push(patch);
+            return bench.patch(claim, patch);
+          },
           persistentVolume: async (name) => read(volumes, "persistentvolumes", name),
         },
         drivers: bench.storage,

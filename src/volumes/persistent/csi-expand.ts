@@ -1,0 +1,73 @@
+import { NodeExpandVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
+import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
+import type { VolumeDeps } from "../kinds/kind.ts";
+import { capabilityOf, secretsOf } from "./csi-publish.ts";
+import { sourceOf } from "./csi-source.ts";
+import { ExpandError } from "./expand-error.ts";
+import type { Use } from "./kind.ts";
+import { blockPlaces, publishedPath, stagedPath } from "./volume-data.ts";
+
+/** Has a driver make a volume as big as it is to be, where it is published to a pod. A driver whose socket is not there is waited for,
+ *  one that cannot do it is no failure of its own.
+ *  @param bytes its new size. @throws ExpandError, and CodedError for all that may still succeed, in the kubelet's words.
+ *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeexpandvolume */
+export async function expandCsi(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void> {
+  const source = sourceOf(use.volume);
+  const driver = registered(deps, source.driver);
+  const capabilities = await driver.capabilities().catch((error: unknown) => {
+    const what = "Expander.NodeExpand failed to check if node supports expansion : ";
+    throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
+  });
+  if (!capabilities.has(Capability.EXPAND_VOLUME))
+    throw new ExpandError("unsupported", `NodeExpand is not supported by the CSI driver ${source.driver}`);
+  const { mountOptions = [], accessModes = [], volumeMode } = use.volume.spec ?? {};
+  const told = (secret: string, why: string) =>
+    `expander.NodeExpand failed to get NodeExpandSecretRef ${secret}: ${why}`;
+  const secrets = await secretsOf(deps, told, source.nodeExpandSecretRef, signal);
+  const { fsType = "" } = source;
+  const isBlock = volumeMode === "Block";
+  const capability = capabilityOf({ accessModes, fsType, mountFlags: mountOptions, isBlock }, capabilities);
+  const request = NodeExpandVolumeRequest.create({
+    volumeId: source.volumeHandle,
+    ...pathsOf(deps, use),
+    capacityRange: { requiredBytes: bytes, limitBytes: 0n },
+    volumeCapability: capability,
+    secrets,
+  });
+  await driver.expand(request).catch((error: unknown) => {
+    throw refusal(error);
+  });
+}
+
+function registered({ drivers }: Pick<VolumeDeps, "drivers">, name: string) {
+  try {
+    return drivers.driver(name);
+  } catch (error) {
+    throw new ExpandError("away", messageOf(error), error);
+  }
+}
+
+/** Where the volume lies staged, and where the pod has it. */
+function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Use) {
+  const { uid } = pod.metadata;
+  const { name } = volume.metadata;
+  if (volume.spec?.volumeMode === "Block") {
+    const { staged, published } = blockPlaces(rootDir, name);
+    return { volumePath: `${published}/${uid}`, stagingTargetPath: staged };
+  }
+  const { driver, volumeHandle } = sourceOf(volume);
+  return {
+    volumePath: publishedPath(rootDir, uid, name),
+    stagingTargetPath: stagedPath(rootDir, driver, volumeHandle),
+  };
+}
+
+/** The driver's refusal: for as long as the volume is used, for good, or of this try alone. */
+function refusal(error: unknown): CodedError {
+  const why = messageOf(error);
+  if (hasCode(error, "failed_precondition"))
+    return new ExpandError("inUse", `Expander.NodeExpand failed to expand the volume : ${why}`, error);
+  if (hasCode(error, "invalid_argument", "not_found"))
+    return new ExpandError("infeasible", `Expander.NodeExpand failed to expand the volume ${why}`, error);
+  return new CodedError(codeOf(error), `Expander.NodeExpand failed to expand the volume : ${why}`, { cause: error });
+}
