@@ -320,8 +320,9 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: cri,
     more: ["ssh"],
     why: "drivers talk to graftlet alone, over SSH through the link; file systems grow by commands of a Host",
-    seconds: 45,
+    seconds: 30,
   },
+  "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 30 },
   "claims-provisioned": {
     on: [],
     more: here,

@@ -12,7 +12,7 @@ import { boundVolume } from "./persistent/resolve.ts";
 import { type PodVolumes, type SharedState, firstRetryMs, longestRetryMs, longestTryMs, runs } from "./set-up.ts";
 
 /** Shortest interval between looks at a volume: its pods share them, milliseconds. */
-const betweenLooksMs = 10_000;
+const betweenLooksMs = 5_000;
 /** Longest pause while the control plane is not done with its own part of it, milliseconds. */
 const longestWaitMs = 10_000;
 
@@ -24,7 +24,7 @@ export interface Grower {
   collect(): void;
 }
 
-/** A node may not watch claims: it reads those of a pod with each pass over it, at most every ten seconds for all of its pods together.
+/** A node may not watch claims: it reads those of a pod with each pass over it, at most every five seconds for all of its pods together.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
 export function createGrower(deps: VolumeDeps & SharedState): Grower {
   const { clock, log, growths, staging } = deps;
@@ -68,6 +68,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
     },
     collect() {
       growths.collect();
+      for (const backoff of [failures, waits]) backoff.collect();
       for (const id of lookedAt.keys()) if (!staging.isElsewhere(id, "")) lookedAt.delete(id);
     },
   };

@@ -55,8 +55,8 @@ export interface TestDriver extends AsyncDisposable {
   readonly told: readonly RegistrationStatus[];
   /** Names of methods that were called, in order, those that only ask left out. */
   methods(): readonly string[];
-  /** From now on a method fails so; undefined: no longer. */
-  fail(method: string, code: status | undefined, details?: string): void;
+  /** From now on a method fails so, for one volume or for all; undefined: no longer. */
+  fail(method: string, code: status | undefined, details?: string, volumeId?: string): void;
   /** From now on a method does its work, and answers only once what is returned is called. */
   hold(method: string): () => void;
   /** Its sockets go. */
@@ -78,11 +78,12 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   const failures = new Map<string, { code: status; details: string }>();
   const held = new Map<string, Promise<void>>();
 
+  const text = (request: Record<string, unknown>, field: string) => String(request[field]);
   const answer =
     (method: string, make: (request: Record<string, unknown>) => unknown): Handler =>
     ({ request }, reply) => {
       calls.push({ method, request });
-      const failure = failures.get(method);
+      const failure = failures.get(`${method} ${text(request, "volumeId")}`) ?? failures.get(method);
       if (failure) return reply(failure);
       Promise.resolve()
         .then(async () => {
@@ -95,7 +96,6 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
           (error: unknown) => reply({ code: status.INTERNAL, details: String(error) }),
         );
     };
-  const text = (request: Record<string, unknown>, field: string) => String(request[field]);
   const bind = async (from: string, to: string, readOnly: boolean) => {
     await run(["sh", "-c", `mkdir -p ${from} ${to}; mountpoint -q ${to} || mount --bind ${from} ${to}`]);
     if (readOnly) await run(["mount", "-o", "remount,bind,ro", to]);
@@ -175,9 +175,10 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
     calls,
     told,
     methods: () => calls.map(({ method }) => method).filter((method) => !asking.includes(method)),
-    fail(method, code, details = `${method} failed`) {
-      if (code === undefined) failures.delete(method);
-      else failures.set(method, { code, details });
+    fail(method, code, details = `${method} failed`, volumeId) {
+      const key = volumeId === undefined ? method : `${method} ${volumeId}`;
+      if (code === undefined) failures.delete(key);
+      else failures.set(key, { code, details });
     },
     hold(method) {
       const { promise, resolve } = Promise.withResolvers<void>();
