@@ -7,7 +7,7 @@ import type { VolumeDeps } from "./kinds/kind.ts";
 import { usedVolumes } from "./paths.ts";
 import { sizeOf } from "./persistent/claim-status.ts";
 import { type Growing, capacityOf, expandInUse, isSmaller } from "./persistent/expansion.ts";
-import { persistentKindOf } from "./persistent/index.ts";
+import { persistentKindOf, pluginOf } from "./persistent/index.ts";
 import { boundVolume } from "./persistent/resolve.ts";
 import { type PodVolumes, type SharedState, firstRetryMs, longestRetryMs, longestTryMs, runs } from "./set-up.ts";
 
@@ -36,7 +36,9 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
   const follow = async (state: PodVolumes, volume: Volume, id: string): Promise<void> => {
     const { signal: ended } = state.ended;
     const last = lookedAt.get(id);
-    if (last !== undefined) await clock.sleep(Math.max(0, last + betweenLooksMs - clock.now()), ended);
+    // It was read this moment, to be set up.
+    if (last === undefined) return void lookedAt.set(id, clock.now());
+    await clock.sleep(Math.max(0, last + betweenLooksMs - clock.now()), ended);
     for (;;) {
       const lost = deps.presence && (await deps.presence(ended));
       throwIfAborted(ended);
@@ -88,11 +90,12 @@ async function step(
   const found = await boundVolume(deps.claims, state.pod, asked, patience).catch(() => undefined);
   if (!found) return "rest";
   const { claim, volume, readOnly } = found;
-  const { expand, plugin, id: idOf } = persistentKindOf(volume);
+  const kind = persistentKindOf(volume);
+  const { expand } = kind;
   const growth = growths.of(id, sizeOf(claim));
   const use = { pod: state.pod, volume, readOnly, options: [] };
   const growing: Growing | undefined = expand && { use, growth, expand };
-  if (!growing || idOf(volume) !== id || growth.isInUse || !isBigger(growth.size, capacityOf(use))) return "rest";
+  if (!growing || kind.id(volume) !== id || growth.isInUse || !isBigger(growth.size, capacityOf(use))) return "rest";
   return staging.inTurn(id, async () => {
     // The pod's end may have come meanwhile.
     throwIfAborted(ended);
@@ -100,7 +103,7 @@ async function step(
       const done = await timed(
         clock,
         () => expandInUse(deps, growing, claim, patience),
-        (ms, failed) => measures.expanded(plugin, ms, failed),
+        (ms, failed) => measures.expanded(pluginOf(kind, volume), ms, failed),
       );
       return done || growth.isInUse ? "rest" : "wait";
     } catch (error) {

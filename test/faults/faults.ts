@@ -32,6 +32,15 @@ export const faults: readonly Fault[] = [
     foundBy: [unit("volumes/claims")],
   },
   {
+    name: "growth-after-crash",
+    file: "src/volumes/persistent/expansion.ts",
+    text: 'state === "NodeResizePending" || state === "NodeResizeInProgress" ?',
+    becomes: 'state === "NodeResizePending" ?',
+    breaks: "A claim whose volume was growing when graftlet was killed never gets its new size.",
+    assertion: '"a claim that has a node at it: expand": Expected values to be strictly equal',
+    foundBy: [unit("volumes/expansion")],
+  },
+  {
     name: "pod-removed",
     file: "src/**/sources/apiserver.ts",
     text: 'type === "deleted" && reflector.get(pod.metadata.namespace, pod.metadata.name) ? undefined : push()',

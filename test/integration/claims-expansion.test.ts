@@ -62,7 +62,8 @@ describe("claims whose volumes grow", { concurrency: true }, () => {
     const metrics = parseExposition(await kubectl("get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`));
     const counts = metrics
       .get("storage_operation_duration_seconds")
-      ?.samples.filter(({ name, labels }) => name.endsWith("_count") && labels.operation_name === "volume_fs_resize");
+      ?.samples.filter(({ name, labels }) => name.endsWith("_count") && labels.operation_name === "volume_fs_resize")
+      .filter(({ labels }) => labels.volume_plugin === "kubernetes.io/csi:grows.csi.graftlet.dev");
     assert.ok(counts?.some(({ labels, value }) => labels.status === "success" && value > 0));
     await removed("online", "online-2");
   });

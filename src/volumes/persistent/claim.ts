@@ -6,7 +6,7 @@ import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
 import { sizeOf } from "./claim-status.ts";
 import { linkDevice } from "./device-link.ts";
 import { expandWhileMounting } from "./expansion.ts";
-import { persistentKindOf } from "./index.ts";
+import { persistentKindOf, pluginOf } from "./index.ts";
 import type { PersistentKind, Published, Use } from "./kind.ts";
 import { boundVolume } from "./resolve.ts";
 
@@ -41,7 +41,7 @@ export const claim: VolumeKind = {
       ...(kind.expand && !readOnly && { growing: id }),
       persistent: {
         name,
-        plugin: kind.plugin,
+        plugin: pluginOf(kind, volume),
         isDevice,
         ...(space && { space }),
         ...(group !== undefined && { group }),

@@ -30,3 +30,8 @@ export function persistentKindOf({ metadata: { name }, spec }: PersistentVolume)
     `failed to get Plugin from volumeSpec for volume "${name}" err=no volume plugin matched: persistent volumes of type ${type} are not served by this node`,
   );
 }
+
+/** Full name of the plugin that serves a volume: that of drivers has the driver's name, too. Pure. */
+export function pluginOf({ plugin }: PersistentKind, { spec }: PersistentVolume): string {
+  return spec?.csi ? `${plugin}:${spec.csi.driver}` : plugin;
+}
