@@ -44,6 +44,8 @@ export interface StorageDrivers {
   driver(name: string): StorageDriver;
   /** The object of a driver in the cluster; undefined where there is none. */
   about(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
+  /** Asks a driver anew for the most volumes that the node can have, and shows it. @throws CodedError in the kubelet's words. */
+  refresh(name: string, signal: AbortSignal): Promise<void>;
   /** The attachment of that name. @throws not_found in the API server's words. */
   attachment(name: string, signal: AbortSignal): Promise<VolumeAttachment>;
 }

@@ -75,6 +75,11 @@ export interface VolumeMeasures {
   tornDown(plugin: string, ms: number, failed: boolean): void;
 }
 
+export interface DriverMeasures {
+  /** A storage driver was called. @param method its gRPC path. @param code Go's name of the status. */
+  called(driver: string, method: string, code: string, ms: number): void;
+}
+
 /** Operations on cgroups. */
 export type CgroupOperation = "create" | "update" | "destroy";
 
@@ -150,6 +155,7 @@ export interface Measures {
   readonly pulls: PullMeasures;
   readonly statuses: StatusMeasures;
   readonly volumes: VolumeMeasures;
+  readonly drivers: DriverMeasures;
   readonly cgroups: CgroupMeasures;
   readonly resizes: ResizeMeasures;
   readonly evictions: EvictionMeasures;

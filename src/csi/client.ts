@@ -1,4 +1,4 @@
-import type { StorageDriver } from "../drivers.ts";
+import type { RegisteringPlugin, StorageDriver } from "../drivers.ts";
 import {
   NodeGetCapabilitiesRequest,
   NodeGetInfoRequest,
@@ -7,7 +7,9 @@ import {
   NodeService,
 } from "../gen/csi.ts";
 import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import { messageOf } from "../lib/errors.ts";
 import type { GrpcMethod } from "../lib/grpc.ts";
+import type { DriverMeasures } from "../measures.ts";
 
 /** Longest time of a call, milliseconds: the kubelet's. */
 const limitMs = 120_000;
@@ -18,12 +20,28 @@ export interface DriverClient extends StorageDriver {
   info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
 }
 
-/** Calls the node service on a socket of the target, each over a connection of its own: a driver may be another one by then.
- *  @param path of the socket. */
-export function createDriverClient(deps: GrpcDeps, path: string): DriverClient {
+export interface DriverClientDeps extends GrpcDeps {
+  readonly measures: DriverMeasures;
+}
+
+/** Calls the node service on a socket of the target, each over a connection of its own: a driver may be another one by then. */
+export function createDriverClient(
+  { measures, ...deps }: DriverClientDeps,
+  { name, endpoint }: Pick<RegisteringPlugin, "name" | "endpoint">,
+): DriverClient {
   const whole = new AbortController().signal;
-  const call = <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) =>
-    callSocket(deps, { path, method, request, userAgent, limitMs }, signal);
+  const call = async <Request, Response>(method: GrpcMethod<Request, Response>, request: Request, signal = whole) => {
+    const began = deps.clock.monotonic();
+    const told = (code: string) => measures.called(name, method.path, code, deps.clock.monotonic() - began);
+    try {
+      const answer = await callSocket(deps, { path: endpoint, method, request, userAgent, limitMs }, signal);
+      told("OK");
+      return answer;
+    } catch (error) {
+      told(statusOf(error));
+      throw error;
+    }
+  };
   const done = async (answer: Promise<unknown>) => void (await answer);
   return {
     info: (signal) => call(NodeService.nodeGetInfo, NodeGetInfoRequest.create(), signal),
@@ -38,4 +56,9 @@ export function createDriverClient(deps: GrpcDeps, path: string): DriverClient {
     expand: (request) => done(call(NodeService.nodeExpandVolume, request)),
     stats: (request) => call(NodeService.nodeGetVolumeStats, request),
   };
+}
+
+/** Go's name of the status that a call ended with, as a kubelet counts it. */
+function statusOf(error: unknown): string {
+  return /^rpc error: code = (\w+) /.exec(messageOf(error))?.[1] ?? "unknown-non-grpc";
 }

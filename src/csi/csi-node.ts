@@ -14,6 +14,8 @@ export interface CsiNodes {
   initialize(signal: AbortSignal): Promise<void>;
   /** Shows a driver. @throws CodedError in the kubelet's words. */
   install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
+  /** Shows its facts anew, on the CSINode alone. @throws CodedError in the kubelet's words. */
+  update(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
   /** Takes it back. @throws CodedError in the kubelet's words. */
   uninstall(driver: string, signal: AbortSignal): Promise<void>;
 }
@@ -51,6 +53,11 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
     });
   };
+  const update: CsiNodes["update"] = async (driver, facts, signal) => {
+    const onCsiNode = () => own.show(driverOf(driver, facts), signal);
+    const what = "error updating CSINode object with CSI driver node info: ";
+    await tries(what, "error updating CSINode", onCsiNode, signal);
+  };
   return {
     async initialize(signal) {
       const work = async () => own.takeOver((await client.get<Node>(node, { signal })).metadata.uid ?? "", signal);
@@ -65,10 +72,9 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       await untilAborted(own.takenOver, clock.within(patienceMs, signal));
       const onNode = () => patchNode((found) => withDriver(found, driver, facts), signal);
       await tries("error updating Node object with CSI driver node info: ", "error updating node", onNode, signal);
-      const onCsiNode = () => own.show(driverOf(driver, facts), signal);
-      const what = "error updating CSINode object with CSI driver node info: ";
-      await tries(what, "error updating CSINode", onCsiNode, signal);
+      await update(driver, facts, signal);
     },
+    update,
     async uninstall(driver, signal) {
       const what = "error uninstalling CSI driver from CSINode object ";
       await tries(what, "error updating CSINode", () => own.hide(driver, signal), signal);

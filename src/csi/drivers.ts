@@ -1,15 +1,16 @@
 import type { ApiClient } from "../api/client.ts";
 import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../drivers.ts";
-import type { GrpcDeps } from "../host/grpc-session.ts";
+import type { Service } from "../lib/service-group.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
-import { type DriverClient, createDriverClient } from "./client.ts";
+import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
+import { createCountUpdates } from "./count-updates.ts";
 import type { CsiNodes } from "./csi-node.ts";
 import type { DriverFacts } from "./facts.ts";
 import { type Version, highestVersion, isLess, versionText } from "./versions.ts";
 
-export interface DriversDeps extends GrpcDeps {
+export interface DriversDeps extends DriverClientDeps {
   readonly client: ApiClient;
   readonly csiNodes: CsiNodes;
   readonly log: Logger;
@@ -20,6 +21,8 @@ export interface Drivers extends StorageDrivers {
   readonly handler: PluginHandler;
   /** Registered drivers and their facts of this node. */
   facts(): ReadonlyMap<string, DriverFacts>;
+  /** Keeps what is shown of their limits true, for drivers that want that. */
+  readonly updates: Service;
 }
 
 interface Known {
@@ -33,8 +36,22 @@ interface Known {
 export function createDrivers(deps: DriversDeps): Drivers {
   const { client, csiNodes, log } = deps;
   const known = new Map<string, Known>();
+  const refresh: StorageDrivers["refresh"] = async (name, signal) => {
+    const found = known.get(name);
+    const failed = (what: string) => (error: unknown) => {
+      throw new CodedError(codeOf(error), `failed to ${what} ${JSON.stringify(name)}: ${messageOf(error)}`, {
+        cause: error,
+      });
+    };
+    if (!found) return failed("create CSI client for driver")(absent(name));
+    const facts = await factsOf(found, signal).catch(failed("get NodeGetInfo from driver"));
+    found.facts = facts;
+    await csiNodes.update(name, facts, signal).catch(failed("update driver"));
+  };
+  const updates = createCountUpdates({ client, clock: deps.clock, log, refresh });
   const forget = async (name: string, signal: AbortSignal) => {
     known.delete(name);
+    updates.end(name);
     await csiNodes.uninstall(name, signal).catch((err: unknown) => {
       if (!signal.aborted) log.warn({ err, driver: name }, "a storage driver could not be taken back from the node");
     });
@@ -51,16 +68,15 @@ export function createDrivers(deps: DriversDeps): Drivers {
         }
       },
       async register(plugin, signal) {
-        const { name, endpoint } = plugin;
+        const { name } = plugin;
         const version = versionOf("RegisterPlugin", plugin, known.get(name));
         if (name === "") throw new CodedError("invalid_argument", "driver name is empty");
-        const driver: Known = { version, client: createDriverClient(deps, endpoint) };
+        const driver: Known = { version, client: createDriverClient(deps, plugin) };
         known.set(name, driver);
         try {
-          const info = await driver.client.info(signal);
-          const topology = info.accessibleTopology?.segments ?? {};
-          driver.facts = { nodeID: info.nodeId, maxVolumes: info.maxVolumesPerNode, topology };
+          driver.facts = await factsOf(driver, signal);
           await csiNodes.install(name, driver.facts, signal);
+          updates.begin(name);
         } catch (error) {
           throwIfAborted(signal);
           await forget(name, signal);
@@ -73,13 +89,24 @@ export function createDrivers(deps: DriversDeps): Drivers {
     driver(name) {
       const found = known.get(name);
       if (found) return found.client;
-      throw new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
+      throw absent(name);
     },
+    refresh,
+    updates,
     about: (name, signal) =>
       unlessGone(client.get<CSIDriver>(`/apis/storage.k8s.io/v1/csidrivers/${name}`, { signal })),
     attachment: (name, signal) =>
       client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
   };
+}
+
+function absent(name: string): CodedError {
+  return new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
+}
+
+async function factsOf({ client }: Known, signal: AbortSignal): Promise<DriverFacts> {
+  const { nodeId, maxVolumesPerNode, accessibleTopology } = await client.info(signal);
+  return { nodeID: nodeId, maxVolumes: maxVolumesPerNode, topology: accessibleTopology?.segments ?? {} };
 }
 
 /** @throws invalid_argument in the kubelet's words. */

@@ -169,6 +169,7 @@ function createWorkers(
     ),
     status: stages.statuses,
     events: cluster.events,
+    onRejected: metrics.measures.rejected,
     networkError: health.networkError,
     syncMs: config.kubelet.syncFrequency,
     clock,

@@ -17,19 +17,23 @@ export interface Storage {
 
 /** Takes in the plugins of a target. Without a cluster there is nobody to show them to, and none is taken. */
 export function createStorage(
-  { config, target, client, alone, clock, log, hand }: NodeContext,
+  { config, target, client, alone, metrics, clock, log, hand }: NodeContext,
   cluster: Cluster,
 ): Storage {
   const { host } = target;
   const { nodeName, rootDir } = config;
   const { nodeChanged } = hand("storageDrivers").signals;
   const csiNodes = createCsiNodes({ client, nodeName, clock });
-  const drivers = createDrivers({ host, client, csiNodes, clock, log });
+  const drivers = createDrivers({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
   const handlers = { CSIPlugin: drivers.handler };
   // A watch takes one of the few channels of a link for each directory, a look one exchange.
   const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;
   const plugins = createPluginManager({ host: seen, directory: pluginRegistryOf(rootDir), handlers, clock, log });
-  return { drivers, problem: () => (alone ? undefined : published.problem()), services: [published, plugins] };
+  return {
+    drivers,
+    problem: () => (alone ? undefined : published.problem()),
+    services: [published, drivers.updates, plugins],
+  };
 }

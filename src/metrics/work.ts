@@ -142,6 +142,22 @@ function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
 }
 
+/** Bounds of what is done for volumes, seconds. */
+const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
+
+/** Calls to storage drivers. */
+export function driverMetrics(metrics: Metrics): Measures["drivers"] {
+  const calls = metrics.histogram(
+    "csi_operations_seconds",
+    "Duration of calls to storage drivers, by method and gRPC status, seconds.",
+    { labels: ["driver_name", "method_name", "grpc_status_code", "migrated"], buckets: storageBuckets },
+  );
+  return {
+    called: (driver, method, code, ms) =>
+      calls.addMs({ driver_name: driver, method_name: method, grpc_status_code: code, migrated: "false" }, ms),
+  };
+}
+
 /** Mounts and unmounts of volumes. */
 export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
   const operations = metrics.histogram(
@@ -149,7 +165,7 @@ export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
     "Duration of mounting or expanding a volume, and of unmounting all volumes of its pod, by plugin, seconds.",
     {
       labels: ["volume_plugin", "operation_name", "status", "migrated"],
-      buckets: [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600],
+      buckets: storageBuckets,
     },
   );
   const told = (operation: string) => (plugin: string, ms: number, failed: boolean) => {

@@ -27,6 +27,7 @@ import type { Resizes } from "../resizes.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 import { withinDeadline } from "./deadline.ts";
+import { type RejectedDeps, unlessRejected } from "./rejected.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
 /** Directories and cgroup of a pod on the target. */
@@ -37,7 +38,7 @@ export interface PodGround {
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-export interface PassDeps {
+export interface PassDeps extends RejectedDeps {
   readonly cache: PodCache;
   /** Column of the passes alone: pods on which a pass acted without seeing the outcome. The cache may be behind. */
   readonly unseen: ColumnWriter<true>;
@@ -96,7 +97,13 @@ export function createPasses(deps: PassDeps): Passes {
     async sync(pod, signal) {
       const observed = () => deps.cache.get(pod.metadata.uid) ?? emptyPod(pod);
       const fail = (why: Eviction) => void report(pod, observed(), false, why);
-      return withinDeadline(deps, pod, { make: (within) => syncOnce(deps, sight, pod, within), fail }, signal);
+      const make = (within: AbortSignal) => syncOnce(deps, sight, pod, within);
+      return unlessRejected(
+        deps,
+        pod,
+        { make: (stop) => withinDeadline(deps, pod, { make, fail }, stop), fail },
+        signal,
+      );
     },
 
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {

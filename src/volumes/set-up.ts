@@ -23,6 +23,8 @@ export interface PodVolumes {
   readonly setUps: Map<string, () => Promise<void>>;
   /** Volumes that may have leftovers on the target; undefined: any. */
   readonly touched: Set<string> | undefined;
+  /** Volumes that wait to be attached, each with a question to the cluster: can the node have no more of them? */
+  readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
   /** Work under way. */
   readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
@@ -38,6 +40,7 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
     touched: fresh ? new Set<string>() : undefined,
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
+    unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
     running: new Set<Promise<unknown>>(),
     kick: new AbortController(),
     ended: new AbortController(),
@@ -83,7 +86,7 @@ export interface SharedState {
 export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
-  const deps: Omit<SetUpDeps, "fresh"> = {
+  const deps: Omit<SetUpDeps, "fresh" | "awaiting"> = {
     ...given,
     written: new Map<string, string>(),
     mounts: createMountLister(given.host),
@@ -131,7 +134,7 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
 }
 
 /** One try at one volume; never two at once. A try cut off by the loss of the target is repeated once it is back. */
-function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
+function createAttempt(deps: Omit<SetUpDeps, "fresh" | "awaiting">, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
     const kind = kindOf(volume);
@@ -144,7 +147,11 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh">, retries: Backoff) {
       const patience = deps.clock.within(longestTryMs, lost ? AbortSignal.any([ended, lost]) : ended);
       const fresh = state.touched?.has(volume.name) === false;
       state.touched?.add(volume.name);
-      const ready = await setUpTimed(kind, { ...deps, fresh }, { pod: state.pod, volume }, patience);
+      const awaiting: SetUpDeps["awaiting"] = (isExhausted) => {
+        if (isExhausted) state.unattached.set(volume.name, isExhausted);
+        else state.unattached.delete(volume.name);
+      };
+      const ready = await setUpTimed(kind, { ...deps, fresh, awaiting }, { pod: state.pod, volume }, patience);
       if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume, ready))
         await shareDirectory(deps.host, ready.hostPath, patience);
       state.mounted.set(volume.name, ready);

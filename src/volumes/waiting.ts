@@ -1,6 +1,8 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Volume } from "../objects.ts";
+import type { Rejection } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
+import { PodRejectedError } from "../pod/rejected.ts";
 import { UnprocessedError } from "./failure.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { usedVolumes } from "./paths.ts";
@@ -13,7 +15,8 @@ const mountWaitMs = 123_000;
 const looks = 4;
 const lookMs = 100;
 
-/** Waits for all volumes of a pod. @throws CodedError with the text of its event; `cancelled` when interrupted. */
+/** Waits for all volumes of a pod. @throws PodRejectedError where the node can have no more of
+ *  them; CodedError with the text of its event; `cancelled` when interrupted. */
 export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "events">, setUp: SetUp) {
   return async function wait(state: PodVolumes, signal: AbortSignal): Promise<void> {
     const { pod } = state;
@@ -33,7 +36,12 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
     if (signal.aborted || state.ended.signal.aborted)
       throw new CodedError("cancelled", "waiting for volumes was interrupted");
     const why = [...unprocessed.values()].map(messageOf).join("; ") || "context deadline exceeded";
-    const message = `Unable to attach or mount volumes: unmounted volumes=[${listed(missing)}], unattached volumes=[], failed to process volumes=[${listed([...unprocessed.keys()])}]: ${why}`;
+    const unattached = missing.filter((name) => state.unattached.has(name));
+    const questions = [...state.unattached].filter(([name]) => unattached.includes(name));
+    const which = `unmounted volumes=[${listed(missing)}], unattached volumes=[${listed(unattached)}], failed to process volumes=[${listed([...unprocessed.keys()])}]: ${why}`;
+    const answers = await Promise.all(questions.map(([, isExhausted]) => isExhausted(signal)));
+    if (answers.includes(true)) throw new PodRejectedError(noMore(which));
+    const message = `Unable to attach or mount volumes: ${which}`;
     events.event(podReference(pod), "Warning", "FailedMount", message);
     throw new CodedError(unprocessed.size > 0 ? "failed_precondition" : "deadline_exceeded", message);
   };
@@ -51,6 +59,14 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
       }
     }
   }
+}
+
+/** Why a pod goes whose volumes the node can have no more of. Another node may. */
+function noMore(which: string): Rejection {
+  return {
+    reason: "VolumeAttachmentLimitExceeded",
+    message: `Node has reached its volume attachment limit, rejecting pod. ${which}`,
+  };
 }
 
 function listed(names: readonly string[]): string {

@@ -18,6 +18,7 @@ export const unmeasured: Measures = {
   pulls: { pulling: () => nothing, ensured: nothing },
   statuses: { changed: nothing, written: nothing },
   volumes: { setUp: nothing, expanded: nothing, tornDown: nothing },
+  drivers: { called: nothing },
   cgroups: { changed: nothing },
   resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing, aged: nothing },

@@ -76,6 +76,9 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       throw new CodedError("unavailable", `driver name ${name} not found in the list of registered CSI drivers`);
     },
     about: async (name) => objects.get(name),
+    async refresh(name) {
+      calls.push(`refresh ${name}`);
+    },
     async attachment(name) {
       const found = attachments.get(name);
       if (found) return found;

@@ -62,6 +62,7 @@ function start(content: string) {
     drivers: {
       driver: () => assert.fail("no pod has a claim"),
       about: async () => assert.fail("no pod has a claim"),
+      refresh: async () => assert.fail("no pod has a claim"),
       attachment: async () => assert.fail("no pod has a claim"),
     },
     inUse: () => undefined,

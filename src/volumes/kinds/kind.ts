@@ -39,6 +39,9 @@ export interface SetUpDeps extends VolumeDeps {
   readonly mounts: MountLister;
   readonly staging: Staging;
   readonly growths: Growths;
+  /** Called while the volume waits to be attached, and without a question once it is. @param isExhausted asks the cluster if the node
+   *  can have no more such volumes. */
+  readonly awaiting: (isExhausted: ((signal: AbortSignal) => Promise<boolean>) | undefined) => void;
   /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

@@ -9,6 +9,9 @@ import type { Use } from "./kind.ts";
 /** Interval of looks at the Node, which is watched, milliseconds: the kubelet's. */
 const lookMs = 100;
 
+/** The status code of gRPC with which a controller says that a node can have no more volumes. */
+const resourceExhausted = 8;
+
 /** A driver's volume. */
 export interface Handle {
   readonly driver: string;
@@ -37,10 +40,12 @@ export async function untilAttached(
   const id = csiId(handle);
   const name = `${csiPlugin}/${id}`;
   deps.staging.uses(id, pod.metadata.uid, name);
+  deps.awaiting((stop) => isExhausted(deps, handle, stop));
   while (!showsAttached(deps.node(), name))
     await deps.clock.sleep(lookMs, signal).catch(() => {
       throw new NotYetError(`volume ${name} is not yet in node's status`);
     });
+  deps.awaiting(undefined);
   try {
     return await attachment(deps, handle, signal);
   } catch (error) {
@@ -53,6 +58,26 @@ export async function untilAttached(
 function showsAttached(node: Node | undefined, name: string): boolean {
   const { volumesInUse = [], volumesAttached = [] } = node?.status ?? {};
   return volumesInUse.includes(name) && volumesAttached.some((one) => one.name === name);
+}
+
+/** True when the control plane has said that the node can have no more of a driver's volumes, and the driver wants its limit kept true:
+ *  it is asked for that anew. */
+async function isExhausted(deps: SetUpDeps, handle: Handle, signal: AbortSignal): Promise<boolean> {
+  const { drivers, log, nodeName } = deps;
+  const { driver } = handle;
+  try {
+    const about = await drivers.about(driver, signal);
+    if (!about?.spec.nodeAllocatableUpdatePeriodSeconds) return false;
+    const { status } = await drivers.attachment(attachmentName(handle, nodeName), signal);
+    if (status?.attachError?.errorCode !== resourceExhausted) return false;
+  } catch (err) {
+    log.debug({ err, driver }, "why a volume is not attached cannot be read");
+    return false;
+  }
+  await drivers.refresh(driver, signal).catch((err: unknown) => {
+    log.warn({ err, driver }, "a storage driver's limit could not be updated");
+  });
+  return true;
 }
 
 async function attachment({ drivers, nodeName }: SetUpDeps, handle: Handle, signal: AbortSignal) {

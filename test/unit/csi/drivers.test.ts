@@ -22,14 +22,23 @@ async function rig(t: TestContext) {
   const api = apiServer();
   const csiNodes = createCsiNodes({ client: api.client, nodeName: "n", clock });
   await csiNodes.initialize(signal);
-  const drivers = createDrivers({ host: localHost({ clock }), client: api.client, csiNodes, clock, log: silent });
-  const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
+  const counted: string[] = [];
+  const drivers = createDrivers({
+    host: localHost({ clock }),
+    client: api.client,
+    csiNodes,
+    measures: { called: (name, method, code) => void counted.push(`${name} ${method} ${code}`) },
+    clock,
+    log: silent,
+  });
+  const info = { maxVolumesPerNode: 7n };
+  const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined, info });
   t.after(() => {
     driver.stop();
     rmSync(rootDir, { recursive: true, force: true });
   });
   const plugin = { name: "d", endpoint: join(rootDir, "plugins/d/csi.sock"), versions: ["1.0.0"] };
-  return { api, drivers, driver, plugin };
+  return { api, drivers, driver, info, counted, plugin };
 }
 
 const unknown = { message: "driver name d not found in the list of registered CSI drivers" };
@@ -59,6 +68,39 @@ test("a call fails in the kubelet's words", async (t) => {
   await assert.rejects(call(), {
     code: "unavailable",
     message: `rpc error: code = Unavailable desc = connection error: desc = "transport: Error while dialing: dial unix ${plugin.endpoint}: connect: no such file or directory"`,
+  });
+});
+
+test("calls are counted by method and status", async (t) => {
+  const { drivers, driver, counted, plugin } = await rig(t);
+  await drivers.handler.register(plugin, signal);
+  const call = () => drivers.driver("d").unpublish({ volumeId: "v", targetPath: "/nowhere" });
+  await call();
+  driver.fail("NodeUnpublishVolume", status.ABORTED, "busy");
+  await assert.rejects(call());
+  driver.stop();
+  await assert.rejects(call());
+  const unpublish = "d /csi.v1.Node/NodeUnpublishVolume";
+  const info = "d /csi.v1.Node/NodeGetInfo OK";
+  assert.deepEqual(counted, [info, `${unpublish} OK`, `${unpublish} Aborted`, `${unpublish} Unavailable`]);
+});
+
+test("a limit that the driver has changed is shown once it is asked anew", async (t) => {
+  const { api, drivers, driver, info, plugin } = await rig(t);
+  await drivers.handler.register(plugin, signal);
+  info.maxVolumesPerNode = 9n;
+  assert.equal(api.csiNode?.spec.drivers?.[0]?.allocatable?.count, 7);
+  await drivers.refresh("d", signal);
+  assert.equal(api.csiNode?.spec.drivers?.[0]?.allocatable?.count, 9);
+  assert.equal(drivers.facts().get("d")?.maxVolumes, 9n);
+  driver.fail("NodeGetInfo", status.INTERNAL, "no idea");
+  await assert.rejects(drivers.refresh("d", signal), {
+    message: 'failed to get NodeGetInfo from driver "d": rpc error: code = Internal desc = no idea',
+  });
+  await drivers.handler.deregister(plugin, signal);
+  await assert.rejects(drivers.refresh("d", signal), {
+    message:
+      'failed to create CSI client for driver "d": driver name d not found in the list of registered CSI drivers',
   });
 });
 

@@ -6,6 +6,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { RuntimePod, SyncOutcome } from "../../../src/pipeline.ts";
+import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
@@ -67,6 +68,7 @@ function rig(over: Partial<PassDeps> = {}) {
     resizes: noResizes,
     ground: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
+    onRejected: said("rejected"),
     networkError: () => undefined,
     syncMs: 60_000,
     clock,
@@ -102,6 +104,20 @@ test("a new sandbox is shown before the pass goes on; it is looked at where the 
   calls.length = 0;
   await passes.sync(aPod(), never);
   assert.deepEqual(calls.slice(calls.indexOf("inspect")), [...after, "perform", ...after]);
+});
+
+test("a pod that turns out to be more than the node can have fails for good, and is counted", async () => {
+  const rejection = { reason: "VolumeAttachmentLimitExceeded", message: "no room" };
+  const volumes = {
+    mount: () => Promise.reject(new PodRejectedError(rejection)),
+    unmount: async () => undefined,
+    mounted: () => new Map(),
+  };
+  const { calls, events, passes } = rig({ volumes });
+  const eviction = { ...rejection, message: "Pod was rejected: no room" };
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: true, againMs: 0, eviction });
+  assert.deepEqual(calls.slice(-2), ["rejected VolumeAttachmentLimitExceeded", "status Failed"]);
+  assert.deepEqual(events.lines, ["Warning VolumeAttachmentLimitExceeded no room"]);
 });
 
 test("a pass that had nothing to do asks the runtime nothing more", async () => {

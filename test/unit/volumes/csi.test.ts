@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
-import { CodedError } from "../../../src/lib/errors.ts";
+import { CodedError, messageOf } from "../../../src/lib/errors.ts";
+import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import type { NodePublishVolumeRequest, NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
@@ -144,6 +145,43 @@ test("a volume that the cluster attaches waits for that, and is in use before", 
   assert.deepEqual((storage.requests[0] as NodeStageVolumeRequest).publishContext, { device: "one" });
   await stage.unmount("uid-1", never);
   assert.deepEqual(bench.inUse, []);
+});
+
+test("a pod is rejected whose volume the node has no room for, if its driver wants the limit kept true", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  const attachment = "csi-c42cf57099d6443b605c16f111056170d3d4e01cedcbcbac71a93245953703cf";
+  const refused = (errorCode: number) =>
+    storage.attachments.set(attachment, {
+      metadata: { name: attachment },
+      spec: { attacher: "d", nodeName: "node", source: { persistentVolumeName: "pv" } },
+      status: { attached: false, attachError: { message: "full", errorCode } },
+    });
+  const stage = bench.start();
+  await stage.recover(never);
+  const waited = async () => {
+    const mounting = stage.mount(podWith([data]), never).catch((error: unknown) => error);
+    await clock.advance(124_000);
+    return mounting;
+  };
+  const which =
+    "unmounted volumes=[v], unattached volumes=[v], failed to process volumes=[]: context deadline exceeded";
+  const about = (spec: object) => storage.objects.set("d", { metadata: { name: "d" }, spec });
+  about({});
+  refused(8);
+  assert.equal(messageOf(await waited()), `Unable to attach or mount volumes: ${which}`);
+  about({ nodeAllocatableUpdatePeriodSeconds: 60 });
+  refused(13);
+  assert.equal(messageOf(await waited()), `Unable to attach or mount volumes: ${which}`);
+  assert.deepEqual(storage.calls, []);
+  refused(8);
+  const error = await waited();
+  assert.ok(error instanceof PodRejectedError);
+  assert.deepEqual(error.rejection, {
+    reason: "VolumeAttachmentLimitExceeded",
+    message: `Node has reached its volume attachment limit, rejecting pod. ${which}`,
+  });
+  assert.deepEqual(storage.calls, ["refresh d"]);
 });
 
 test("a driver is told of the access mode as it can tell it, of the group, and of the pod where it wants to know", async () => {

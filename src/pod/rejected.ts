@@ -1,0 +1,12 @@
+import { CodedError } from "../lib/errors.ts";
+import type { Rejection } from "../pipeline.ts";
+
+/** A reason to end a pod for good that is found while it starts. */
+export class PodRejectedError extends CodedError {
+  readonly rejection: Rejection;
+  constructor(rejection: Rejection) {
+    super("failed_precondition", rejection.message);
+    this.name = "PodRejectedError";
+    this.rejection = rejection;
+  }
+}

@@ -1,0 +1,32 @@
+import type { Pod } from "../objects.ts";
+import type { EventSink, Rejection } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import { PodRejectedError } from "../pod/rejected.ts";
+import type { PassResult } from "./pod-worker.ts";
+
+export interface RejectedDeps {
+  readonly events: EventSink;
+  /** Called with the reason of each pod that is rejected while it starts. */
+  readonly onRejected: (reason: string) => void;
+}
+
+/** Makes a pass over a pod, which may find that the node cannot have the pod: it fails for good then, as one that is not admitted.
+ *  @param fail shows the pod as failed. @see https://kubernetes.io/docs/concepts/storage/storage-limits/ */
+export async function unlessRejected(
+  { events, onRejected }: RejectedDeps,
+  pod: Pod,
+  { make, fail }: { make(signal: AbortSignal): Promise<PassResult>; fail(why: Rejection): void },
+  signal: AbortSignal,
+): Promise<PassResult> {
+  try {
+    return await make(signal);
+  } catch (error) {
+    if (!(error instanceof PodRejectedError)) throw error;
+    const { reason, message } = error.rejection;
+    events.event(podReference(pod), "Warning", reason, message);
+    onRejected(reason);
+    const eviction = { reason, message: `Pod was rejected: ${message}` };
+    fail(eviction);
+    return { terminal: true, againMs: 0, eviction };
+  }
+}

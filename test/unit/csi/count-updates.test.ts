@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { createCountUpdates } from "../../../src/csi/count-updates.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import type { CSIDriver } from "../../../src/objects.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeClient, settle, silent, type WatchFeed, watchFeed } from "../api/fake-client.ts";
+
+const about = (name: string, seconds?: number): CSIDriver => ({
+  metadata: { name, uid: "u", resourceVersion: "7" },
+  spec: { ...(seconds !== undefined && { nodeAllocatableUpdatePeriodSeconds: seconds }) },
+});
+
+/** A cluster that knows the driver `d`. @param seconds its period. */
+function start(seconds?: number) {
+  const clock = fakeClock();
+  const stop = new AbortController();
+  const feeds: WatchFeed[] = [];
+  const asked: string[] = [];
+  const world = { failure: undefined as Error | undefined };
+  const client = fakeClient((call, signal) => {
+    if (call.verb === "list") return { metadata: { resourceVersion: "5" }, items: [about("d", seconds)] };
+    const feed = watchFeed(signal);
+    feeds.push(feed);
+    return feed;
+  });
+  const updates = createCountUpdates({
+    client,
+    clock,
+    log: silent,
+    async refresh(driver) {
+      asked.push(`${driver} ${clock.monotonic() / 1000}`);
+      if (world.failure) throw world.failure;
+    },
+  });
+  const running = updates.run(stop.signal);
+  return {
+    clock,
+    client,
+    updates,
+    asked,
+    world,
+    told: (driver: CSIDriver) => feeds.at(-1)?.send("MODIFIED", driver),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await running;
+    },
+  };
+}
+
+test("a driver is asked in its period, for as long as it is registered, also after a failure", async () => {
+  await using rig = start(10);
+  const { clock, updates, asked, world, client } = rig;
+  await settle();
+  assert.equal(client.calls.length, 0);
+  updates.begin("d");
+  await clock.advance(20_000);
+  world.failure = new CodedError("unavailable", "away");
+  await clock.advance(10_000);
+  world.failure = undefined;
+  await clock.advance(10_000);
+  assert.deepEqual(asked, ["d 10", "d 20", "d 30", "d 40"]);
+  updates.end("d");
+  await clock.advance(60_000);
+  assert.equal(asked.length, 4);
+  updates.begin("d");
+  await clock.advance(10_000);
+  assert.equal(asked.at(-1), "d 110");
+});
+
+test("a driver without a period is not asked; one that is given, changed or taken away counts from then", async () => {
+  await using rig = start();
+  const { clock, updates, asked, told } = rig;
+  updates.begin("d");
+  await clock.advance(100_000);
+  assert.deepEqual(asked, []);
+  const waiting = clock.pending;
+  told(about("d", 30));
+  await clock.advance(30_000);
+  told(about("d", 50));
+  await clock.advance(50_000);
+  assert.deepEqual(asked, ["d 130", "d 180"]);
+  told(about("d"));
+  told(about("other", 10));
+  await clock.advance(100_000);
+  assert.equal(asked.length, 2);
+  assert.equal(clock.pending, waiting);
+});
