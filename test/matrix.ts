@@ -87,6 +87,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     lab: "containers",
     seconds: 55,
   },
+  "csi-crash": {
+    on: [],
+    more: cri,
+    why: "the moments to be killed at are the driver's calls, which no runtime sees",
+    seconds: 60,
+  },
   "csi-driver": {
     on: [],
     more: cri,

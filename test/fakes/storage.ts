@@ -16,6 +16,8 @@ export interface FakeStorage extends StorageDrivers {
   readonly capabilities: Set<Capability>;
   /** The next call of that name fails so. */
   readonly failures: Map<string, CodedError>;
+  /** Called before and after each call's work; it may wait, and it may throw. */
+  onStep(hook: (() => void | Promise<void>) | undefined): void;
   /** Status of the Node. */
   status: NonNullable<Node["status"]>;
 }
@@ -29,6 +31,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
   const requests: object[] = [];
   const capabilities = new Set<Capability>([Capability.STAGE_UNSTAGE_VOLUME]);
   const failures = new Map<string, CodedError>();
+  let step: (() => void | Promise<void>) | undefined;
   const isMounted = (path: string) => files.mounted().some((mount) => mount.path === path);
   const call =
     <Request extends { readonly volumeId: string }>(
@@ -42,7 +45,9 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       const failure = failures.get(name);
       failures.delete(name);
       if (failure) throw failure;
+      await step?.();
       await does(pathOf(request));
+      await step?.();
     };
   const made = async (path: string) => {
     await files.fs.apply([{ do: "mkdir", path, parents: true }]);
@@ -70,6 +75,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     requests,
     capabilities,
     failures,
+    onStep: (hook) => void (step = hook),
     status: {},
     driver(name) {
       if (registered.has(name)) return driver;

@@ -22,6 +22,7 @@ import {
   RegistrationService,
   RegistrationStatusResponse,
 } from "../../src/gen/plugin-registration.ts";
+import { type CallMoment, Lost, Pending, type Stop, createStops } from "./csi-stops.ts";
 
 export interface TestDriverOptions {
   readonly name: string;
@@ -57,8 +58,8 @@ export interface TestDriver extends AsyncDisposable {
   methods(): readonly string[];
   /** From now on a method fails so, for one volume or for all; undefined: no longer. */
   fail(method: string, code: status | undefined, details?: string, volumeId?: string): void;
-  /** From now on a method does its work, and answers only once what is returned is called. */
-  hold(method: string): () => void;
+  /** The next calls of a method for these volumes stop at a moment. */
+  stopAt(moment: CallMoment, method: string, volumes: readonly string[]): Stop;
   /** Its sockets go. */
   stop(): void;
 }
@@ -76,7 +77,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   const calls: DriverCall[] = [];
   const told: RegistrationStatus[] = [];
   const failures = new Map<string, { code: status; details: string }>();
-  const held = new Map<string, Promise<void>>();
+  const stops = createStops();
 
   const text = (request: Record<string, unknown>, field: string) => String(request[field]);
   const answer =
@@ -85,15 +86,11 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       calls.push({ method, request });
       const failure = failures.get(`${method} ${text(request, "volumeId")}`) ?? failures.get(method);
       if (failure) return reply(failure);
-      Promise.resolve()
-        .then(async () => {
-          const made = await make(request);
-          await held.get(method);
-          return made;
-        })
+      stops
+        .around(method, text(request, "volumeId"), () => make(request))
         .then(
           (made) => reply(null, made),
-          (error: unknown) => reply({ code: status.INTERNAL, details: String(error) }),
+          (error: unknown) => reply({ code: codeOf(error), details: String(error) }),
         );
     };
   const bind = async (from: string, to: string, readOnly: boolean) => {
@@ -180,19 +177,17 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       if (code === undefined) failures.delete(key);
       else failures.set(key, { code, details });
     },
-    hold(method) {
-      const { promise, resolve } = Promise.withResolvers<void>();
-      held.set(method, promise);
-      return () => {
-        held.delete(method);
-        resolve();
-      };
-    },
+    stopAt: stops.stopAt,
     stop,
     async [Symbol.asyncDispose]() {
       stop();
     },
   };
+}
+
+function codeOf(error: unknown): status {
+  if (error instanceof Pending) return status.ABORTED;
+  return error instanceof Lost ? status.UNAVAILABLE : status.INTERNAL;
 }
 
 async function serve(server: Server, path: string): Promise<void> {

@@ -28,12 +28,12 @@ const restart = () => startGraftlet(cluster, { args: ["-v=6"], config: { syncFre
 /** A volume grows, and the driver is at it. @returns what lets it answer. */
 async function begun(name: string): Promise<() => void> {
   await claims.started(name);
-  const go = claims.driver.hold("NodeExpandVolume");
+  const done = claims.driver.stopAt("after", "NodeExpandVolume", [`handle-${name}`]);
   await claims.grow(name);
-  await cluster.waitFor("the driver to be at it", () => claims.requests(name).length === 1);
+  await cluster.waitFor("the driver to be at it", done.isReached);
   const { status } = await claims.claimNow(name);
   assert.deepEqual(status?.allocatedResourceStatuses, { storage: "NodeResizeInProgress" });
-  return go;
+  return done.release;
 }
 
 test("graftlet that is killed while the driver is at it completes it with its next life", async () => {

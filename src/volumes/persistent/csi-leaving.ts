@@ -14,6 +14,7 @@ import {
   devicesOfPod,
   devicesOfPods,
   removeMountDirectory,
+  removeUnwritten,
 } from "./volume-data.ts";
 
 export const csiPlugin = "kubernetes.io/csi";
@@ -38,6 +39,7 @@ export const csiLeaving: Leaving = {
     );
     return (await Promise.all([...mounts, ...(await unpublishDevices(deps, uid, signal))])).flat();
   },
+  tidy: removeUnwritten,
   async staged(deps, signal) {
     const [mounts, devices] = await Promise.all([dataOfStaged(deps, signal), dataOfDevices(deps, signal)]);
     return [...new Set([...mounts.map(({ data }) => data), ...devices.values()].map(idOf))];
@@ -108,6 +110,12 @@ async function unstageDevice(deps: LeavingDeps, id: string, signal: AbortSignal)
   for (const [name, { driverName = "", volumeHandle = "" }] of own) {
     const { staged, published, data } = blockPlaces(deps.rootDir, name);
     const driver = deps.drivers.driver(driverName);
+    // A pod that has lost its link has lost the device.
+    for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? []) {
+      const targetPath = `${published}/${uid}`;
+      await driver.unpublish({ volumeId: volumeHandle, targetPath });
+      await removeUnmounted(deps, [targetPath]);
+    }
     const isStaged = (await driver.capabilities()).has(Capability.STAGE_UNSTAGE_VOLUME);
     if (isStaged) await driver.unstage({ volumeId: volumeHandle, stagingTargetPath: staged });
     await removeUnmounted(deps, [staged, published]);

@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { unlessGone } from "../../lib/errors.ts";
 import { podDirectory, podSubdirectory } from "../paths.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import type { PersistentKind, Use } from "./kind.ts";
@@ -17,6 +18,9 @@ export async function linkDevice(
 ): Promise<string> {
   const { uid } = pod.metadata;
   const path = `${podDirectory(rootDir, uid)}/volumeDevices/${plugin.replace("/", "~")}/${volume.metadata.name}`;
+  // One that leads there stays: it is what tells a later process of the device.
+  if ((await unlessGone(host.fs.lstat(path, signal)))?.kind === "symlink")
+    if ((await unlessGone(host.fs.readlink(path, signal))) === device) return path;
   const around = { path: posix.dirname(path), mode: privateMode };
   await host.fs.apply(
     [

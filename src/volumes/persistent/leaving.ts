@@ -23,6 +23,8 @@ export interface Leaving {
   readonly plugin: string;
   /** Takes volumes of this type back from a pod, where that takes more than unmounting them. @returns what could not be. */
   readonly unpublish?: (deps: LeavingDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
+  /** Clears away what an earlier process has only begun with, or has all but ended. */
+  readonly tidy?: (deps: LeavingDeps, signal: AbortSignal) => Promise<void>;
   /** Identities of volumes that lie staged. */
   staged(deps: LeavingDeps, signal: AbortSignal): Promise<readonly string[]>;
   /** Takes a staged volume from the node, unless a pod has it. @returns true when it is gone. @throws when it has to stay. */

@@ -1,10 +1,12 @@
 import type { Clock, Timer } from "../../lib/clock.ts";
+import { createBackoff } from "../../lib/backoff.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { createTurns } from "../../lib/turns.ts";
 import type { Leaving, LeavingDeps } from "./leaving.ts";
 
-/** Pause before the next try at what could not be unstaged, milliseconds. */
-const retryMs = 5_000;
+/** Pauses before the next try at what could not be unstaged, milliseconds: a driver that begins with the node is there soon. */
+const firstRetryMs = 500;
+const longestRetryMs = 5_000;
 
 /** State of persistent volumes on the node that their pods share. A volume goes by an identity that its type gives it. */
 export interface Staging {
@@ -61,6 +63,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     stands: (id) => void standing.add(id),
     uses: use.begins,
     async recover(signal) {
+      await Promise.all(kinds.flatMap((kind) => kind.tidy?.(deps, signal) ?? []));
       const found = await stagedOf(signal);
       for (const { kind, id } of found) if (kind.unpublish) use.found(id, `${kind.plugin}/${id}`);
       use.known();
@@ -154,19 +157,21 @@ function createUnstaging(
 ) {
   const timers = new Map<string, Timer>();
   const told = new Map<string, string>();
+  const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
   const tryAt = async (kind: Leaving, id: string, signal: AbortSignal): Promise<void> => {
     timers.get(id)?.cancel();
     timers.delete(id);
     try {
       await unstage(kind, id, signal);
       told.delete(id);
+      retries.reset(id);
     } catch (error) {
       if (stopped.aborted) return;
       const why = messageOf(error);
       if (told.get(id) !== why)
         log.warn({ err: error, volume: id }, "a volume could not be unmounted from the node, will try again");
       told.set(id, why);
-      const again = clock.after(retryMs, () => void tryAt(kind, id, stopped));
+      const again = clock.after(retries.next(id), () => void tryAt(kind, id, stopped));
       timers.set(id, again);
     }
   };

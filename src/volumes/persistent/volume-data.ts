@@ -132,6 +132,28 @@ export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal
   return all.flat();
 }
 
+/** Removes directories of volumes of which nothing is written down: a process died when it began with them, or when it was about to be
+ *  done. Nothing but what is empty. */
+export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSignal): Promise<void> {
+  const all = stagedDriverVolumesOf(rootDir);
+  const volumesIn = async (parent: string) => directoriesIn(host, parent, signal);
+  const drivers = (await volumesIn(all)).filter((path) => path !== `${all}/volumeDevices`);
+  const mounts = (await Promise.all(drivers.map(volumesIn))).flat().map((path) => `${path}/globalmount`);
+  const devices = (await volumesIn(`${all}/volumeDevices`))
+    .map((path) => posix.basename(path))
+    .filter((name) => name !== "staging" && name !== "publish")
+    .map((name) => blockPlaces(rootDir, name));
+  const unwritten = async (mount: string) =>
+    (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) === undefined;
+  const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
+    // What is not empty stays.
+    if (await unwritten(mount)) await removeMountDirectory(host, mount, signal).catch(() => undefined);
+  });
+  await Promise.all(tidied);
+  const above = devices.map(({ data }) => posix.dirname(posix.dirname(data)));
+  for (const path of above) await host.fs.apply([{ do: "remove", path }], signal).catch(() => undefined);
+}
+
 async function dataBelow(host: Host, parent: string, signal: AbortSignal): Promise<readonly DataDirectory[]> {
   const directories = await directoriesIn(host, parent, signal);
   const found = directories.map(async (path) => {
