@@ -1,5 +1,6 @@
+import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { FileChange } from "../seams/host.ts";
+import type { FileChange, Host } from "../seams/host.ts";
 
 /** Directory of a pod on the target. */
 export function podDirectory(rootDir: string, uid: string): string {
@@ -27,6 +28,16 @@ export function podSubdirectory(
     { do: "mkdir", path: `${own}/${part}`, mode: privateMode },
     { do: "mkdir", path, mode, parents: true },
   ];
+}
+
+/** Makes sure that a volume's directory, if it is there, is no link: what it leads to is others'. @throws failed_precondition. */
+export async function checkNoLink(
+  { host, fresh }: { readonly host: Host; readonly fresh: boolean },
+  path: string,
+  signal: AbortSignal,
+): Promise<void> {
+  if (fresh || (await unlessGone(host.fs.lstat(path, signal)))?.kind !== "symlink") return;
+  throw new CodedError("failed_precondition", `${path} is a link, not the volume's directory`);
 }
 
 /** Directory of the file `ready`, which marks a created emptyDir; a kubelet that takes over checks it. */

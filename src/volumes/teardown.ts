@@ -11,12 +11,15 @@ import { aggregated } from "../lib/aggregate.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
+import { removeVolumes } from "./remove-volumes.ts";
 import type { Kept } from "./persistent/leaving.ts";
 
 export interface UnmountOptions {
   readonly list?: MountLister;
   /** Takes back what takes more than unmounting; parts of volumes are unmounted before. @returns directories that have to stay. */
   readonly first?: () => Promise<readonly Kept[]>;
+  /** No volume of the pod's outlives it: its directories may go with all that is in them. */
+  readonly isShortLived?: boolean;
 }
 
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
@@ -29,7 +32,7 @@ export async function unmountAll(
   rootDir: string,
   uid: string,
   signal: AbortSignal,
-  { list = (stop) => listMounts(host, stop), first }: UnmountOptions = {},
+  { list = (stop) => listMounts(host, stop), first, isShortLived = false }: UnmountOptions = {},
 ): Promise<void> {
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
@@ -43,7 +46,10 @@ export async function unmountAll(
     kept.map(({ path }) => path.replace(own, directory)),
   );
   if (kept.length > 0) throw aggregated(kept.map(({ why }) => why));
-  const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"].map((name) => `${directory}/${name}`);
+  if (!isShortLived) await removeVolumes({ host, uid, directory }, signal);
+  const below = ["volumes", "plugins", "volume-subpaths", "volumeDevices"]
+    .slice(isShortLived ? 0 : 1)
+    .map((name) => `${directory}/${name}`);
   await host.fs.apply(
     below.map((path) => ({ do: "remove", path, recursive: true })),
     signal,
@@ -89,7 +95,15 @@ function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<s
 /** Removes a pod's directory once its volumes are unmounted. */
 export async function removePodDirectory(host: Host, rootDir: string, uid: string, signal: AbortSignal): Promise<void> {
   await unmountAll(host, rootDir, uid, signal);
-  await host.fs.apply([{ do: "remove", path: podDirectory(rootDir, uid), recursive: true }], signal);
+  const path = podDirectory(rootDir, uid);
+  const isOwn = (await unlessGone(host.fs.lstat(path, signal)))?.kind === "directory";
+  // Volumes that come back meanwhile, by a driver that is late, stay.
+  const inside = (isOwn ? await unlessGone(host.fs.list(path, signal)) : undefined) ?? [];
+  const others = inside.filter(({ name }) => name !== "volumes").map(({ name }) => `${path}/${name}`);
+  await host.fs.apply(
+    [...others.map((other) => ({ do: "remove", path: other, recursive: true }) as const), { do: "remove", path }],
+    signal,
+  );
 }
 
 /** UIDs of pods with a directory. */

@@ -1,6 +1,6 @@
 import { createMountLister } from "../host/mounts.ts";
-import type { Timer } from "../lib/clock.ts";
-import { throwIfAborted } from "../lib/errors.ts";
+import type { Clock, Timer } from "../lib/clock.ts";
+import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
@@ -21,6 +21,9 @@ import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.t
 
 /** Timeout of listing the pod directories, milliseconds. */
 const longestLookMs = 60_000;
+/** Pauses between the first tries at taking volumes back from a pod, milliseconds: a driver that begins with the node, or still works on
+ *  the volume, is there soon. The caller's own tries are further apart. */
+const tearDownPausesMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
 const soonestRefreshMs = 1_000;
 
@@ -108,9 +111,10 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
     const first = takingBack(deps, uid, state, signal);
+    const options = { list, isShortLived: state !== undefined && isShortLived(state), ...(first && { first }) };
     await timed(
       clock,
-      () => unmountAll(host, rootDir, uid, signal, { list, ...(first && { first }) }),
+      () => patiently(clock, () => unmountAll(host, rootDir, uid, signal, options), signal),
       (ms, failed) => {
         for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
         if (!failed) leaving.delete(uid);
@@ -118,6 +122,19 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
     );
     await staging.left(uid, state !== undefined && isWhole(state), signal);
   };
+}
+
+/** Tries again what fails for want of a driver. */
+async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
+  for (const pauseMs of tearDownPausesMs) {
+    try {
+      return await work();
+    } catch (error) {
+      if (signal.aborted || !hasCode(error, "unavailable", "conflict")) throw error;
+      await clock.sleep(pauseMs, signal);
+    }
+  }
+  await work();
 }
 
 /** What takes volumes back from a pod that take more than unmounting; undefined where there can be none. */
@@ -140,6 +157,12 @@ function standing({ pod, mounted }: PodVolumes): readonly string[] {
 function isWhole({ pod, mounted }: PodVolumes): boolean {
   const isElsewhere = (volume: Volume) => claimNameOf(pod, volume) !== undefined || volume.csi !== undefined;
   return usedVolumes(pod).every((volume) => !isElsewhere(volume) || mounted.has(volume.name));
+}
+
+/** True when none of a pod's volumes outlives it. */
+function isShortLived(state: PodVolumes): boolean {
+  const { pod, mounted } = state;
+  return isWhole(state) && usedVolumes(pod).every(({ name, csi }) => !csi && !mounted.get(name)?.persistent);
 }
 
 /** Pods that may have left something on the target: those with a directory there when this node first looked, and those that

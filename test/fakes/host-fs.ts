@@ -24,8 +24,8 @@ export interface FakeFiles {
   tree(path: string): readonly string[];
   /** Called before each change; it may wait, and it may throw: then this change and those after it are not made. */
   onChange(hook: ((change: FileChange) => void | Promise<void>) | undefined): void;
-  /** A file system of its own over a directory; what the directory held is hidden. */
-  mount(path: string, fsType: string): void;
+  /** A file system of its own over a directory; what the directory held is hidden. @param device that others show, too. */
+  mount(path: string, fsType: string, device?: string): void;
   /** @throws failed_precondition when nothing is mounted there. */
   unmount(path: string): void;
   mounted(): readonly { readonly path: string; readonly fsType: string }[];
@@ -38,6 +38,7 @@ export interface FakeFiles {
 export function createFakeFiles(clock: Clock, changed: (path: string) => void): FakeFiles {
   const mounts = new Map<string, Inode>();
   const types = new Map<string, string>();
+  const devices = new Map<string, string>();
   const changes: FileChange[] = [];
   let made = 0;
   let hook: ((change: FileChange) => void | Promise<void>) | undefined;
@@ -146,7 +147,7 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
       [...types]
         .map(
           ([path, type], index) =>
-            `${index + 30} 1 0:${index + 40} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} rw\n`,
+            `${index + 30} 1 ${devices.get(path) ?? `0:${index + 40}`} / ${path.replaceAll(" ", "\\040")} rw - ${type} ${type} rw\n`,
         )
         .join(""),
     );
@@ -162,13 +163,15 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     text: (path) => read(path).toString("utf8"),
     tree: (path) => below(path, tree.follow(path)).sort(),
     onChange: (next) => void (hook = next),
-    mount(path, fsType) {
+    mount(path, fsType, device) {
+      if (device !== undefined) devices.set(tree.realpath(path), device);
       mounts.set(tree.realpath(path), newNode("directory", 0o1777));
       types.set(tree.realpath(path), fsType);
     },
     unmount(path) {
       if (!mounts.delete(path) || !types.delete(path))
         throw new CodedError("failed_precondition", `${path} is not mounted`);
+      devices.delete(path);
     },
     mounted: () => [...types].map(([path, fsType]) => ({ path, fsType })),
     fs: {

@@ -37,7 +37,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     <Request extends { readonly volumeId: string }>(
       name: string,
       pathOf: (request: Request) => string,
-      does: (path: string) => Promise<void> | void,
+      does: (path: string, volume: string) => Promise<void> | void,
     ) =>
     async (request: Request): Promise<void> => {
       calls.push(`${name} ${request.volumeId} ${pathOf(request)}`);
@@ -46,12 +46,12 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       failures.delete(name);
       if (failure) throw failure;
       await step?.();
-      await does(pathOf(request));
+      await does(pathOf(request), request.volumeId);
       await step?.();
     };
-  const made = async (path: string) => {
+  const made = async (path: string, volume: string) => {
     await files.fs.apply([{ do: "mkdir", path, parents: true }]);
-    if (!isMounted(path)) files.mount(path, "csi");
+    if (!isMounted(path)) files.mount(path, "csi", volume);
   };
   const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);
   const driver: StorageDriver = {

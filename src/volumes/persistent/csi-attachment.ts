@@ -3,7 +3,7 @@ import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Node } from "../../objects.ts";
 import { NotYetError, StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
-import { csiId, csiPlugin } from "./csi-leaving.ts";
+import { type Handle, csiId, csiPlugin } from "./csi-leaving.ts";
 import type { Use } from "./kind.ts";
 
 /** Interval of looks at the Node, which is watched, milliseconds: the kubelet's. */
@@ -11,12 +11,6 @@ const lookMs = 100;
 
 /** The status code of gRPC with which a controller says that a node can have no more volumes. */
 const resourceExhausted = 8;
-
-/** A driver's volume. */
-export interface Handle {
-  readonly driver: string;
-  readonly volumeHandle: string;
-}
 
 /** Name of the object that tells of a volume's attachment to a node. Pure. */
 export function attachmentName({ driver, volumeHandle }: Handle, nodeName: string): string {

@@ -1,11 +1,11 @@
+import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
-import { listMounts } from "../../host/mounts.ts";
+import { isMountPoint, listMounts } from "../../host/mounts.ts";
 import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
 import { podDirectory } from "../paths.ts";
 import type { Kept, Leaving, LeavingDeps } from "./leaving.ts";
 import {
   type DataDirectory,
-  type VolumeData,
   blockPlaces,
   dataOfDevices,
   dataOfPod,
@@ -15,6 +15,7 @@ import {
   devicesOfPods,
   removeMountDirectory,
   removeUnwritten,
+  stagedPath,
 } from "./volume-data.ts";
 
 export const csiPlugin = "kubernetes.io/csi";
@@ -24,39 +25,97 @@ export function csiError(what: string, error: unknown): CodedError {
   return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
 }
 
+/** A driver's volume. */
+export interface Handle {
+  readonly driver: string;
+  readonly volumeHandle: string;
+}
+
 /** Identity of a driver's volume on a node. */
-export function csiId({ driver, volumeHandle }: { readonly driver: string; readonly volumeHandle: string }): string {
+export function csiId({ driver, volumeHandle }: Handle): string {
   return `${driver}^${volumeHandle}`;
 }
 
-/** How volumes of storage drivers leave: the driver takes them back from the pod, and from the node. While it is away they stay.
+/** How volumes of storage drivers leave: the driver takes them back from the pod, and from the node. While it is away they stay, and so
+ *  does what is mounted and in doubt.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiLeaving: Leaving = {
   plugin: csiPlugin,
   async unpublish(deps, uid, signal) {
     const mounts = (await dataOfPod(deps, uid, signal)).map((one) =>
-      kept(one.path, "Unmounter.TearDownAt failed: ", () => unpublish(deps, one)),
+      kept(one.path, one.doubt ? "" : "Unmounter.TearDownAt failed: ", () => unpublish(deps, one)),
     );
     return (await Promise.all([...mounts, ...(await unpublishDevices(deps, uid, signal))])).flat();
   },
-  tidy: removeUnwritten,
-  async staged(deps, signal) {
-    const [mounts, devices] = await Promise.all([dataOfStaged(deps, signal), dataOfDevices(deps, signal)]);
-    return [...new Set([...mounts.map(({ data }) => data), ...devices.values()].map(idOf))];
+  async tidy(deps, signal) {
+    await removeUnwritten(deps, signal);
+    for (const { path, doubt } of await dataOfStaged(deps, signal))
+      if (doubt) deps.log.warn({ err: doubt, path }, "a volume lies staged, and it cannot be told which: it stays");
+  },
+  async staged(deps, known, signal) {
+    const [mounts, devices, used] = await Promise.all([
+      dataOfStaged(deps, signal),
+      dataOfDevices(deps, signal),
+      dataOfPods(deps, signal),
+    ]);
+    const ids = new Set([...mounts, ...devices.values()].filter(isSure).map(idOf));
+    // What is in doubt may be one that somebody knows.
+    const doubtful = new Set(mounts.filter(({ doubt }) => doubt).map(({ path }) => path));
+    for (const id of [...known, ...used.filter(isSure).map(idOf)])
+      if (doubtful.has(stagedDirectory(deps.rootDir, id))) ids.add(id);
+    return [...ids];
   },
   async unstage(deps, id, signal) {
     const [staged, used] = await Promise.all([dataOfStaged(deps, signal), dataOfPods(deps, signal)]);
-    if (used.some(({ data }) => idOf(data) === id)) return false;
-    for (const one of staged.filter(({ data }) => idOf(data) === id))
-      await unstage(deps, one).catch((error: unknown) => {
+    if (used.some((one) => isSure(one) && idOf(one) === id)) return false;
+    const path = stagedDirectory(deps.rootDir, id);
+    if (staged.some((one) => one.path === path)) {
+      if (
+        await mayBeUsed(
+          deps,
+          `${path}/globalmount`,
+          used.filter(({ doubt }) => doubt),
+        )
+      )
+        return false;
+      await unstage(deps, path, volumeOf(id)).catch((error: unknown) => {
         throw csiError("attacher.UnmountDevice failed: ", error);
       });
+    }
     return unstageDevice(deps, id, signal);
   },
 };
 
-function idOf({ driverName = "", volumeHandle = "" }: VolumeData): string {
+const isSure = ({ doubt }: DataDirectory) => doubt === undefined;
+
+function idOf({ data: { driverName = "", volumeHandle = "" } }: DataDirectory): string {
   return csiId({ driver: driverName, volumeHandle });
+}
+
+/** The volume of an identity: no driver's name has a caret. */
+function volumeOf(id: string): Handle {
+  const end = id.indexOf("^");
+  return { driver: id.slice(0, end), volumeHandle: id.slice(end + 1) };
+}
+
+/** Directory in which a volume is staged, and its data lies. */
+function stagedDirectory(rootDir: string, id: string): string {
+  const { driver, volumeHandle } = volumeOf(id);
+  return posix.dirname(stagedPath(rootDir, driver, volumeHandle));
+}
+
+/** True when a mount in a pod of which it cannot be told whose it is shows the file system that is staged there, or any where none is
+ *  mounted there. */
+async function mayBeUsed({ host }: LeavingDeps, staged: string, doubtful: readonly DataDirectory[]): Promise<boolean> {
+  if (doubtful.length === 0) return false;
+  const mounts = await listMounts(host);
+  const deviceOf = async (path: string) => {
+    const real = await unlessGone(host.fs.realpath(path));
+    return mounts.findLast((mount) => mount.path === real)?.device;
+  };
+  const own = await deviceOf(staged);
+  const others = await Promise.all(doubtful.map(({ path }) => deviceOf(`${path}/mount`)));
+  return others.some((one) => one !== undefined && (one === own || own === undefined));
 }
 
 /** @returns nothing when the work is done, and else the directory that has to stay. */
@@ -69,17 +128,21 @@ async function kept(path: string, what: string, work: () => Promise<void>): Prom
   }
 }
 
-async function unpublish({ host, drivers }: LeavingDeps, { path, data }: DataDirectory): Promise<void> {
+async function unpublish({ host, drivers }: LeavingDeps, { path, data, doubt }: DataDirectory): Promise<void> {
   const { driverName = "", volumeHandle = "" } = data;
   const targetPath = `${path}/mount`;
-  await drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
+  if (!doubt) await drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
+  else if (await unlessGone(isMountPoint(host, targetPath))) throw unloaded("unmounter", targetPath, doubt);
   await removeMountDirectory(host, targetPath);
 }
 
-async function unstage({ host, drivers }: LeavingDeps, { path, data }: DataDirectory): Promise<void> {
-  const { driverName = "", volumeHandle = "" } = data;
+function unloaded(what: string, path: string, doubt: CodedError): CodedError {
+  return new CodedError(doubt.code, `${what} failed to load volume data file [${path}]: ${doubt.message}`);
+}
+
+async function unstage({ host, drivers }: LeavingDeps, path: string, { driver: name, volumeHandle }: Handle) {
   const stagingTargetPath = `${path}/globalmount`;
-  const driver = drivers.driver(driverName);
+  const driver = drivers.driver(name);
   const capabilities = await driver.capabilities();
   if (capabilities.has(Capability.STAGE_UNSTAGE_VOLUME))
     await driver.unstage({ volumeId: volumeHandle, stagingTargetPath });
@@ -93,29 +156,40 @@ async function unpublishDevices(deps: LeavingDeps, uid: string, signal: AbortSig
   const known = await dataOfDevices(deps, signal);
   return names.map((name) => {
     const link = `${podDirectory(deps.rootDir, uid)}/volumeDevices/kubernetes.io~csi/${name}`;
-    const { driverName = "", volumeHandle = "" } = known.get(name) ?? {};
     const targetPath = `${blockPlaces(deps.rootDir, name).published}/${uid}`;
-    return kept(link, "blockMapper.UnmapPodDevice failed: ", async () => {
-      await deps.drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
-      await removeUnmounted(deps, [targetPath, link]);
+    const found = known.get(name);
+    return kept(link, isSure(found ?? missing) ? "blockMapper.UnmapPodDevice failed: " : "", async () => {
+      await unpublishDevice(deps, found ?? missing, targetPath);
+      await removeUnmounted(deps, [link]);
     });
   });
+}
+
+const missing: DataDirectory = {
+  path: "",
+  data: {},
+  doubt: new CodedError("failed_precondition", "there is none"),
+};
+
+async function unpublishDevice(deps: LeavingDeps, { path, data, doubt }: DataDirectory, targetPath: string) {
+  const { driverName = "", volumeHandle = "" } = data;
+  if (!doubt) await deps.drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
+  else if (await unlessGone(isMountPoint(deps.host, targetPath))) throw unloaded("unmapper", path, doubt);
+  await removeUnmounted(deps, [targetPath]);
 }
 
 /** Takes a device from the node that no pod has a link to. @returns true when there is none. */
 async function unstageDevice(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean> {
   const [known, used] = await Promise.all([dataOfDevices(deps, signal), devicesOfPods(deps, signal)]);
-  const own = [...known].filter(([, data]) => idOf(data) === id);
+  const own = [...known].filter(([, one]) => isSure(one) && idOf(one) === id);
   if (own.some(([name]) => used.includes(name))) return false;
-  for (const [name, { driverName = "", volumeHandle = "" }] of own) {
+  for (const [name, one] of own) {
     const { staged, published, data } = blockPlaces(deps.rootDir, name);
-    const driver = deps.drivers.driver(driverName);
     // A pod that has lost its link has lost the device.
-    for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? []) {
-      const targetPath = `${published}/${uid}`;
-      await driver.unpublish({ volumeId: volumeHandle, targetPath });
-      await removeUnmounted(deps, [targetPath]);
-    }
+    for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])
+      await unpublishDevice(deps, one, `${published}/${uid}`);
+    const { driverName = "", volumeHandle = "" } = one.data;
+    const driver = deps.drivers.driver(driverName);
     const isStaged = (await driver.capabilities()).has(Capability.STAGE_UNSTAGE_VOLUME);
     if (isStaged) await driver.unstage({ volumeId: volumeHandle, stagingTargetPath: staged });
     await removeUnmounted(deps, [staged, published]);

@@ -25,8 +25,8 @@ export interface Leaving {
   readonly unpublish?: (deps: LeavingDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
   /** Clears away what an earlier process has only begun with, or has all but ended. */
   readonly tidy?: (deps: LeavingDeps, signal: AbortSignal) => Promise<void>;
-  /** Identities of volumes that lie staged. */
-  staged(deps: LeavingDeps, signal: AbortSignal): Promise<readonly string[]>;
+  /** Identities of volumes that lie staged. @param known some that may be among them. */
+  staged(deps: LeavingDeps, known: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
   /** Takes a staged volume from the node, unless a pod has it. @returns true when it is gone. @throws when it has to stay. */
   unstage(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean>;
 }

@@ -5,7 +5,7 @@ import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
-import { podSubdirectory, volumeDirectory } from "../paths.ts";
+import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { bindMount } from "./bind-mount.ts";
 import { mountDevice } from "./block-device.ts";
 import type { PersistentKind, Use } from "./kind.ts";
@@ -23,7 +23,7 @@ export const local: PersistentKind = {
   plugin,
   takesMountOptions: true,
   id: ({ metadata }) => metadata.name,
-  leaving: { plugin, staged: stagedVolumes, unstage },
+  leaving: { plugin, staged: (deps, _known, signal) => stagedVolumes(deps, signal), unstage },
   async stage(deps, use, signal) {
     const { metadata, spec } = use.volume;
     const { name } = metadata;
@@ -44,6 +44,7 @@ export const local: PersistentKind = {
     const { name } = use.volume.metadata;
     const { uid } = use.pod.metadata;
     const path = volumeDirectory(deps.rootDir, uid, "local-volume", name);
+    await checkNoLink(deps, path, signal);
     const ready = { hostPath: path, space: "fileSystem" } as const;
     // Also in a new pod: two of its volumes may be one claim.
     if (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;

@@ -46,12 +46,13 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
   const stopped = new AbortController();
   const unstaging = createUnstaging(deps, stopped.signal, async (kind, id, signal) => {
     await inTurn(id, async () => {
+      if (holders.isElsewhere(id, "")) return;
       standing.delete(id);
       if (await kind.unstage(deps, id, signal)) use.unstaged(id);
     });
   });
-  const stagedOf = async (signal: AbortSignal) => {
-    const found = kinds.map(async (kind) => (await kind.staged(deps, signal)).map((id) => ({ kind, id })));
+  const stagedOf = async (known: readonly string[], signal: AbortSignal) => {
+    const found = kinds.map(async (kind) => (await kind.staged(deps, known, signal)).map((id) => ({ kind, id })));
     return (await Promise.all(found)).flat();
   };
 
@@ -64,7 +65,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     uses: use.begins,
     async recover(signal) {
       await Promise.all(kinds.flatMap((kind) => kind.tidy?.(deps, signal) ?? []));
-      const found = await stagedOf(signal);
+      const found = await stagedOf([], signal);
       for (const { kind, id } of found) if (kind.unpublish) use.found(id, `${kind.plugin}/${id}`);
       use.known();
       for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
@@ -72,7 +73,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     async left(uid, whole, signal) {
       const own = [...holders.left(uid), ...use.left(uid)];
       if (whole && own.length === 0) return;
-      const leaving = (await stagedOf(signal)).filter(({ id }) => !whole || own.includes(id));
+      const leaving = (await stagedOf(own, signal)).filter(({ id }) => !whole || own.includes(id));
       await Promise.all(leaving.map(({ kind, id }) => unstaging.tryAt(kind, id, signal)));
       const ids = new Set(leaving.map(({ id }) => id));
       for (const id of own) if (!ids.has(id)) use.unstaged(id);

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { isMountPoint } from "../../host/mounts.ts";
 import { stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
-import { CodedError, unlessGone } from "../../lib/errors.ts";
+import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
 import { podDirectory, volumeDirectory } from "../paths.ts";
@@ -16,6 +16,8 @@ export type VolumeData = Readonly<Record<string, string>>;
 export interface DataDirectory {
   readonly path: string;
   readonly data: VolumeData;
+  /** Why it cannot be told whose volume it is: the data is not there, is damaged, or is that of another. It is empty then. */
+  readonly doubt?: CodedError;
 }
 
 interface Place {
@@ -84,7 +86,8 @@ export function dataOfPod(
   uid: string,
   signal: AbortSignal,
 ): Promise<readonly DataDirectory[]> {
-  return dataBelow(host, `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~csi`, signal);
+  const all = `${podDirectory(rootDir, uid)}/volumes/kubernetes.io~csi`;
+  return dataBelow(host, all, isOf, signal);
 }
 
 /** Data of volumes that pods have. */
@@ -101,7 +104,8 @@ export async function devicesOfPod(
   signal: AbortSignal,
 ): Promise<readonly string[]> {
   const parent = `${podDirectory(rootDir, uid)}/volumeDevices/kubernetes.io~csi`;
-  return ((await unlessGone(host.fs.list(parent, signal))) ?? []).map(({ name }) => name);
+  const entries = (await unlessGone(host.fs.list(parent, signal))) ?? [];
+  return entries.filter(({ kind }) => kind === "symlink").map(({ name }) => name);
 }
 
 /** Names of volumes that pods have as devices. */
@@ -114,35 +118,49 @@ export async function devicesOfPods(place: Place, signal: AbortSignal): Promise<
 export async function dataOfDevices(
   { host, rootDir }: Place,
   signal: AbortSignal,
-): Promise<ReadonlyMap<string, VolumeData>> {
-  const parent = `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
-  const volumes = await directoriesIn(host, parent, signal);
-  const found = await Promise.all(
-    volumes.map(async (path) =>
-      (await dataBelow(host, path, signal)).map(({ data }) => [posix.basename(path), data] as const),
-    ),
-  );
-  return new Map(found.flat());
+): Promise<ReadonlyMap<string, DataDirectory>> {
+  const names = await devicesIn(host, `${stagedDriverVolumesOf(rootDir)}/volumeDevices`, signal);
+  const found = names.map(async (name) => {
+    const path = posix.dirname(blockPlaces(rootDir, name).data);
+    const one = await dataIn(host, path, (_, { specVolID = name }) => specVolID === name, signal);
+    return [name, one] as const;
+  });
+  return new Map(await Promise.all(found));
 }
 
 /** Data of volumes that lie staged. */
 export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
-  const drivers = await directoriesIn(host, stagedDriverVolumesOf(rootDir), signal);
-  const all = await Promise.all(drivers.map((path) => dataBelow(host, path, signal)));
-  return all.flat();
+  const isStagedThere = (path: string, { driverName = "", volumeHandle = "" }: VolumeData) =>
+    path === posix.dirname(stagedPath(rootDir, driverName, volumeHandle));
+  const all = (await driversIn(host, rootDir, signal)).map((path) => dataBelow(host, path, isStagedThere, signal));
+  return (await Promise.all(all)).flat();
+}
+
+async function driversIn(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
+  const all = stagedDriverVolumesOf(rootDir);
+  return (await directoriesIn(host, all, signal)).filter((path) => path !== `${all}/volumeDevices`);
+}
+
+/** Names of volumes that lie there as devices; beside them are the places in which all are staged and published. */
+async function devicesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
+  const names = (await directoriesIn(host, parent, signal)).map((path) => posix.basename(path));
+  return names.filter((name) => name !== "staging" && name !== "publish");
+}
+
+/** A pod's volume lies in a directory of its name. */
+function isOf(path: string, { specVolID }: VolumeData): boolean {
+  return specVolID === undefined || specVolID.replaceAll("/", "~") === posix.basename(path);
 }
 
 /** Removes directories of volumes of which nothing is written down: a process died when it began with them, or when it was about to be
  *  done. Nothing but what is empty. */
 export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSignal): Promise<void> {
   const all = stagedDriverVolumesOf(rootDir);
-  const volumesIn = async (parent: string) => directoriesIn(host, parent, signal);
-  const drivers = (await volumesIn(all)).filter((path) => path !== `${all}/volumeDevices`);
-  const mounts = (await Promise.all(drivers.map(volumesIn))).flat().map((path) => `${path}/globalmount`);
-  const devices = (await volumesIn(`${all}/volumeDevices`))
-    .map((path) => posix.basename(path))
-    .filter((name) => name !== "staging" && name !== "publish")
-    .map((name) => blockPlaces(rootDir, name));
+  const drivers = await driversIn(host, rootDir, signal);
+  const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
+  const mounts = volumes.map((path) => `${path}/globalmount`);
+  const names = await devicesIn(host, `${all}/volumeDevices`, signal);
+  const devices = names.map((name) => blockPlaces(rootDir, name));
   const unwritten = async (mount: string) =>
     (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) === undefined;
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
@@ -154,13 +172,35 @@ export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSig
   for (const path of above) await host.fs.apply([{ do: "remove", path }], signal).catch(() => undefined);
 }
 
-async function dataBelow(host: Host, parent: string, signal: AbortSignal): Promise<readonly DataDirectory[]> {
+type IsRight = (path: string, data: VolumeData) => boolean;
+
+async function dataBelow(
+  host: Host,
+  parent: string,
+  isRight: IsRight,
+  signal: AbortSignal,
+): Promise<readonly DataDirectory[]> {
   const directories = await directoriesIn(host, parent, signal);
-  const found = directories.map(async (path) => {
-    const text = await unlessGone(host.fs.readFile(`${path}/${fileName}`, { signal }));
-    return text === undefined ? [] : [{ path, data: parsed(path, text.toString("utf8")) }];
+  return Promise.all(directories.map((path) => dataIn(host, path, isRight, signal)));
+}
+
+/** The data in a directory. What is wrong with one volume's is no other's concern. @throws what the target says. */
+async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortSignal): Promise<DataDirectory> {
+  const file = `${path}/${fileName}`;
+  const doubtful = (why: string): DataDirectory => ({
+    path,
+    data: {},
+    doubt: new CodedError("failed_precondition", `kubernetes.io/csi: ${why}`),
   });
-  return (await Promise.all(found)).flat();
+  try {
+    const data = parsed((await host.fs.readFile(file, { signal })).toString("utf8"));
+    return isRight(path, data) ? { path, data } : doubtful(`volume data file [${file}] is another volume's`);
+  } catch (error) {
+    if (hasCode(error, "invalid_argument"))
+      return doubtful(`failed to parse volume data file [${file}]: ${messageOf(error)}`);
+    if (!hasCode(error, "not_found", "failed_precondition", "resource_exhausted")) throw error;
+    return doubtful(`failed to open volume data file [${file}]: ${messageOf(error)}`);
+  }
 }
 
 async function directoriesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
@@ -168,12 +208,16 @@ async function directoriesIn(host: Host, parent: string, signal: AbortSignal): P
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => `${parent}/${name}`);
 }
 
-/** @throws failed_precondition: whose volume it is cannot be told. */
-function parsed(path: string, text: string): VolumeData {
+/** @throws invalid_argument for anything but an object of texts that names a volume. */
+function parsed(text: string): VolumeData {
+  const fail = (why: string) => new CodedError("invalid_argument", why);
   try {
-    return JSON.parse(text) as VolumeData;
+    const data: unknown = JSON.parse(text);
+    if (typeof data !== "object" || data === null) throw fail("it is no object");
+    const { driverName, volumeHandle } = data as VolumeData;
+    if (typeof driverName !== "string" || typeof volumeHandle !== "string") throw fail("it names no volume");
+    return data as VolumeData;
   } catch (error) {
-    const message = `kubernetes.io/csi: failed to parse volume data file [${path}/${fileName}]: ${String(error)}`;
-    throw new CodedError("failed_precondition", message, { cause: error });
+    throw fail(messageOf(error));
   }
 }

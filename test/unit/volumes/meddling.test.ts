@@ -1,0 +1,199 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { PersistentVolume, Volume } from "../../../src/objects.ts";
+import { aContainer } from "../../fakes/pods.ts";
+import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+const plugin = `${rootDir}/plugins/kubernetes.io/csi`;
+const claimOf = (name: string): Volume => ({ name, persistentVolumeClaim: { claimName: name } });
+const published = (name: string) => directoryOf("csi", name);
+const other = { uid: "uid-2", name: "other" };
+
+/** A bench with claims on volumes of a driver, and on a directory of the machine. */
+function bound(): Bench {
+  const bench = volumeBench();
+  const add = (name: string, spec: NonNullable<PersistentVolume["spec"]>) => {
+    const metadata = { name, namespace: "default", uid: name };
+    bench.claims.set(name, { metadata, spec: { volumeName: name }, status: { phase: "Bound" } });
+    bench.volumes.set(name, { metadata: { name }, spec: { claimRef: metadata, volumeMode: "Filesystem", ...spec } });
+  };
+  for (const name of ["one", "two"]) add(name, { csi: { driver: "d", volumeHandle: `h-${name}` } });
+  add("raw", { csi: { driver: "d", volumeHandle: "h-raw" }, volumeMode: "Block" });
+  add("disk", { local: { path: "/disk" } });
+  bench.host.files.put("/disk/row", { data: "kept" });
+  bench.host.files.put("/precious/file", { data: "kept" });
+  return bench;
+}
+
+const stagedData = ({ host }: Bench) => host.files.tree(`${plugin}/d`).filter((path) => path.endsWith("vol_data.json"));
+const isMounted = ({ host }: Bench, path: string) => host.files.mounted().some((mount) => mount.path === path);
+
+/** Why a pod cannot end. */
+async function refused({ clock }: Bench, ending: Promise<void>): Promise<string> {
+  const message = ending.then(
+    () => "it ended",
+    (error: unknown) => String(error),
+  );
+  for (let ms = 0; ms < 8_000; ms += 500) await clock.advance(500);
+  return message;
+}
+
+const damages: readonly (readonly [string, string, RegExp])[] = [
+  ["empty", "", /failed to parse volume data file \[.*\/one\/vol_data\.json\]/],
+  ["garbage", "\0{", /failed to parse volume data file/],
+  ["a list", "[]", /it names no volume/],
+  [
+    "another volume's",
+    '{"driverName":"d","volumeHandle":"h-two","specVolID":"two"}',
+    /vol_data\.json\] is another volume's$/,
+  ],
+];
+
+for (const [what, text, why] of damages)
+  test(`a pod's vol_data.json is ${what}: what is mounted stays, as with a kubelet, and nobody else is held up`, async () => {
+    const bench = bound();
+    const { host, storage } = bench;
+    await bench.start().mount(podWith([claimOf("one")]), never);
+    host.files.put(`${published("one")}/vol_data.json`, { data: text });
+    const next = bench.start();
+    await next.recover(never);
+    storage.calls.length = 0;
+    const said = await refused(bench, next.unmount("uid-1", never));
+    const target = `${published("one")}/mount`;
+    assert.ok(said.includes(`kubernetes.io/csi: unmounter failed to load volume data file [${target}]: `), said);
+    assert.match(said, why);
+    assert.ok(isMounted(bench, target));
+    assert.deepEqual(storage.calls, [], "neither is the driver asked of another volume, nor is this one unstaged");
+    await next.mount(podWith([claimOf("two")], {}, other), never);
+    await next.unmount("uid-2", never);
+    assert.deepEqual(
+      bench.host.files.mounted().filter(({ path }) => path.includes("uid-2")),
+      [],
+    );
+    host.files.unmount(target);
+    await next.unmount("uid-1", never);
+    await next.removePodDirectory("uid-1", never);
+    assert.deepEqual(
+      host.files.tree(`${rootDir}/pods`).filter((path) => path.includes("uid-1")),
+      [],
+    );
+    next.stop();
+  });
+
+for (const [what, text] of damages)
+  test(`the node's vol_data.json is ${what}: the volume leaves with its last pod all the same, and only it`, async () => {
+    const bench = bound();
+    const { host, storage } = bench;
+    await bench.start().mount(podWith([claimOf("one")]), never);
+    const [file = ""] = stagedData(bench);
+    host.files.put(file, { data: text });
+    const next = bench.start();
+    await next.recover(never);
+    await next.mount(podWith([claimOf("two")], {}, other), never);
+    assert.ok(isMounted(bench, file.replace("vol_data.json", "globalmount")));
+    host.files.put(file, { data: text });
+    storage.calls.length = 0;
+    await next.unmount("uid-1", never);
+    await bench.clock.advance(10_000);
+    const staged = file.replace("vol_data.json", "globalmount");
+    if (!isMounted(bench, staged)) assert.deepEqual(storage.calls.slice(-1), [`unstage h-one ${staged}`]);
+    assert.equal(storage.calls.filter((call) => call.startsWith("unstage h-two")).length, 0);
+    next.stop();
+  });
+
+test("the node's vol_data.json is damaged while its pod lives: the volume leaves with it", async () => {
+  const bench = bound();
+  const stage = bench.start();
+  await stage.recover(never);
+  await stage.mount(podWith([claimOf("one")]), never);
+  const [file = ""] = stagedData(bench);
+  bench.host.files.put(file, { data: "" });
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.host.files.mounted(), []);
+  assert.deepEqual(bench.host.files.tree(`${plugin}/d`), []);
+});
+
+test("the data of a device is damaged: what is published stays, and goes once it is unmounted", async () => {
+  const bench = bound();
+  const { host, storage } = bench;
+  const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
+  await bench.start().mount(podWith([claimOf("raw")], devices), never);
+  host.files.put(`${plugin}/volumeDevices/raw/data/vol_data.json`, { data: "" });
+  const next = bench.start();
+  await next.recover(never);
+  storage.calls.length = 0;
+  const said = await refused(bench, next.unmount("uid-1", never));
+  assert.match(
+    said,
+    /kubernetes\.io\/csi: unmapper failed to load volume data file \[.*\/volumeDevices\/raw\/data\]: /,
+  );
+  const path = `${plugin}/volumeDevices/publish/raw/uid-1`;
+  assert.ok(isMounted(bench, path));
+  assert.deepEqual(storage.calls, []);
+  host.files.unmount(path);
+  await next.unmount("uid-1", never);
+  assert.deepEqual(host.files.tree(`${rootDir}/pods/uid-1`), []);
+});
+
+for (const [what, place] of [
+  ["a volume's directory", published("one")],
+  ["the directory of a plugin", `${rootDir}/pods/uid-1/volumes/kubernetes.io~csi`],
+  ["the directory of all volumes", `${rootDir}/pods/uid-1/volumes`],
+] as const)
+  test(`a link where ${what} was goes alone at the pod's end, with nothing of what it leads to`, async () => {
+    const bench = bound();
+    const { host } = bench;
+    const stage = bench.start();
+    await stage.mount(podWith([claimOf("one")]), never);
+    host.files.unmount(`${published("one")}/mount`);
+    await host.fs.apply([
+      { do: "remove", path: place, recursive: true },
+      { do: "symlink", path: place, target: "/precious" },
+    ]);
+    await stage.unmount("uid-1", never);
+    await stage.removePodDirectory("uid-1", never);
+    assert.equal(host.files.text("/precious/file"), "kept");
+    assert.deepEqual(host.files.tree("/precious"), ["/precious/file"]);
+    assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
+    assert.deepEqual(host.files.mounted(), [], "it is unstaged");
+  });
+
+test("no volume is set up through a link", async () => {
+  for (const [name, directory] of [
+    ["one", published("one")],
+    ["disk", directoryOf("local-volume", "disk")],
+  ] as const) {
+    const bench = bound();
+    await bench.host.fs.apply([
+      { do: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
+      { do: "symlink", path: directory, target: "/precious" },
+    ]);
+    const giveUp = new AbortController();
+    const mounting = bench.start().mount(podWith([claimOf(name)]), giveUp.signal);
+    await bench.clock.advance(100);
+    giveUp.abort();
+    await assert.rejects(mounting);
+    assert.match(bench.events.join(), /SetUp failed for volume ".*" : .* is a link, not the volume's directory/);
+    assert.deepEqual(bench.host.files.tree("/precious"), ["/precious/file"]);
+    assert.equal(isMounted(bench, "/precious"), false);
+  }
+});
+
+test("files in the directory of a volume that is not mounted are nobody's to delete: the pod's directory stays", async () => {
+  const bench = bound();
+  const { host } = bench;
+  const stage = bench.start();
+  await stage.mount(podWith([claimOf("disk")]), never);
+  const directory = directoryOf("local-volume", "disk");
+  host.files.unmount(directory);
+  host.files.put(`${directory}/late`, { data: "kept" });
+  const said = await refused(bench, stage.unmount("uid-1", never));
+  const words = `orphaned pod "uid-1" found, but failed to rmdir() volume at path ${directory}: `;
+  assert.ok(said.includes(words), said);
+  await assert.rejects(stage.removePodDirectory("uid-1", never));
+  assert.equal(host.files.text(`${directory}/late`), "kept");
+  await host.fs.apply([{ do: "remove", path: `${directory}/late` }]);
+  await stage.unmount("uid-1", never);
+  await stage.removePodDirectory("uid-1", never);
+  assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
+});
