@@ -16,10 +16,17 @@ export async function stagedVolumes(
   const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
   const local = await devices(fs, root, signal);
   const ofDrivers = await driverVolumes(fs, root, signal);
-  const around = new Set([...local.around, ...ofDrivers.around].sort((one, other) => other.length - one.length));
+  const asDevices = await driverDevices(fs, root, signal);
+  const around = new Set(
+    [...local.around, ...ofDrivers.around, ...asDevices.around].sort((one, other) => other.length - one.length),
+  );
   return [
-    ...[...local.own, ...ofDrivers.own].map((path) => ({ path, isMounted: isMounted(path) })),
-    ...ofDrivers.files.map((path) => ({ path, isMounted: false, isFile: true as const })),
+    ...[...local.own, ...ofDrivers.own, ...asDevices.own].map((path) => ({ path, isMounted: isMounted(path) })),
+    ...[...ofDrivers.files, ...asDevices.files].map((path) => ({
+      path,
+      isMounted: isMounted(path),
+      isFile: true as const,
+    })),
     ...[...around].filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
   ];
 }
@@ -45,7 +52,7 @@ async function driverVolumes(
 ): Promise<Found & { readonly files: readonly string[] }> {
   const all = await directoryAt(fs, stagedDriverVolumesOf(root), signal);
   if (all === undefined) return { own: [], files: [], around: [] };
-  const drivers = await directoriesIn(fs, all, signal);
+  const drivers = (await directoriesIn(fs, all, signal)).filter((path) => path !== `${all}/volumeDevices`);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(fs, path, signal)))).flat();
   const inside = await Promise.all(
     volumes.map(async (path) =>
@@ -58,6 +65,40 @@ async function driverVolumes(
     own: named("globalmount", "directory"),
     files: named("vol_data.json", "file"),
     around: [...volumes, ...drivers, ...upTo(all, root)],
+  };
+}
+
+/** Volumes of storage drivers that containers have as devices: a device is mounted over a file for each pod. */
+async function driverDevices(
+  fs: HostFs,
+  root: string,
+  signal: AbortSignal,
+): Promise<Found & { readonly files: readonly string[] }> {
+  const all = await directoryAt(fs, `${stagedDriverVolumesOf(root)}/volumeDevices`, signal);
+  if (all === undefined) return { own: [], files: [], around: [] };
+  const places = await directoriesIn(fs, all, signal);
+  const shared = ["publish", "staging"].map((name) => `${all}/${name}`);
+  const below = async (paths: readonly string[]) =>
+    (await Promise.all(paths.map((path) => directoriesIn(fs, path, signal)))).flat();
+  const filesIn = async (paths: readonly string[]) =>
+    (
+      await Promise.all(
+        paths.map(async (path) =>
+          (
+            await entries(fs, path, signal)
+          ).flatMap(({ name, kind }) => (kind === "file" || kind === "blockDevice" ? [`${path}/${name}`] : [])),
+        ),
+      )
+    ).flat();
+  const volumes = places.filter((path) => !shared.includes(path));
+  const data = (await below(volumes)).filter((path) => posix.basename(path) === "data");
+  const staged = await below([`${all}/staging`]);
+  const published = await below([`${all}/publish`]);
+  const records = (await filesIn(data)).filter((path) => posix.basename(path) === "vol_data.json");
+  return {
+    own: staged,
+    files: [...(await filesIn([...published, ...staged])), ...records],
+    around: [...published, ...data, ...volumes, ...shared, ...upTo(all, root)],
   };
 }
 

@@ -9,6 +9,38 @@ import { fakeHost } from "../../fakes/host.ts";
 const root = "/var/lib/kubelet";
 const { signal } = new AbortController();
 
+/** What is removed of staged volumes, in order: things that go together in one line. */
+async function removed(host: ReturnType<typeof fakeHost>): Promise<readonly string[]> {
+  const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
+  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const tiers = removalPlan({ ...findings, strangers: [] }).staged;
+  return tiers.map((tier) => tier.map((thing) => `${thing.is} ${"path" in thing ? thing.path : ""}`).join());
+}
+
+test("a published device is unmounted before its file goes; what is not the node's stays", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
+  for (const path of [`${all}/publish/pv/uid`, `${all}/pv/data/vol_data.json`, `${all}/pv/other/precious`])
+    host.files.put(path, { data: "{}" });
+  await host.fs.apply([{ do: "mkdir", path: `${all}/staging/pv`, parents: true }]);
+  host.files.mount(`${all}/publish/pv/uid`, "devtmpfs");
+  assert.deepEqual(await removed(host), [
+    `mount ${all}/publish/pv/uid`,
+    `emptyDirectory ${all}/staging/pv`,
+    `file ${all}/publish/pv/uid`,
+    `file ${all}/pv/data/vol_data.json`,
+    `emptyDirectory ${all}/publish/pv`,
+    `emptyDirectory ${all}/pv/data`,
+    `emptyDirectory ${all}/publish`,
+    `emptyDirectory ${all}/staging`,
+    `emptyDirectory ${all}/pv`,
+    `emptyDirectory ${all}`,
+    `emptyDirectory ${root}/plugins/kubernetes.io/csi`,
+    `emptyDirectory ${root}/plugins/kubernetes.io`,
+    `emptyDirectory ${root}/plugins`,
+  ]);
+});
+
 test("what a storage driver staged is unmounted first, then its record goes, then the directories from the deepest", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi`;
@@ -19,11 +51,7 @@ test("what a storage driver staged is unmounted first, then its record goes, the
   host.files.put(`${own}/vol_data.json`, { data: "{}" });
   host.files.mount(`${own}/globalmount`, "csi");
   host.files.put(`${root}/plugins/d/csi.sock`, { kind: "socket" });
-  const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
-  const tiers = removalPlan({ ...findings, strangers: [] }).staged;
-  const lines = tiers.map((tier) => tier.map((thing) => `${thing.is} ${"path" in thing ? thing.path : ""}`).join());
-  assert.deepEqual(lines, [
+  assert.deepEqual(await removed(host), [
     `mount ${own}/globalmount`,
     `emptyDirectory ${local}/pv`,
     `emptyDirectory ${own}/globalmount`,
