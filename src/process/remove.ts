@@ -4,6 +4,7 @@ import { cgroupVersion, exists } from "../host/exists.ts";
 import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
+import { createGivingBack } from "./give-back.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { openTarget } from "./open-target.ts";
@@ -71,7 +72,9 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   if (thingsOf(plan).length > 0) {
     if (!yes && !(await agreed(terminal, signal))) return false;
     const longestGraceSeconds = deps.leaving?.longestGraceSeconds ?? Number.POSITIVE_INFINITY;
-    const outcome = await execute({ host, runtime, cgroups, longestGraceSeconds, say: terminal.say }, plan, signal);
+    const drivers = createGivingBack({ host, clock, rootDir: node.rootDir });
+    const acting = { host, runtime, cgroups, drivers, longestGraceSeconds, say: terminal.say };
+    const outcome = await execute(acting, plan, signal);
     if (!report(terminal, outcome)) return false;
   }
   if (!deps.leaving) terminal.say(`if the Node object is still in the cluster: kubectl delete node ${node.nodeName}`);
@@ -123,6 +126,7 @@ async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean>
 
 /** @returns whether nothing failed. */
 function report({ say }: Terminal, outcome: Outcome): boolean {
+  for (const line of outcome.notGivenBack) say(`not given back to its storage driver, only unmounted: ${line}`);
   for (const line of outcome.left) say(`left: ${line}`);
   for (const line of outcome.failures) say(`could not be removed: ${line}`);
   for (const line of outcome.kept) say(`kept until that is gone: ${line}`);

@@ -11,10 +11,20 @@ export interface ExecuteDeps {
   readonly host: Host;
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
+  readonly drivers: GivesBack;
   /** Longest grace period of a container. */
   readonly longestGraceSeconds: number;
   /** Called for each removed thing. */
   readonly say: (line: string) => void;
+}
+
+/** Gives volumes back to the storage drivers that they are of. What a driver does not take back is a sentence of the answer, and no
+ *  failure: it is unmounted all the same. */
+export interface GivesBack {
+  /** What a pod has. */
+  published(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
+  /** What the node has for its pods. */
+  staged(signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Result of a removal. */
@@ -25,15 +35,26 @@ export interface Outcome {
   readonly kept: readonly string[];
   /** One line for each directory or cgroup that is not empty, or that the login may not remove. */
   readonly left: readonly string[];
+  /** A sentence for each volume that its storage driver has not taken back. */
+  readonly notGivenBack: readonly string[];
 }
 
 /** Executes a plan: pods side by side, the tiers of each pod one after another. A failure is reported and holds up only its
- *  dependents. Safe to repeat: missing things count as removed. */
+ *  dependents; all other pods, where a pod with volumes of drivers does not end. Safe to repeat: missing things count as removed. */
 export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
   const tally = createTally(deps.say);
   const remove = (thing: Thing) => removeThing(deps, thing, signal);
-  await Promise.all(plan.pods.map(({ tiers }) => inOrder(tiers, remove, tally)));
-  await inOrder(plan.staged, remove, tally);
+  const side = async (pods: Plan["pods"]) => {
+    await Promise.all(pods.map(({ tiers }) => inOrder(tiers, remove, tally)));
+  };
+  await side(plan.ofDrivers);
+  const rest = [plan.unstaging, ...plan.pods.flatMap(({ tiers }) => tiers), ...plan.staged];
+  if (tally.failed()) tally.keep(rest.flat());
+  else {
+    await inOrder([plan.unstaging], remove, tally);
+    await side(plan.pods);
+    await inOrder(plan.staged, remove, tally);
+  }
   for (const thing of plan.belongings) await tally.attempt(thing, remove);
   if (tally.failed()) tally.keep(plan.last);
   else
@@ -71,8 +92,8 @@ async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Pr
   }
 }
 
-/** @returns the reason why it stays, when that is no failure. */
-type Remove = (thing: Thing) => Promise<string | undefined>;
+/** @returns the reason why it stays, when that is no failure; a sentence for each volume that is not given back. */
+type Remove = (thing: Thing) => Promise<string | readonly string[] | undefined>;
 
 interface Tally {
   /** @returns true when the next tier may begin. */
@@ -86,13 +107,15 @@ function createTally(say: (line: string) => void): Tally {
   const failures: string[] = [];
   const kept: string[] = [];
   const left: string[] = [];
+  const notGivenBack: string[] = [];
   return {
     async attempt(thing, remove) {
       const line = nameOf(thing);
       try {
         const why = await remove(thing);
-        if (why === undefined) say(`removed ${line}`);
-        else left.push(`${line}: ${why}`);
+        if (typeof why === "string") left.push(`${line}: ${why}`);
+        else if (why === undefined || why.length === 0) say(`removed ${line}`);
+        else notGivenBack.push(...why);
         return true;
       } catch (error) {
         failures.push(`${line}: ${codeOf(error) === "unknown" ? String(error) : messageOf(error)}`);
@@ -101,12 +124,12 @@ function createTally(say: (line: string) => void): Tally {
     },
     keep: (things) => void kept.push(...things.map(nameOf)),
     failed: () => failures.length > 0,
-    outcome: () => ({ failures, kept, left }),
+    outcome: () => ({ failures, kept, left, notGivenBack }),
   };
 }
 
-async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): Promise<string | undefined> {
-  const { host, runtime, cgroups } = deps;
+async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal): ReturnType<Remove> {
+  const { host, runtime, cgroups, drivers } = deps;
   switch (thing.is) {
     case "container": {
       const { id, running, graceSeconds } = thing.container;
@@ -122,6 +145,10 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
     case "mount":
       await unmountAlone(host, thing.path, thing.outermost, signal);
       return undefined;
+    case "published":
+      return drivers.published(thing.uid, thing.pod, signal);
+    case "staged":
+      return drivers.staged(signal);
     case "cgroup":
       return unlessForbidden(cgroups.remove([thing.path], signal));
     case "directory":

@@ -21,17 +21,21 @@ export interface FoundPod {
   readonly directory: string | undefined;
   /** Mounts in its directory, in the order of unmounting. */
   readonly mounts: readonly string[];
+  /** Volumes of storage drivers are in its directory. */
+  readonly ofDrivers: boolean;
   /** Directories of its logs. */
   readonly logs: readonly string[];
   /** Links to its logs for log collectors. */
   readonly links: readonly string[];
 }
 
-/** A directory made to mount a volume for all of its pods, a file beside it, or a directory around. */
+/** A place made to mount a volume for all of its pods, a file beside it, or a directory around. */
 export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
   readonly isFile?: true;
+  /** A storage driver has to be asked to give up the volume. */
+  readonly ofDriver?: true;
 }
 
 /** Everything that a node created on its target. */

@@ -8,6 +8,9 @@ export type Thing =
   | { readonly is: "sandbox"; readonly id: string; readonly pod: string }
   /** `outermost` is the mount in the pod's directory that it is in, or itself. */
   | { readonly is: "mount"; readonly path: string; readonly outermost: string }
+  /** What storage drivers published to a pod, or staged for the node: the drivers are asked to take it back. */
+  | { readonly is: "published"; readonly uid: string; readonly pod: string }
+  | { readonly is: "staged" }
   | { readonly is: "cgroup"; readonly path: string }
   | { readonly is: "directory"; readonly path: string }
   | { readonly is: "link"; readonly path: string }
@@ -21,6 +24,11 @@ export type Thing =
 export type Tier = readonly Thing[];
 
 export interface Plan {
+  /** The beginning of pods with volumes of storage drivers: they end, and their volumes are given back, while all other pods run.
+   *  One of those may be the driver. */
+  readonly ofDrivers: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
+  /** What drivers staged for the node, after that. */
+  readonly unstaging: readonly Thing[];
   /** Tiers by pod: a tier begins when everything in the one before is removed, so that nothing is deleted through a mount and
    *  an incompletely removed pod can be found again. */
   readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
@@ -37,7 +45,11 @@ export interface Plan {
 export function removalPlan(findings: Findings): Plan {
   const { ownDirectory } = findings;
   return {
-    pods: findings.pods.map((pod) => ({ name: pod.name, tiers: tiersOf(pod).filter((tier) => tier.length > 0) })),
+    ofDrivers: findings.pods
+      .filter(({ ofDrivers }) => ofDrivers)
+      .map((pod) => ({ name: pod.name, tiers: filled(beginningOf(pod)) })),
+    unstaging: findings.staged.some(({ ofDriver }) => ofDriver) ? [{ is: "staged" }] : [],
+    pods: findings.pods.map((pod) => ({ name: pod.name, tiers: filled(tiersOf(pod)) })),
     staged: [
       findings.staged
         .filter(({ isMounted }) => isMounted)
@@ -54,13 +66,37 @@ export function removalPlan(findings: Findings): Plan {
   };
 }
 
-function tiersOf(pod: FoundPod): Tier[] {
-  const { name } = pod;
+function filled(tiers: readonly Tier[]): readonly Tier[] {
+  return tiers.filter((tier) => tier.length > 0);
+}
+
+function processesOf({ name, containers, sandboxIds }: FoundPod): Tier[] {
   return [
-    pod.containers.map((container) => ({ is: "container", container, pod: name })),
-    pod.sandboxIds.map((id) => ({ is: "sandbox", id, pod: name })),
-    // One after another: those below have to go first.
-    ...pod.mounts.map((path): Tier => [{ is: "mount", path, outermost: outermostOf(path, pod.mounts) }]),
+    containers.map((container) => ({ is: "container", container, pod: name })),
+    sandboxIds.map((id) => ({ is: "sandbox", id, pod: name })),
+  ];
+}
+
+/** Mounts one after another: those below have to go first. */
+function mountsOf({ mounts }: FoundPod, wanted: (path: string) => boolean): Tier[] {
+  return mounts.filter(wanted).map((path) => [{ is: "mount", path, outermost: outermostOf(path, mounts) }]);
+}
+
+/** Ends a pod and gives its volumes back to their drivers; parts of volumes, which are mounts of them, go before. */
+function beginningOf(pod: FoundPod): Tier[] {
+  const { name, uid } = pod;
+  return [...processesOf(pod), ...mountsOf(pod, isPart(pod)), [{ is: "published", uid, pod: name }]];
+}
+
+function isPart({ directory }: FoundPod): (path: string) => boolean {
+  return (path) => path.startsWith(`${directory}/volume-subpaths/`);
+}
+
+function tiersOf(pod: FoundPod): Tier[] {
+  const isDone = pod.ofDrivers ? isPart(pod) : () => false;
+  return [
+    ...(pod.ofDrivers ? [] : processesOf(pod)),
+    ...mountsOf(pod, (path) => !isDone(path)),
     [
       ...pod.cgroups.map((path): Thing => ({ is: "cgroup", path })),
       ...pod.links.map((path): Thing => ({ is: "link", path })),
@@ -71,8 +107,9 @@ function tiersOf(pod: FoundPod): Tier[] {
 }
 
 /** Everything that a plan removes, in its order. */
-export function thingsOf({ pods, staged, belongings, last }: Plan): readonly Thing[] {
-  return [...pods.flatMap(({ tiers }) => tiers.flat()), ...staged.flat(), ...belongings, ...last];
+export function thingsOf({ ofDrivers, unstaging, pods, staged, belongings, last }: Plan): readonly Thing[] {
+  const [first, then] = [ofDrivers, pods].map((all) => all.flatMap(({ tiers }) => tiers.flat()));
+  return [...(first ?? []), ...unstaging, ...(then ?? []), ...staged.flat(), ...belongings, ...last];
 }
 
 /** A thing as a line of the list that is shown beforehand. */
@@ -90,6 +127,10 @@ export function nameOf(thing: Thing): string {
     }
     case "sandbox":
       return `sandbox of pod ${thing.pod} (${shortened(thing.id)})`;
+    case "published":
+      return `volumes of storage drivers in pod ${thing.pod}`;
+    case "staged":
+      return "volumes of storage drivers on the node";
     case "belonging":
       return thing.belonging.name;
     case "emptyCgroup":

@@ -16,90 +16,76 @@ export async function stagedVolumes(
   const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
   const local = await devices(fs, root, signal);
   const ofDrivers = await driverVolumes(fs, root, signal);
-  const asDevices = await driverDevices(fs, root, signal);
-  const around = new Set(
-    [...local.around, ...ofDrivers.around, ...asDevices.around].sort((one, other) => other.length - one.length),
-  );
+  const around = new Set([...local.around, ...ofDrivers.around].sort((one, other) => other.length - one.length));
   return [
-    ...[...local.own, ...ofDrivers.own, ...asDevices.own].map((path) => ({ path, isMounted: isMounted(path) })),
-    ...[...ofDrivers.files, ...asDevices.files].map((path) => ({
-      path,
-      isMounted: isMounted(path),
-      isFile: true as const,
-    })),
+    ...[...local.own, ...ofDrivers.own].map((one) => ({ ...one, isMounted: isMounted(one.path) })),
     ...[...around].filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
   ];
 }
 
 interface Found {
-  /** Directories in which volumes are mounted. */
-  readonly own: readonly string[];
+  /** Where volumes are mounted, and files beside. */
+  readonly own: readonly Omit<StagedVolume, "isMounted">[];
   readonly around: readonly string[];
 }
+
+const nothing: Found = { own: [], around: [] };
 
 /** Devices of local volumes. */
 async function devices(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
   const all = await directoryAt(fs, localVolumeDirectoryOf(root), signal);
-  if (all === undefined) return { own: [], around: [] };
-  return { own: await directoriesIn(fs, all, signal), around: upTo(all, root) };
+  if (all === undefined) return nothing;
+  const own = await inside(fs, [all], signal);
+  return { own: own.filter(({ isFile }) => !isFile).map(({ path }) => ({ path })), around: upTo(all, root) };
 }
 
 /** Volumes of storage drivers. */
-async function driverVolumes(
-  fs: HostFs,
-  root: string,
-  signal: AbortSignal,
-): Promise<Found & { readonly files: readonly string[] }> {
+async function driverVolumes(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
   const all = await directoryAt(fs, stagedDriverVolumesOf(root), signal);
-  if (all === undefined) return { own: [], files: [], around: [] };
-  const drivers = (await directoriesIn(fs, all, signal)).filter((path) => path !== `${all}/volumeDevices`);
-  const volumes = (await Promise.all(drivers.map((path) => directoriesIn(fs, path, signal)))).flat();
-  const inside = await Promise.all(
-    volumes.map(async (path) =>
-      (await entries(fs, path, signal)).map(({ name, kind }) => ({ name, kind, path: `${path}/${name}` })),
-    ),
+  if (all === undefined) return nothing;
+  const devicesOfAll = `${all}/volumeDevices`;
+  const drivers = await directoriesIn(fs, [all], signal);
+  const volumes = await directoriesIn(
+    fs,
+    drivers.filter((path) => path !== devicesOfAll),
+    signal,
   );
-  const named = (wanted: string, kind: string) =>
-    inside.flat().flatMap((one) => (one.name === wanted && one.kind === kind ? [one.path] : []));
+  const ofDevices = await driverDevices(fs, devicesOfAll, signal);
+  const own = (await inside(fs, volumes, signal)).filter(
+    ({ path, isFile }) => posix.basename(path) === (isFile ? "vol_data.json" : "globalmount"),
+  );
   return {
-    own: named("globalmount", "directory"),
-    files: named("vol_data.json", "file"),
-    around: [...volumes, ...drivers, ...upTo(all, root)],
+    own: byKind([...own, ...ofDevices.own]),
+    around: [...volumes, ...ofDevices.around, ...drivers, ...upTo(all, root)],
   };
 }
 
-/** Volumes of storage drivers that containers have as devices: a device is mounted over a file for each pod. */
-async function driverDevices(
-  fs: HostFs,
-  root: string,
-  signal: AbortSignal,
-): Promise<Found & { readonly files: readonly string[] }> {
-  const all = await directoryAt(fs, `${stagedDriverVolumesOf(root)}/volumeDevices`, signal);
-  if (all === undefined) return { own: [], files: [], around: [] };
-  const places = await directoriesIn(fs, all, signal);
-  const shared = ["publish", "staging"].map((name) => `${all}/${name}`);
-  const below = async (paths: readonly string[]) =>
-    (await Promise.all(paths.map((path) => directoriesIn(fs, path, signal)))).flat();
-  const filesIn = async (paths: readonly string[]) =>
-    (
-      await Promise.all(
-        paths.map(async (path) =>
-          (
-            await entries(fs, path, signal)
-          ).flatMap(({ name, kind }) => (kind === "file" || kind === "blockDevice" ? [`${path}/${name}`] : [])),
-        ),
-      )
-    ).flat();
-  const volumes = places.filter((path) => !shared.includes(path));
-  const data = (await below(volumes)).filter((path) => posix.basename(path) === "data");
-  const staged = await below([`${all}/staging`]);
-  const published = await below([`${all}/publish`]);
-  const records = (await filesIn(data)).filter((path) => posix.basename(path) === "vol_data.json");
-  return {
-    own: staged,
-    files: [...(await filesIn([...published, ...staged])), ...records],
-    around: [...published, ...data, ...volumes, ...shared, ...upTo(all, root)],
-  };
+/** Volumes of storage drivers that containers have as devices: `staging/VOLUME`, `publish/VOLUME/POD`, `VOLUME/data/vol_data.json`. */
+async function driverDevices(fs: HostFs, all: string, signal: AbortSignal): Promise<Found> {
+  const volumes = await directoriesIn(fs, [all], signal);
+  const [staging, publish] = [`${all}/staging`, `${all}/publish`];
+  const published = await directoriesIn(fs, [publish], signal);
+  const data = volumes.filter((path) => path !== staging && path !== publish).map((path) => `${path}/data`);
+  const records = (await inside(fs, data, signal)).filter(({ path }) => posix.basename(path) === "vol_data.json");
+  const own = [...(await inside(fs, [...published, staging], signal)), ...records];
+  return { own, around: [...records.map(({ path }) => posix.dirname(path)), ...published, ...volumes] };
+}
+
+/** Directories before files: a record goes when the place that it tells of is gone. */
+function byKind(own: Found["own"]): Found["own"] {
+  return own.toSorted((one, other) => Number(one.isFile ?? false) - Number(other.isFile ?? false));
+}
+
+/** Directories and files in directories, of storage drivers. */
+async function inside(fs: HostFs, parents: readonly string[], signal: AbortSignal): Promise<Found["own"]> {
+  const found = parents.map(async (parent) =>
+    (await entries(fs, parent, signal)).flatMap(({ name, kind }): Found["own"] => {
+      const path = `${parent}/${name}`;
+      if (kind === "directory") return [{ path, ofDriver: true }];
+      return kind === "symlink" ? [] : [{ path, ofDriver: true, isFile: true }];
+    }),
+  );
+  return (await Promise.all(found)).flat();
 }
 
 /** A directory and those around it, below the root directory. */
@@ -107,9 +93,8 @@ function upTo(path: string, root: string): readonly string[] {
   return path === root ? [] : [path, ...upTo(posix.dirname(path), root)];
 }
 
-async function directoriesIn(fs: HostFs, parent: string, signal: AbortSignal): Promise<readonly string[]> {
-  const found = (await entries(fs, parent, signal)).filter(({ kind }) => kind === "directory");
-  return found.map(({ name }) => `${parent}/${name}`);
+async function directoriesIn(fs: HostFs, parents: readonly string[], signal: AbortSignal): Promise<readonly string[]> {
+  return (await inside(fs, parents, signal)).filter(({ isFile }) => !isFile).map(({ path }) => path);
 }
 
 /** The path of a directory that exists and is no link. */

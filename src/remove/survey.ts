@@ -53,8 +53,9 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
   const onHost = await readHostState(deps, signal);
   const made = record ? await standing(host.fs, record.made, signal) : [];
+  const ofDrivers = root === undefined ? new Set<string>() : await withDriverVolumes(host.fs, root, owned.pods, signal);
   return {
-    pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, podGroup: deps.podGroup })),
+    pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, ofDrivers, podGroup: deps.podGroup })),
     staged: own === undefined || root === undefined ? [] : await stagedVolumes(host.fs, root, onHost.mounts, signal),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
@@ -105,7 +106,7 @@ async function readHostState(deps: SurveyDeps, signal: AbortSignal): Promise<Hos
 function foundPod(
   { uid, containers, sandboxIds, ...pod }: OwnedPod,
   root: string | undefined,
-  onHost: HostState & Pick<SurveyDeps, "podGroup">,
+  onHost: HostState & Pick<SurveyDeps, "podGroup"> & { readonly ofDrivers: ReadonlySet<string> },
 ): FoundPod {
   const logs = onHost.logs.filter((path) => path.endsWith(`_${uid}`));
   const directory = pod.hasDirectory ? `${root}/pods/${uid}` : undefined;
@@ -121,11 +122,26 @@ function foundPod(
     }),
     directory,
     mounts: directory === undefined ? [] : mountsBelow(onHost.mounts, directory),
+    ofDrivers: onHost.ofDrivers.has(uid),
     logs,
     links: onHost.links
       .filter(({ target }) => logs.some((log) => target.startsWith(`${log}/`)))
       .map(({ path }) => path),
   };
+}
+
+/** UIDs of pods with volumes of storage drivers in their directories. */
+async function withDriverVolumes(
+  fs: HostFs,
+  root: string,
+  pods: readonly OwnedPod[],
+  signal: AbortSignal,
+): Promise<ReadonlySet<string>> {
+  const placesOf = (uid: string) =>
+    ["volumes", "volumeDevices"].map((kind) => `${root}/pods/${uid}/${kind}/kubernetes.io~csi`);
+  const uids = pods.filter(({ hasDirectory }) => hasDirectory).map(({ uid }) => uid);
+  const there = new Set(await standing(fs, uids.flatMap(placesOf), signal));
+  return new Set(uids.filter((uid) => placesOf(uid).some((path) => there.has(path))));
 }
 
 /** UIDs of pods with a directory. A link in place of a pod's directory, or of their parent, belongs to others and is not

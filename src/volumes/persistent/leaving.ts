@@ -6,7 +6,7 @@ export interface LeavingDeps {
   readonly host: Host;
   /** The target's root directory. */
   readonly rootDir: string;
-  readonly drivers: StorageDrivers;
+  readonly drivers: Pick<StorageDrivers, "driver">;
   readonly log: Logger;
 }
 

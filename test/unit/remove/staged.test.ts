@@ -65,3 +65,18 @@ test("what a storage driver staged is unmounted first, then its record goes, the
     `emptyDirectory ${root}/plugins`,
   ]);
 });
+
+test("a driver's devices go with what they were published as, and with their record", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
+  await host.fs.apply([{ do: "mkdir", path: `${all}/staging/pv`, parents: true }]);
+  host.files.put(`${all}/publish/pv/uid-1`, { data: "" });
+  host.files.put(`${all}/pv/data/vol_data.json`, { data: "{}" });
+  const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
+  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const plan = removalPlan({ ...findings, strangers: [] });
+  assert.deepEqual(plan.unstaging, [{ is: "staged" }]);
+  for (const thing of plan.staged.flat())
+    if ("path" in thing) await host.fs.apply([{ do: "remove", path: thing.path }]);
+  assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
+});

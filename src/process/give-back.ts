@@ -1,0 +1,101 @@
+import { createDriverClient } from "../csi/client.ts";
+import type { StorageDriver } from "../drivers.ts";
+import { pluginRegistryOf } from "../host/plugin-paths.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
+import { silentLog } from "../lib/log.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import { standingPlugins } from "../plugins/standing.ts";
+import type { GivesBack } from "../remove/execute.ts";
+import type { Host } from "../seams/host.ts";
+import { csiLeaving } from "../volumes/persistent/csi-leaving.ts";
+import type { LeavingDeps } from "../volumes/persistent/leaving.ts";
+
+export interface GivingBackDeps {
+  readonly host: Host;
+  readonly clock: Clock;
+  readonly rootDir: string;
+}
+
+/** Longest time for tries, and the pause between two of them, milliseconds. A call that is under way has its own limit. */
+const patienceMs = 30_000;
+const againMs = 2_000;
+
+interface Failure {
+  readonly volume: string;
+  readonly why: unknown;
+}
+
+/** Gives volumes back to the storage drivers that run on the target, as long as they do: those with a registration socket that
+ *  answers, be they pods of the node or not. */
+export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): GivesBack {
+  const leaving = async (signal: AbortSignal): Promise<LeavingDeps> => {
+    const drivers = await driversOn({ host, clock }, rootDir, signal);
+    return { host, rootDir, drivers: { driver: (name) => drivers.get(name) ?? absent(name) }, log: silentLog() };
+  };
+  /** Repeats what a driver refuses, until it is done or time is up. */
+  const patiently = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {
+    const deadline = clock.monotonic() + patienceMs;
+    for (;;) {
+      const failures = await untilAborted(work(), signal);
+      const mayGo = failures.some(({ why }) => !hasCode(why, "not_found"));
+      if (!mayGo || clock.monotonic() >= deadline) return failures.map(sentenceOf);
+      await clock.sleep(againMs, signal);
+    }
+  };
+  return {
+    async published(uid, pod, signal) {
+      const work = async () => {
+        const kept = await csiLeaving.unpublish?.(await leaving(signal), uid, signal);
+        return (kept ?? []).map(({ path, why }) => ({ volume: `${nameIn(path)} of pod ${pod}`, why }));
+      };
+      return patiently(caught(`of pod ${pod}`, work, signal), signal);
+    },
+    async staged(signal) {
+      const work = async () => {
+        const deps = await leaving(signal);
+        const unstaged = (await csiLeaving.staged(deps, signal)).map((id) => {
+          const unstage = async () => {
+            // One that a pod still has is in what was said of the pod.
+            await csiLeaving.unstage(deps, id, signal);
+            return [];
+          };
+          return caught(id.slice(id.indexOf("^") + 1), unstage, signal)();
+        });
+        return (await Promise.all(unstaged)).flat();
+      };
+      return patiently(caught("of the node", work, signal), signal);
+    },
+  };
+}
+
+/** Node services of the drivers on the target, by name. */
+async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string, signal: AbortSignal) {
+  const plugins = await standingPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
+  return new Map<string, StorageDriver>(
+    plugins.map(({ name, endpoint }) => [name, createDriverClient(deps, endpoint)] as const),
+  );
+}
+
+function absent(name: string): never {
+  throw new CodedError("not_found", `the driver ${name} does not run there`);
+}
+
+function caught(volume: string, work: () => Promise<readonly Failure[]>, signal: AbortSignal) {
+  return () =>
+    work().catch((why: unknown): readonly Failure[] => {
+      throwIfAborted(signal);
+      return [{ volume, why }];
+    });
+}
+
+/** Name of a volume whose place in a pod is given. */
+function nameIn(path: string): string {
+  return path.slice(path.lastIndexOf("/") + 1);
+}
+
+/** The reason without the kubelet's words for the step. */
+function sentenceOf({ volume, why }: Failure): string {
+  const reason = messageOf(why).replace(/^kubernetes\.io\/csi: [A-Za-z.]+ failed: /, "");
+  return `volume ${volume}, whose data are untouched: ${reason}`;
+}

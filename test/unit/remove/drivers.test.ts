@@ -1,0 +1,172 @@
+import assert from "node:assert/strict";
+import { existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { status } from "@grpc/grpc-js";
+import { localHost } from "../../../providers/local/host.ts";
+import { type Clock, systemClock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createGivingBack } from "../../../src/process/give-back.ts";
+import { execute } from "../../../src/remove/execute.ts";
+import type { FoundPod } from "../../../src/remove/findings.ts";
+import { removalPlan } from "../../../src/remove/plan.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { startTestDriver } from "../../harness/csi-driver.ts";
+
+const { signal } = new AbortController();
+const root = "/var/lib/kubelet";
+
+const podOf = (uid: string, more: Partial<FoundPod> = {}): FoundPod => ({
+  uid,
+  name: `default/${uid}`,
+  containers: [{ id: `${uid}-main`, name: "main", running: true, graceSeconds: 5 }],
+  sandboxIds: [`${uid}-sandbox`],
+  cgroups: [],
+  directory: `${root}/pods/${uid}`,
+  mounts: [],
+  ofDrivers: false,
+  logs: [],
+  links: [],
+  ...more,
+});
+
+/** Removes a pod with a driver's volume, of which a part is mounted too, and the pod that the driver runs in. */
+async function removal(failing?: string) {
+  const host = fakeHost({ clock: fakeClock() });
+  const done: string[] = [];
+  const part = `${root}/pods/user/volume-subpaths/v/main/0`;
+  for (const path of [part, `${root}/pods/driver`]) await host.fs.apply([{ do: "mkdir", path, parents: true }]);
+  host.files.mount(part, "ext4");
+  const { apply } = host.fs;
+  host.fs.apply = (changes, stop) => {
+    for (const change of changes) if (change.do === "remove") done.push(`remove ${change.path}`);
+    return apply(changes, stop);
+  };
+  const verb = (name: string) => async (id: string) => {
+    if (id === failing) throw new CodedError("unavailable", "stuck");
+    done.push(`${name} ${id}`);
+  };
+  const unused = () => Promise.reject(new Error("not asked for"));
+  const deps = {
+    host,
+    runtime: {
+      stopContainer: verb("stop"),
+      removeContainer: async () => undefined,
+      stopPodSandbox: verb("stop"),
+      removePodSandbox: async () => undefined,
+    },
+    cgroups: { remove: unused, children: unused },
+    drivers: {
+      published: async (uid: string) => {
+        assert.deepEqual(host.files.mounted(), []);
+        done.push(`unpublish ${uid}`);
+        return ["volume v of pod default/user: refused"];
+      },
+      staged: async () => {
+        done.push("unstage");
+        return [];
+      },
+    },
+    longestGraceSeconds: 60,
+    say: () => undefined,
+  };
+  const staged = [
+    { path: `${root}/plugins/kubernetes.io/csi/d/1/globalmount`, isMounted: false, ofDriver: true as const },
+  ];
+  const pods = [podOf("driver"), podOf("user", { ofDrivers: true, mounts: [part] })];
+  const none = { belongings: [], tiers: [], files: [], ownDirectory: undefined, made: [], strangers: [] };
+  return { done, outcome: await execute(deps, removalPlan({ pods, staged, ...none }), signal) };
+}
+
+test("pods with volumes of drivers end and give them back while all others run, since one of those may be the driver", async () => {
+  const { done, outcome } = await removal();
+  assert.deepEqual(done.slice(0, 4), ["stop user-main", "stop user-sandbox", "unpublish user", "unstage"]);
+  assert.deepEqual(done.slice(4).toSorted(), [
+    `remove ${root}/plugins/kubernetes.io/csi/d/1/globalmount`,
+    `remove ${root}/pods/driver`,
+    `remove ${root}/pods/user`,
+    "stop driver-main",
+    "stop driver-sandbox",
+  ]);
+  assert.deepEqual(outcome, {
+    failures: [],
+    kept: [],
+    left: [],
+    notGivenBack: ["volume v of pod default/user: refused"],
+  });
+});
+
+test("as long as a pod with a driver's volume does not end, no other pod does", async () => {
+  const { done, outcome } = await removal("user-main");
+  assert.deepEqual(done, []);
+  assert.deepEqual(outcome.failures, ["container main of pod default/user, running (user-main): stuck"]);
+  for (const line of ["volumes of storage drivers in pod default/user", `directory ${root}/pods/driver`])
+    assert.ok(outcome.kept.includes(line), outcome.kept.join("\n"));
+});
+
+/** A root directory with a volume that a driver staged and published to a pod. */
+async function rig(t: TestContext) {
+  const rootDir = mkdtempSync(join(tmpdir(), "graftlet-give-back-"));
+  t.after(() => rmSync(rootDir, { recursive: true, force: true }));
+  const data = JSON.stringify({ driverName: "d", volumeHandle: "h" });
+  const published = `${rootDir}/pods/u/volumes/kubernetes.io~csi/pv`;
+  const staged = `${rootDir}/plugins/kubernetes.io/csi/d/1`;
+  for (const [path, mount] of [
+    [published, "mount"],
+    [staged, "globalmount"],
+  ] as const) {
+    mkdirSync(`${path}/${mount}`, { recursive: true });
+    writeFileSync(`${path}/vol_data.json`, data);
+  }
+  /** A pause takes no time, and counts. */
+  const clock: Clock = { ...systemClock(), monotonic: () => passed, sleep: async (ms) => void (passed += ms) };
+  let passed = 0;
+  const driver = async () => {
+    const started = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
+    t.after(() => started.stop());
+    return started;
+  };
+  const drivers = createGivingBack({ host: localHost({ clock }), clock, rootDir });
+  return { drivers, driver, published, staged, passed: () => passed };
+}
+
+test("volumes are given back to the driver whose registration socket answers", async (t) => {
+  const { drivers, driver, published, staged } = await rig(t);
+  const { methods, calls } = await driver();
+  assert.deepEqual(await drivers.published("u", "default/web", signal), []);
+  assert.deepEqual(await drivers.staged(signal), []);
+  assert.deepEqual(methods(), ["NodeUnpublishVolume", "NodeUnstageVolume"]);
+  const paths = calls.flatMap(
+    ({ request: { targetPath, stagingTargetPath } }) => targetPath ?? stagingTargetPath ?? [],
+  );
+  assert.deepEqual(paths, [`${published}/mount`, `${staged}/globalmount`]);
+  assert.deepEqual([published, staged].map(existsSync), [false, false]);
+  assert.equal(existsSync(dirname(published)), true);
+});
+
+test("a driver that is not there is named at once", async (t) => {
+  const { drivers, published, passed } = await rig(t);
+  const sentence = "volume pv of pod default/web, whose data are untouched: the driver d does not run there";
+  assert.deepEqual(await drivers.published("u", "default/web", signal), [sentence]);
+  // What the pod has still was told of.
+  assert.deepEqual(await drivers.staged(signal), []);
+  rmSync(published, { recursive: true });
+  assert.deepEqual(await drivers.staged(signal), [
+    "volume h, whose data are untouched: the driver d does not run there",
+  ]);
+  assert.equal(passed(), 0);
+});
+
+test("what a driver refuses is tried again, and told of after half a minute", async (t) => {
+  const { drivers, driver, passed } = await rig(t);
+  const { fail, methods } = await driver();
+  fail("NodeUnpublishVolume", status.INTERNAL, "busy");
+  assert.deepEqual(await drivers.published("u", "default/web", signal), [
+    "volume pv of pod default/web, whose data are untouched: rpc error: code = Internal desc = busy",
+  ]);
+  assert.deepEqual([passed(), methods().length], [30_000, 16]);
+  fail("NodeUnpublishVolume", undefined);
+  assert.deepEqual(await drivers.published("u", "default/web", signal), []);
+});
