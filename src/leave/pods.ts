@@ -21,16 +21,21 @@ const unreadyMs = 30_000;
 const pageSize = 500;
 
 /** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to
- *  stop them. Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the
+ *  stop them. Those with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the
  *  rest. */
 export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;
+  const othersAt = deadline - deps.timeoutMs / 2;
   const asked = new Set<string>();
   for (let readyAt = clock.monotonic(); ; ) {
     const pods = (await podsOf(deps, signal)).filter(isToEnd);
     if (pods.length === 0) return say(asked.size === 0 ? "it has no pods to delete" : "its pods have ended");
-    const fresh = pods.filter(({ metadata }) => !asked.has(metadata.uid));
+    const withVolumes = pods.filter(hasStorage);
+    const isFirst = withVolumes.length > 0 && clock.monotonic() < othersAt;
+    const fresh = (isFirst ? withVolumes : pods).filter(({ metadata }) => !asked.has(metadata.uid));
+    if (!isFirst && withVolumes.length > 0 && fresh.length > 0)
+      say(`the others do not wait any longer for pods with volumes: ${namesOf(withVolumes)}`);
     for (const pod of fresh) asked.add(pod.metadata.uid);
     await Promise.all(
       fresh.filter(({ metadata }) => !metadata.deletionTimestamp).map((pod) => deletePod(deps, pod, {}, signal)),
@@ -59,6 +64,13 @@ export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<v
 function isToEnd(pod: Pod): boolean {
   const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
   return !isMirrorPod(pod) && owner?.kind !== "DaemonSet";
+}
+
+/** Volumes may be a driver's: what a claim stands for is not looked up. */
+function hasStorage({ spec }: Pod): boolean {
+  return (spec.volumes ?? []).some(
+    ({ persistentVolumeClaim, ephemeral, csi }) => (persistentVolumeClaim ?? ephemeral ?? csi) !== undefined,
+  );
 }
 
 async function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<Pod[]> {

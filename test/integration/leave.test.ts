@@ -31,6 +31,7 @@ const granted = [
     metadata: { name: "leave" },
     rules: [
       { apiGroups: [""], resources: ["nodes"], resourceNames: [...leaving, dead], verbs: ["get", "patch", "delete"] },
+      { apiGroups: [""], resources: ["nodes/status"], resourceNames: [...leaving, dead], verbs: ["patch"] },
       { apiGroups: [""], resources: ["pods"], verbs: ["list", "delete"] },
     ],
   },

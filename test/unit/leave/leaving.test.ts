@@ -17,6 +17,8 @@ interface FakePod {
   readonly owner?: string;
   readonly mirror?: boolean;
   readonly labels?: string;
+  /** Name of the claim that it has. */
+  readonly claim?: string;
   /** Milliseconds from its deletion to its end; undefined: it does not end by itself. */
   readonly endsAfter?: number;
   deletedAt?: number;
@@ -30,6 +32,8 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
     ["one", "True"],
     ["two", "True"],
   ]);
+  /** Volumes that the Nodes show as in use. */
+  const inUse = new Map<string, readonly string[]>();
   const said: string[] = [];
   /** What is done, in order. */
   const done: string[] = [];
@@ -42,7 +46,7 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
     for (const pod of pods.filter(ended)) pods.splice(pods.indexOf(pod), 1);
     return pods;
   };
-  const wire = ({ name, node, owner, mirror, deletedAt, uid = `${name}-1` }: FakePod) => ({
+  const wire = ({ name, node, owner, mirror, claim, deletedAt, uid = `${name}-1` }: FakePod) => ({
     metadata: {
       namespace: "default",
       name,
@@ -51,7 +55,10 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
       ...(mirror && { annotations: { "kubernetes.io/config.mirror": "x" } }),
       ...(owner && { ownerReferences: [{ kind: owner, name: "o", controller: true }] }),
     },
-    spec: { nodeName: node },
+    spec: {
+      nodeName: node,
+      ...(claim && { volumes: [{ name: "v", persistentVolumeClaim: { claimName: claim } }] }),
+    },
   });
   const list = ({ query }: Call) => {
     const { fieldSelector, labelSelector, limit, continue: from = 0 } = query;
@@ -76,11 +83,18 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
     if (gracePeriodSeconds === 0) pods.splice(pods.indexOf(pod), 1);
     else pod.deletedAt ??= clock.monotonic();
   };
-  const ofNode = ({ verb, path }: Call) => {
-    const name = path.slice("/api/v1/nodes/".length);
+  const ofNode = ({ verb, path, body }: Call) => {
+    const [name = "", part] = path.slice("/api/v1/nodes/".length).split("/");
     const ready = nodes.get(name);
     if (ready === undefined) throw missing();
-    if (verb === "get") return { metadata: { name }, status: { conditions: [{ type: "Ready", status: ready }] } };
+    const conditions = [{ type: "Ready", status: ready }];
+    if (verb === "get") return { metadata: { name }, status: { conditions, volumesInUse: inUse.get(name) } };
+    if (part === "status") {
+      assert.deepEqual(body, { status: { volumesInUse: null } });
+      inUse.delete(name);
+      done.push(`release ${name}`);
+      return {};
+    }
     done.push(`${verb === "patch" ? "cordon" : "delete node"} ${name}`);
     if (verb === "delete") nodes.delete(name);
     return {};
@@ -145,8 +159,45 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
   };
   const agent: FakePod = { name: "agent", node: "other", labels: "app=graftlet", endsAfter: 3_000 };
   if (deployment) pods.push(agent);
-  return { clock, nodes, pods, said, done, fail, cleaning, life, run };
+  return { clock, nodes, inUse, pods, said, done, fail, cleaning, life, run };
 }
+
+test("pods with claims end before the others, one of which may be their driver", async () => {
+  const t = start([
+    { name: "driver", node: "one", endsAfter: 1_000 },
+    { name: "user", node: "one", claim: "data", endsAfter: 5_000 },
+  ]);
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  const asked = t.said.filter((line) => line.includes("asked to end") || line.includes("have ended"));
+  assert.deepEqual(asked, [
+    "node one: its pods are asked to end: default/user",
+    "node one: its pods are asked to end: default/driver",
+    "node one: its pods have ended",
+  ]);
+  assert.deepEqual(t.done.slice(0, 3), ["cordon one", "delete user", "delete driver"]);
+});
+
+test("pods with claims are waited for during half of the time", async () => {
+  const t = start([
+    { name: "web", node: "one", endsAfter: 1_000 },
+    { name: "stuck", node: "one", claim: "data" },
+  ]);
+  assert.deepEqual(await t.run({ nodes: ["one"], timeoutMs: 20_000 }), []);
+  assert.deepEqual(t.said.slice(1, 5), [
+    "node one: its pods are asked to end: default/stuck",
+    "node one: the others do not wait any longer for pods with volumes: default/stuck",
+    "node one: its pods are asked to end: default/web",
+    "node one: they have not ended within 20s; left to the cleaning of the target: default/stuck",
+  ]);
+});
+
+test("before a Node goes it shows no volume as in use, so that the cluster detaches them", async () => {
+  const t = start([]);
+  t.inUse.set("one", ["kubernetes.io/csi/d^h"]);
+  assert.deepEqual(await t.run({ nodes: ["one"] }), []);
+  assert.deepEqual(t.done.slice(-3), ["clean one", "release one", "delete node one"]);
+  assert.ok(t.said.includes("node one: these volumes are free to be detached: kubernetes.io/csi/d^h"));
+});
 
 test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets cleaned, Nodes deleted, nothing of them left", async () => {
   const t = start([
