@@ -21,6 +21,9 @@ export interface GivingBackDeps {
 const patienceMs = 30_000;
 const againMs = 2_000;
 
+/** Nobody asks a command for metrics. */
+const unmeasured = { called: () => undefined };
+
 interface Failure {
   readonly volume: string;
   readonly why: unknown;
@@ -54,7 +57,7 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
     async staged(signal) {
       const work = async () => {
         const deps = await leaving(signal);
-        const unstaged = (await csiLeaving.staged(deps, signal)).map((id) => {
+        const unstaged = (await csiLeaving.staged(deps, [], signal)).map((id) => {
           const unstage = async () => {
             // One that a pod still has is in what was said of the pod.
             await csiLeaving.unstage(deps, id, signal);
@@ -73,7 +76,7 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
 async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string, signal: AbortSignal) {
   const plugins = await standingPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
   return new Map<string, StorageDriver>(
-    plugins.map(({ name, endpoint }) => [name, createDriverClient(deps, endpoint)] as const),
+    plugins.map((plugin) => [plugin.name, createDriverClient({ ...deps, measures: unmeasured }, plugin)] as const),
   );
 }
 

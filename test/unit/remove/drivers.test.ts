@@ -7,6 +7,7 @@ import { status } from "@grpc/grpc-js";
 import { localHost } from "../../../providers/local/host.ts";
 import { type Clock, systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
+import { stagedPath } from "../../../src/volumes/persistent/volume-data.ts";
 import { createGivingBack } from "../../../src/process/give-back.ts";
 import { execute } from "../../../src/remove/execute.ts";
 import type { FoundPod } from "../../../src/remove/findings.ts";
@@ -112,7 +113,7 @@ async function rig(t: TestContext) {
   t.after(() => rmSync(rootDir, { recursive: true, force: true }));
   const data = JSON.stringify({ driverName: "d", volumeHandle: "h" });
   const published = `${rootDir}/pods/u/volumes/kubernetes.io~csi/pv`;
-  const staged = `${rootDir}/plugins/kubernetes.io/csi/d/1`;
+  const staged = dirname(stagedPath(rootDir, "d", "h"));
   for (const [path, mount] of [
     [published, "mount"],
     [staged, "globalmount"],
