@@ -5,6 +5,7 @@ import { type Contender, graftlet, kubelet } from "./contenders.ts";
 import { openBareLoop } from "./cri-loop.ts";
 import { clear, idlePod, live, numbered } from "./moments.ts";
 import { burst, burstSize } from "./scenarios/burst.ts";
+import { claims } from "./scenarios/claims.ts";
 import { deletion } from "./scenarios/delete.ts";
 import { exec } from "./scenarios/exec.ts";
 import { fill, idle } from "./scenarios/idle.ts";
@@ -16,7 +17,16 @@ import { start } from "./scenarios/start.ts";
 import { streams } from "./scenarios/streams.ts";
 import { cpuSeconds } from "./usage.ts";
 
-const brief: Readonly<Record<string, Scenario>> = { start, delete: deletion, burst, kill, ready, exec, streams };
+const brief: Readonly<Record<string, Scenario>> = {
+  start,
+  delete: deletion,
+  claims,
+  burst,
+  kill,
+  ready,
+  exec,
+  streams,
+};
 const rounds = [1, 2];
 export const bareLoop = "bare CRI loop";
 

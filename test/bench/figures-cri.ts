@@ -25,6 +25,22 @@ export const criFigures: readonly Figure[] = [
     reach: [atMost(300, "graftlet", "ms")],
   },
   { id: "delete", title: "delete → gone", unit: "ms", many: true, reach: toKubelet(0.4) },
+  {
+    id: "driver claim",
+    title: "create → Running with a claim on a driver's volume",
+    unit: "ms",
+    many: true,
+    reach: toKubelet(1.1),
+  },
+  {
+    id: "local claim",
+    title: "create → Running with a claim on a local volume",
+    unit: "ms",
+    many: true,
+    reach: toKubelet(1.1),
+  },
+  { id: "driver claim gone", title: "delete → gone with the former", unit: "ms", many: true, reach: toKubelet(1.1) },
+  { id: "local claim gone", title: "delete → gone with the latter", unit: "ms", many: true, reach: toKubelet(1.1) },
   { id: "burst gone", title: "50 deleted at once: last gone", unit: "s", many: false, reach: [] },
   { id: "kill", title: "main process killed → seen at the API", unit: "ms", many: true, reach: toKubelet(0.15) },
   {

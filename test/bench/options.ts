@@ -1,6 +1,6 @@
 /** The kinds of runs, each with the scenarios that it has. */
 export const kinds = {
-  cri: ["start", "delete", "burst", "kill", "ready", "exec", "streams", "probes", "idle", "restart"],
+  cri: ["start", "delete", "claims", "burst", "kill", "ready", "exec", "streams", "probes", "idle", "restart"],
   docker: ["start", "kill", "idle", "streams"],
   ssh: ["start", "kill", "streams"],
   nodes: ["idle"],

@@ -43,6 +43,7 @@ const kinds = {
     clusterWide: true,
   },
   configmap: { apiVersion: "v1", kind: "ConfigMap", plural: "configmaps" },
+  csinode: { apiVersion: "storage.k8s.io/v1", kind: "CSINode", plural: "csinodes", clusterWide: true },
   csr: {
     apiVersion: "certificates.k8s.io/v1",
     kind: "CertificateSigningRequest",
