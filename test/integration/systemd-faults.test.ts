@@ -67,6 +67,48 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     assert.equal(await there("systemctl", "is-system-running"), "running");
   });
 
+  test("a system bus that denies each wish: slices are made by systemctl, a new pod waits for the runtime, and others go on", async () => {
+    await pods.create("standing", limited);
+    await pods.ready("standing");
+    const policy = "/etc/dbus-1/system.d/denied.conf";
+    const manager = 'send_destination="org.freedesktop.systemd1" send_interface="org.freedesktop.systemd1.Manager"';
+    const denied = ["StartTransientUnit", "SetUnitProperties", "StopUnit"].map(
+      (member) => `<deny ${manager} send_member="${member}"/>`,
+    );
+    const reload = ["busctl", "call", "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus"];
+    await there(
+      "sh",
+      "-c",
+      `echo '<busconfig><policy context="mandatory">${denied.join("")}</policy></busconfig>' > ${policy}`,
+    );
+    await there(...reload, "ReloadConfig");
+    const wish = ["busctl", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"];
+    const stop = [...wish, "org.freedesktop.systemd1.Manager", "StopUnit", "ss", "nothing.slice", "replace"];
+    assert.match((await cluster.runInside(stop)).stderr, /denied/i);
+    await pods.create("denied", limited);
+    const { metadata } = await pods.until("denied", "to be there", ({ spec }) => spec.nodeName !== undefined);
+    const cgroups = targetCgroups(cluster);
+    const slice = cgroups.pathOf(`kubepods/pod${metadata.uid}`);
+    await cluster.waitFor("its slice", () => isThere(slice));
+    const events = `/api/v1/namespaces/default/events?fieldSelector=involvedObject.name=denied`;
+    await cluster.waitFor("the runtime's words", async () =>
+      (await pods.api.get<{ items: CoreEvent[] }>(events)).items.some(
+        ({ reason, message = "" }) => reason === "FailedCreatePodSandBox" && /Rejected send message/.test(message),
+      ),
+    );
+    const standing = await pods.ready("standing");
+    assert.equal(statusOf(standing)?.restartCount, 0);
+    await there("rm", policy);
+    await there(...reload, "ReloadConfig");
+    assert.equal(await memoryLimit(cgroups, await pods.ready("denied")), 64 * Mi);
+    for (const name of ["denied", "standing"]) {
+      const gone = pods.gone(name);
+      await pods.remove(name, 0);
+      await gone;
+    }
+    await cluster.waitFor("its slice to be gone", async () => !(await isThere(slice)));
+  });
+
   test("a login with sudo asks systemd as root, though the bus knows it as itself", async () => {
     const { name } = await addTargetUser(cluster, "deploy", "sudo");
     await restart({ providerConfig: { user: name } });
