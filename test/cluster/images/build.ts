@@ -110,6 +110,7 @@ async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<s
       "netcat-openbsd",
       "iproute2",
       "iperf",
+      "util-linux",
     ]),
   );
   return hash.digest("hex").slice(0, 16);

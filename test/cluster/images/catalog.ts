@@ -108,7 +108,7 @@ async function buildGo(folder: string, program: string): Promise<void> {
 const agnhost: LayerRecipe = {
   name: "agnhost",
   async fill(root, tools) {
-    for (const tool of ["curl", "dig", "nslookup", "getent", "nc", "ip", "ss", "iperf"])
+    for (const tool of ["curl", "dig", "nslookup", "getent", "nc", "ip", "ss", "iperf", "nsenter"])
       await root.program(tools.path(tool));
     await root.program(tools.path("agnhost"), "/agnhost");
     root.link("/agnhost-2", "agnhost");
