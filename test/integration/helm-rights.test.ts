@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { claim, persistentVolume } from "../harness/claims.ts";
 import { stringify } from "yaml";
+import { NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
 import type { Node, Secret } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { deedsOf } from "../harness/audit.ts";
@@ -144,17 +145,21 @@ function isElsewhere({ account, verb, resource }: Right): boolean {
   return account.endsWith("-graftlet") && resource === "pods" && verb === "get";
 }
 
-/** Has the account's node take in a storage driver, and give it a volume that the cluster attaches. */
+/** Has the account's node take in a storage driver, and give it a volume that the cluster attaches, and that has grown. */
 async function attachVolume({ cluster, edge }: HelmLab): Promise<void> {
   const rootDir = join(edge.layout.dir, "second");
   const name = "rights.csi.graftlet.dev";
-  await using driver = await startTestDriver({ name, rootDir, disks: rootDir, run: async () => undefined });
+  const capabilities = [Capability.EXPAND_VOLUME];
+  const run = async () => undefined;
+  await using driver = await startTestDriver({ name, rootDir, disks: rootDir, run, capabilities });
   await cluster.waitFor("the node to take the driver in", () => driver.told.some((one) => one.pluginRegistered));
   await cluster.apply([
     persistentVolume("attached", { csi: { driver: name, volumeHandle: "h" } }),
     claim("attached", "attached"),
   ]);
   await cluster.mustKubectl(["wait", "--for=jsonpath={.status.phase}=Bound", "pvc/attached", "--timeout=55s"]);
+  const bigger = JSON.stringify({ spec: { capacity: { storage: "2Gi" } } });
+  await cluster.mustKubectl(["patch", "pv", "attached", "--type=merge", `--patch=${bigger}`]);
   await cluster.apply([user("attaching", accountNode, "own", { claimName: "attached" })]);
   const attachment = await cluster.waitFor("the volume's attachment", async () =>
     (await cluster.mustKubectl(["get", "volumeattachments", "--output=name"])).trim(),
@@ -162,6 +167,8 @@ async function attachVolume({ cluster, edge }: HelmLab): Promise<void> {
   const patch = JSON.stringify({ status: { attached: true } });
   await cluster.mustKubectl(["patch", attachment, "--subresource=status", "--type=merge", `--patch=${patch}`]);
   await cluster.waitFor("the driver to be asked for it", () => driver.methods().includes("NodePublishVolume"));
+  const size = "--for=jsonpath={.status.capacity.storage}=2Gi";
+  await cluster.mustKubectl(["wait", size, "pvc/attached", "--timeout=55s"]);
   await cluster.mustKubectl(["delete", "pod", "attaching", "--timeout=55s"]);
 }
 
