@@ -297,7 +297,7 @@ describe("claims", () => {
       containers: [shell("cat /v/precious; sleep 3600", { volumeMounts: [mount("v", { mountPath: "/v" })] })],
     });
     const pod = await pods.ready("own");
-    assert.equal(await pods.log("own"), "kept\n");
+    await cluster.waitFor("what the pod reads", async () => (await pods.log("own")) === "kept\n");
     assert.ok(claimMounts().includes(folderOf(pod.metadata.uid, "ephemeral")));
     await measured("own", "v", "own-v");
     await removed("own");
