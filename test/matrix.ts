@@ -100,6 +100,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: cri,
     seconds: 150,
   },
+  "csi-leave": {
+    on: [],
+    more: cri,
+    why: "the order of what a node gives back is its own; the driver that it asks is the same with each runtime",
+    fits: cri,
+    seconds: 60,
+  },
   csi: {
     on: cri,
     more: ["docker", "ssh"],
