@@ -2,6 +2,7 @@ import { createDriverClient } from "../csi/client.ts";
 import type { StorageDriver } from "../drivers.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
+import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { silentLog } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
@@ -32,8 +33,13 @@ interface Failure {
 /** Gives volumes back to the storage drivers that run on the target, as long as they do: those with a registration socket that
  *  answers, be they pods of the node or not. */
 export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): GivesBack {
-  const leaving = async (signal: AbortSignal): Promise<LeavingDeps> => {
-    const drivers = await driversOn({ host, clock }, rootDir, signal);
+  let drivers: Drivers = new Map();
+  // Pods end side by side: one look serves those that want it at a time.
+  const look = coalesce(async () => {
+    drivers = await driversOn({ host, clock }, rootDir);
+  });
+  const leaving = async (): Promise<LeavingDeps> => {
+    await look();
     return { host, rootDir, drivers: { driver: (name) => drivers.get(name) ?? absent(name) }, log: silentLog() };
   };
   /** Repeats what a driver refuses, until it is done or time is up. */
@@ -49,14 +55,14 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
   return {
     async published(uid, pod, signal) {
       const work = async () => {
-        const kept = await csiLeaving.unpublish?.(await leaving(signal), uid, signal);
+        const kept = await csiLeaving.unpublish?.(await leaving(), uid, signal);
         return (kept ?? []).map(({ path, why }) => ({ volume: `${nameIn(path)} of pod ${pod}`, why }));
       };
       return patiently(caught(`of pod ${pod}`, work, signal), signal);
     },
     async staged(signal) {
       const work = async () => {
-        const deps = await leaving(signal);
+        const deps = await leaving();
         const unstaged = (await csiLeaving.staged(deps, [], signal)).map((id) => {
           const unstage = async () => {
             // One that a pod still has is in what was said of the pod.
@@ -72,10 +78,14 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
   };
 }
 
-/** Node services of the drivers on the target, by name. */
-async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string, signal: AbortSignal) {
+/** Node services of drivers, by their names. */
+type Drivers = ReadonlyMap<string, StorageDriver>;
+
+/** The drivers on the target. */
+async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string): Promise<Drivers> {
+  const { signal } = new AbortController();
   const plugins = await standingPlugins(deps, pluginRegistryOf(rootDir), "CSIPlugin", signal);
-  return new Map<string, StorageDriver>(
+  return new Map(
     plugins.map((plugin) => [plugin.name, createDriverClient({ ...deps, measures: unmeasured }, plugin)] as const),
   );
 }
