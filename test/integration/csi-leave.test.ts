@@ -84,17 +84,24 @@ describe("a node with a storage driver", { timeout: 800_000 }, () => {
   });
 
   test("graftlet leave: volumes of pods that nobody else ends are given back while the driver runs; CSINode goes", async () => {
-    await cluster.apply([claim("kept", undefined, { storageClassName: csi.storageClass })]);
-    const handle = await handleOf("kept");
+    const block = { volumeMode: "Block", resources: { requests: { storage: "8Mi" } } };
+    await cluster.apply([
+      claim("kept", undefined, { storageClassName: csi.storageClass }),
+      claim("raw", undefined, { storageClassName: csi.storageClass, ...block }),
+    ]);
+    const [handle = "", raw = ""] = await Promise.all(["kept", "raw"].map(handleOf));
     const labels = { app: "user" };
-    const containers = using("kept").containers.map((one) => ({ name: "main", image: images.busybox, ...one }));
+    const own = using("kept");
+    const volumes = [...own.volumes, { name: "raw", persistentVolumeClaim: { claimName: "raw" } }];
+    const volumeDevices = [{ name: "raw", devicePath: "/dev/raw" }];
+    const containers = own.containers.map((one) => ({ name: "main", image: images.busybox, volumeDevices, ...one }));
     await cluster.apply({
       apiVersion: "apps/v1",
       kind: "DaemonSet",
       metadata: { name: "user", namespace: "default" },
       spec: {
         selector: { matchLabels: labels },
-        template: { metadata: { labels }, spec: { ...using("kept"), containers, terminationGracePeriodSeconds: 1 } },
+        template: { metadata: { labels }, spec: { volumes, containers, terminationGracePeriodSeconds: 1 } },
       },
     });
     await kubectl("rollout", "status", "daemonset/user", "--timeout=90s");
@@ -111,6 +118,7 @@ describe("a node with a storage driver", { timeout: 800_000 }, () => {
     assert.match(said, /: removed volumes of storage drivers on the node\n[^]*removed container hostpath of pod /);
     assert.doesNotMatch(said, /not given back/);
     await nothingIsLeft();
+    assert.doesNotMatch(await cluster.mustRunInside(["losetup", "--all"]), new RegExp(raw));
     assert.equal(await rows(handle), "row\n");
     await cluster.waitFor("CSINode to go", async () => (await kubectl("get", "csinodes", "-o=name")) === "");
     assert.equal(await kubectl("get", "volumeattachments", "-o=name"), "");
