@@ -277,6 +277,13 @@ export const catalog: readonly ImageRecipe[] = [
   },
   { name: "e2e-test-images/nginx", tags: ["1.27-0", "1.15-4"], layers: [shell, nginx], config: nginxConfig },
   { name: "library/nginx", tags: ["1.27", "latest"], layers: [shell, nginx], config: nginxConfig },
+  // It has no Go module: nothing asks it for anything, but a driver's pod is only Running with all its containers.
+  {
+    name: "sig-storage/csi-external-health-monitor-controller",
+    tags: ["v0.17.0"],
+    layers: [shell],
+    config: { Entrypoint: ["/bin/sh", "-c", "exec sleep infinity"] },
+  },
   ...storageImages(shell),
 ];
 

@@ -28,13 +28,6 @@ export function storageImages(shell: LayerRecipe): readonly ImageRecipe[] {
     sidecar("csi-provisioner", "v6.1.1"),
     sidecar("csi-resizer", "v2.1.0"),
     sidecar("csi-snapshotter", "v8.5.0"),
-    // It has no Go module: nothing asks it for anything, but a driver's pod is only Running with all its containers.
-    {
-      name: "sig-storage/csi-external-health-monitor-controller",
-      tags: ["v0.17.0"],
-      layers: [shell],
-      config: { Entrypoint: ["/bin/sh", "-c", "exec sleep infinity"] },
-    },
     {
       name: "rancher/local-path-provisioner",
       tags: ["v0.0.30"],
