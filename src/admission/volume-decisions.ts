@@ -48,7 +48,7 @@ export const volume: Fields<k8s.V1Volume> = {
   image: fieldsOf(imageFields),
   iscsi: otherType,
   name: "served",
-  nfs: otherType,
+  nfs: "served",
   persistentVolumeClaim: "served",
   photonPersistentDisk: otherType,
   portworxVolume: otherType,

@@ -1,5 +1,5 @@
 import { coalesce } from "../lib/coalesce.ts";
-import { CodedError } from "../lib/errors.ts";
+import { CodedError, unlessCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 
@@ -176,9 +176,20 @@ async function readProc(host: Host, path: string, signal?: AbortSignal): Promise
   return (await host.fs.readFile(path, { ...(signal && { signal }) })).toString("utf8");
 }
 
-/** Unmounts a path, if it is mounted. */
+/** Longest time of unmounting, milliseconds: a file system whose server is gone is then forced off. The kubelet's. */
+const longestUnmountMs = 60_000;
+
+/** True for a file system of another machine, which may be gone. Pure. */
+export function isRemote({ fsType }: Pick<Mount, "fsType">): boolean {
+  return ["nfs", "nfs4", "cifs", "smb3", "ceph"].includes(fsType);
+}
+
+/** Unmounts a path, if it is mounted; by force when its server does not answer. */
 export async function unmount(host: Host, path: string, signal?: AbortSignal): Promise<void> {
-  const { code, stderr } = await host.run(["umount", path], { ...(signal && { signal }) });
+  const options = { timeoutMs: longestUnmountMs, ...(signal && { signal }) };
+  const { code, stderr } =
+    (await unlessCode(host.run(["umount", path], options), "deadline_exceeded")) ??
+    (await host.run(["umount", "-f", path], options));
   if (code === 0) return;
   if (!(await listMounts(host, signal)).some((mount) => mount.path === path)) return;
   throw new CodedError("failed_precondition", `unmounting ${path} failed: ${stderr.trim() || `exit code ${code}`}`);

@@ -270,7 +270,7 @@ function createStats(
     ...target,
     layout: cgroups.layout,
     volumes: stages.volumes,
-    driverSpace: createDriverSpace({ drivers, clock, log }),
+    driverSpace: createDriverSpace({ host: target.host, drivers, clock, log }),
     pods: asked,
     cache: seen,
     statuses: status,

@@ -38,11 +38,11 @@ export async function claimVolumes(
   const uses = (pod.spec.volumes ?? []).map(async (volume): Promise<readonly VolumeUse[]> => {
     const { hostPath, persistent } = mounted.get(volume.name) ?? {};
     const name = claimNameOf(pod, volume);
-    if (name === undefined || hostPath === undefined || !persistent?.space) return [];
+    if (hostPath === undefined || !persistent?.space) return [];
     const use = await (persistent.space === "fileSystem"
       ? ofFileSystem(hostPath)
       : driverSpace(hostPath, persistent.space));
-    return use ? [{ name: volume.name, use, claim: { name, namespace } }] : [];
+    return use ? [{ name: volume.name, use, ...(name !== undefined && { claim: { name, namespace } }) }] : [];
   });
   return (await Promise.all(uses)).flat();
 }

@@ -4,28 +4,42 @@ import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { PersistentPlace } from "../pipeline.ts";
-import type { DiskUse } from "./disk-figures.ts";
+import type { Host } from "../seams/host.ts";
+import { type DiskUse, whole } from "./disk-figures.ts";
 
 export interface DriverSpaceDeps {
+  readonly host: Pick<Host, "run">;
   readonly drivers: Pick<StorageDrivers, "driver">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A volume that only its storage driver knows. */
+/** A volume whose space is not simply read: only its storage driver knows it, or its server may be gone. */
 type DriverVolume = Exclude<PersistentPlace["space"], "fileSystem" | undefined>;
 
 /** Space of a driver's volume. @param path of the volume in a pod. @returns undefined where the driver does not tell it. */
 export type DriverSpace = (path: string, volume: DriverVolume) => Promise<DiskUse | undefined>;
 
+/** Longest wait for a server, milliseconds. */
+const patienceMs = 5_000;
 /** Age up to which an answer counts, milliseconds: a kubelet asks once in so long. */
 const freshMs = 60_000;
 
 /** Asks storage drivers for the space of their volumes, when somebody wants to know, and at most once a minute each.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodegetvolumestats */
-export function createDriverSpace({ drivers, clock, log }: DriverSpaceDeps): DriverSpace {
+export function createDriverSpace({ host, drivers, clock, log }: DriverSpaceDeps): DriverSpace {
   const known = new Map<string, { readonly until: number; readonly use: Promise<DiskUse | undefined> }>();
-  const ask = async (volumePath: string, { driver, volumeHandle }: DriverVolume) => {
+  const look = async (path: string) => {
+    try {
+      return await spaceByCommand(host, path, clock.now());
+    } catch (error) {
+      log.warn({ path, why: messageOf(error) }, "the space of a remote volume cannot be read");
+      return undefined;
+    }
+  };
+  const ask = async (volumePath: string, volume: DriverVolume) => {
+    if (volume === "remote") return look(volumePath);
+    const { driver, volumeHandle } = volume;
     const request = NodeGetVolumeStatsRequest.fromPartial({ volumeId: volumeHandle, volumePath });
     try {
       return figures(await drivers.driver(driver).stats(request), clock.now());
@@ -44,6 +58,23 @@ export function createDriverSpace({ drivers, clock, log }: DriverSpaceDeps): Dri
     known.set(path, last);
     return last.use;
   };
+}
+
+/** Space of a file system, read by a program of its own: it can be killed when the server does not answer.
+ *  @throws deadline_exceeded. */
+async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
+  const argv = ["stat", "-f", "-c", "%S %b %a %c %d", path];
+  const { code, stdout } = await run(argv, { timeoutMs: patienceMs });
+  const [size = 0, blocks = 0, available = 0, inodes = 0, inodesFree = 0] = stdout.trim().split(" ").map(Number);
+  if (code !== 0) return undefined;
+  return whole({
+    at,
+    device: "",
+    capacityBytes: size * blocks,
+    availableBytes: size * available,
+    inodes,
+    inodesFree,
+  });
 }
 
 /** Figures of a driver's answer; undefined when it has none. Pure. */

@@ -1,6 +1,7 @@
 import {
   type MountLister,
   isAtOrBelow,
+  isRemote,
   listMounts,
   mountsBelow,
   outermostOf,
@@ -65,9 +66,16 @@ async function unmountTree(
   signal: AbortSignal,
 ): Promise<void> {
   const isKept = (path: string) => but.some((one) => isAtOrBelow(path, one));
-  const mounted = async () => mountsBelow(await list(signal), directory).filter((path) => !isKept(path));
-  const all = await mounted();
-  const mounts = (await unmountTogether(host, all, signal)) ? await mounted() : all;
+  const table = async () => (await list(signal)).filter(({ path }) => !isKept(path));
+  const mounted = async () => mountsBelow(await table(), directory);
+  const first = await table();
+  const all = mountsBelow(first, directory);
+  // One whose server is gone would hold up the others.
+  const near = mountsBelow(
+    first.filter((mount) => !isRemote(mount)),
+    directory,
+  );
+  const mounts = (await unmountTogether(host, near, signal)) ? await mounted() : all;
   for (const path of mounts) {
     const around = outermostOf(path, mounts);
     await (around === path ? unmount(host, path, signal) : unmountAlone(host, path, around, signal));

@@ -140,9 +140,13 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
 describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
-      "nfs",
-      { volumes: [{ name: "data", nfs: { server: "192.0.2.1", path: "/" } }] },
-      'spec.volumes[0].nfs (no volume plugin matched: volume "data" of type nfs)',
+      "iscsi",
+      {
+        volumes: [
+          { name: "data", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
+        ],
+      },
+      'spec.volumes[0].iscsi (no volume plugin matched: volume "data" of type iscsi)',
     ],
     [
       "several",

@@ -311,7 +311,9 @@ describe("claims", () => {
   test("claims without a volume, deleted, or bound to what this node does not serve keep their pod waiting, in the kubelet's words", async () => {
     await cluster.apply([
       claim("unbound"),
-      persistentVolume("far", { nfs: { server: "192.0.2.1", path: "/" } }),
+      persistentVolume("far", {
+        iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" },
+      }),
       claim("far", "far"),
       localVolume("nothing", `${disks()}/nothing`, cluster.nodeName),
       claim("nothing", "nothing"),
@@ -330,7 +332,7 @@ describe("claims", () => {
     await waits("far", { claimName: "far" });
     await unable(
       "far",
-      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type nfs are not served by this node',
+      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type iscsi are not served by this node',
     );
     await waits("nothing", { claimName: "nothing" });
     await pods.event(

@@ -1,5 +1,6 @@
 import type { Volume } from "../../objects.ts";
 import { claim } from "../persistent/claim.ts";
+import { nfs } from "../nfs.ts";
 import { csi } from "./csi.ts";
 import { downwardAPI } from "./downward-api.ts";
 import { emptyDir } from "./empty-dir.ts";
@@ -18,6 +19,7 @@ const kinds = {
   persistentVolumeClaim: claim,
   ephemeral: claim,
   csi,
+  nfs,
 } as const satisfies Readonly<Record<string, VolumeKind>>;
 
 /** The code for a volume's type; undefined for a type that is not served. */

@@ -29,9 +29,15 @@ export async function bindMount(
   }
 }
 
-/** Runs `mount`. @throws failed_precondition in the kubelet's words. */
-export async function mount(host: Host, words: readonly string[], signal: AbortSignal): Promise<void> {
-  const { code, stderr, stdout } = await host.run(["mount", ...words], { signal });
+/** Runs `mount`. @throws failed_precondition in the kubelet's words, deadline_exceeded after so many milliseconds. */
+export async function mount(
+  host: Host,
+  words: readonly string[],
+  signal: AbortSignal,
+  timeoutMs?: number,
+): Promise<void> {
+  const limit = timeoutMs === undefined ? {} : { timeoutMs };
+  const { code, stderr, stdout } = await host.run(["mount", ...words], { signal, ...limit });
   if (code === 0) return;
   const output = `${stderr}${stdout}`.trim();
   throw new CodedError(

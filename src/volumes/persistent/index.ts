@@ -1,12 +1,15 @@
 import type { PersistentVolume } from "../../objects.ts";
 import { UnprocessedError } from "../failure.ts";
+import { persistentNfs } from "../nfs.ts";
 import { csi } from "./csi.ts";
 import { persistentHostPath } from "./host-path.ts";
 import type { PersistentKind } from "./kind.ts";
 import type { Leaving } from "./leaving.ts";
 import { local } from "./local.ts";
 
-const kinds = { hostPath: persistentHostPath, local, csi } as const satisfies Readonly<Record<string, PersistentKind>>;
+const kinds = { hostPath: persistentHostPath, local, csi, nfs: persistentNfs } as const satisfies Readonly<
+  Record<string, PersistentKind>
+>;
 
 /** Fields of a volume's spec that are no type. */
 const common = new Set(

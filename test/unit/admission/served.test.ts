@@ -142,10 +142,10 @@ for (const [field, spec] of heldFields) {
 test("a volume of a type that is not served is named with its type", async () => {
   const volumes = [
     { name: "ok", emptyDir: {} },
-    { name: "data", nfs: { path: "/", server: "s" } },
+    { name: "data", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
   ];
   assert.deepEqual(await unserved({ volumes }), [
-    { field: "spec.volumes[1].nfs", why: 'no volume plugin matched: volume "data" of type nfs' },
+    { field: "spec.volumes[1].iscsi", why: 'no volume plugin matched: volume "data" of type iscsi' },
   ]);
 });
 
@@ -153,11 +153,11 @@ test("all fields that are not served are named", async () => {
   const spec = {
     ...main({ resources: { claims: [{ name: "x" }] } }),
     resourceClaims: [{ name: "x" }],
-    volumes: [{ name: "v", nfs: { path: "/", server: "s" } }],
+    volumes: [{ name: "v", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } }],
   };
   assert.deepEqual(await fieldsOf(spec), [
     "spec.containers[0].resources.claims",
     "spec.resourceClaims",
-    "spec.volumes[0].nfs",
+    "spec.volumes[0].iscsi",
   ]);
 });

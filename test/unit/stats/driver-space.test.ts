@@ -9,6 +9,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createDriverSpace } from "../../../src/stats/driver-space.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
 
 const unasked = async () => assert.fail("it was asked for something else");
 const volume = { driver: "d", volumeHandle: "h" };
@@ -19,7 +20,9 @@ function rig(...answers: readonly (object | Error)[]) {
   const said: string[] = [];
   const asked: NodeGetVolumeStatsRequest[] = [];
   const left = [...answers];
+  const host = fakeHost({ clock });
   const space = createDriverSpace({
+    host,
     drivers: {
       driver: () => ({
         capabilities: unasked,
@@ -39,7 +42,7 @@ function rig(...answers: readonly (object | Error)[]) {
     clock,
     log: createLogger(0, { write: (line: string) => void said.push(line) }),
   });
-  return { clock, said, asked, space };
+  return { clock, host, said, asked, space };
 }
 
 test("a driver's figures, asked for once a minute", async () => {
@@ -70,4 +73,28 @@ test("a driver that fails, or says nothing, tells no space; others do", async ()
   const { said, space } = rig(new CodedError("unavailable", "away"), {});
   assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
   assert.match(said.join(""), /does not tell the space of its volume/);
+});
+
+test("a remote file system is read by a command, which has five seconds and is not repeated within a minute", async () => {
+  const { clock, host, said, space } = rig();
+  host.program("stat", (_args, { stdout }) => {
+    stdout.write("4096 100 60 50 40\n");
+    return 0;
+  });
+  const figures = { capacityBytes: 409_600, availableBytes: 245_760, usedBytes: 163_840 };
+  const inodes = { inodes: 50, inodesFree: 40, inodesUsed: 10 };
+  assert.deepEqual(await space("/v", "remote"), { ...figures, ...inodes, device: "", at: clock.now() });
+  assert.deepEqual(host.commands, [["stat", "-f", "-c", "%S %b %a %c %d", "/v"]]);
+  host.program("stat", (_args, { killed }) =>
+    clock.sleep(1_000_000, killed).then(
+      () => 0,
+      () => 137,
+    ),
+  );
+  const asked = space("/gone", "remote");
+  await clock.advance(5_000);
+  assert.equal(await asked, undefined);
+  assert.equal(await space("/gone", "remote"), undefined);
+  assert.equal(host.commands.length, 2);
+  assert.equal(said.length, 1);
 });
