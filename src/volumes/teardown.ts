@@ -9,7 +9,7 @@ import {
   unmountAlone,
 } from "../host/mounts.ts";
 import { aggregated } from "../lib/aggregate.ts";
-import { CodedError, unlessGone } from "../lib/errors.ts";
+import { CodedError, unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 import { removeVolumes } from "./remove-volumes.ts";
@@ -91,7 +91,8 @@ async function unmountTogether(host: Host, mounts: readonly string[], signal: Ab
   const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
   const apart = alone.filter((path) => outermostOf(path, mounts) === path);
   if (apart.length < 2) return false;
-  await host.run(["umount", ...apart], { signal });
+  // One that takes too long keeps none of the others: each is then unmounted by itself.
+  await unlessCode(host.run(["umount", ...apart], { signal }), "deadline_exceeded");
   return true;
 }
 

@@ -162,6 +162,23 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
     await settled();
   });
 
+  test("a volume unmounted by hand, a link in its place, and damaged records: the pod ends, and nothing outside is touched", async () => {
+    const { metadata } = await started("meddled");
+    const [files, raw] = volumesOf("meddled");
+    const volume = `${root()}/pods/${metadata.uid}/volumes/kubernetes.io~csi/${files}`;
+    const precious = join(disks(), "precious");
+    const record = `${root()}/plugins/kubernetes.io/csi/${driverName}/${sumOf(files)}/vol_data.json`;
+    const link = `mkdir -p ${precious}/mount && echo kept > ${precious}/mount/file && ln -s ${precious} ${volume}`;
+    await inside("sh", "-c", `umount ${volume}/mount && rm -r ${volume} && ${link} && : > ${record}`);
+    await inside("umount", `${root()}/plugins/kubernetes.io/csi/volumeDevices/publish/${raw}/${metadata.uid}`);
+    const gone = pods.gone("meddled");
+    await pods.remove("meddled", 1);
+    await gone;
+    await settled();
+    assert.equal(await inside("cat", `${precious}/mount/file`), "kept\n");
+    assert.equal(await inside("cat", `${disks()}/handle-${files}/kept`), "meddled\n");
+  });
+
   test("a pod goes by force and another takes its volumes, both while graftlet is down: they change hands", async () => {
     await started("hand");
     await agent.kill("SIGKILL");
