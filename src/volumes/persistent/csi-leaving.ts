@@ -70,14 +70,8 @@ export const csiLeaving: Leaving = {
     if (used.some((one) => isSure(one) && idOf(one) === id)) return false;
     const path = stagedDirectory(deps.rootDir, id);
     if (staged.some((one) => one.path === path)) {
-      if (
-        await mayBeUsed(
-          deps,
-          `${path}/globalmount`,
-          used.filter(({ doubt }) => doubt),
-        )
-      )
-        return false;
+      const doubtful = used.filter((one) => !isSure(one));
+      if (await mayBeUsed(deps, `${path}/globalmount`, doubtful)) return false;
       await unstage(deps, path, volumeOf(id)).catch((error: unknown) => {
         throw csiError("attacher.UnmountDevice failed: ", error);
       });

@@ -197,3 +197,20 @@ test("files in the directory of a volume that is not mounted are nobody's to del
   await stage.removePodDirectory("uid-1", never);
   assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
 });
+
+test("a pod's directory of a volume is removed by hand: the volume stays staged until the pod has ended", async () => {
+  const bench = bound();
+  const { host, storage } = bench;
+  const stage = bench.start();
+  await stage.recover(never);
+  await stage.mount(podWith([claimOf("one")]), never);
+  await stage.mount(podWith([claimOf("one")], {}, other), never);
+  host.files.unmount(`${published("one")}/mount`);
+  await host.fs.apply([{ do: "remove", path: published("one"), recursive: true }]);
+  const unstaged = () => storage.calls.filter((call) => call.startsWith("unstage")).length;
+  await stage.unmount("uid-2", never);
+  assert.equal(unstaged(), 0);
+  await stage.unmount("uid-1", never);
+  assert.equal(unstaged(), 1);
+  assert.deepEqual(host.files.mounted(), []);
+});
