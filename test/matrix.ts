@@ -104,7 +104,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: [],
     more: cri,
     why: "the order of what a node gives back is its own; the driver that it asks is the same with each runtime",
-    fits: cri,
+    fits: ["cri", "ssh"],
     seconds: 60,
   },
   csi: {

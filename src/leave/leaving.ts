@@ -1,7 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import type { Node } from "../objects.ts";
 import { TargetError } from "../seams/provider.ts";
 import { type DeploymentName, stopDeployment } from "./deployment.ts";
 import { type LeavingClient, retryingClient } from "./retrying-client.ts";
@@ -80,25 +79,16 @@ async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
       "failed_precondition",
       "its target is not clean, as said above; its Node stays, since its pods may still run",
     );
-  await releaseVolumes(deps, nodeName, pods.say, signal);
+  await releaseVolumes(deps, nodeName, signal);
   await unlessGone(deps.client.delete(pathOf(nodeName), undefined, { signal }));
   await forgetPods(pods, signal);
   pods.say("it has left: its target is clean, its Node is deleted");
 }
 
 /** Tells the cluster that no volume is mounted there any more: else it waits for six minutes before it detaches what was. */
-async function releaseVolumes(
-  { client }: LeavingDeps,
-  nodeName: string,
-  say: (line: string) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  const node = await unlessGone(client.get<Node>(pathOf(nodeName), { signal }));
-  const inUse = node?.status?.volumesInUse ?? [];
-  if (inUse.length === 0) return;
+async function releaseVolumes({ client }: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const patch = { type: "merge", body: { status: { volumesInUse: null } } } as const;
   await unlessGone(client.patch(`${pathOf(nodeName)}/status`, patch, { signal }));
-  say(`these volumes are free to be detached: ${inUse.join(", ")}`);
 }
 
 /** Cleans the target once graftlet has released it. */
