@@ -11,6 +11,7 @@ const heeded = new Set([
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",
   "ResourceHealthStatus",
+  "CSIVolumeHealth",
   "GracefulNodeShutdown",
   "GracefulNodeShutdownBasedOnPodPriority",
 ]);

@@ -65,7 +65,7 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
   const workers = createWorkers(context, cluster, observed, { stages, stop: stop.signal });
   const manager = createPodManager(context.hand("podManager"));
   const disk = createDiskMeter({ host: target.host, clock });
-  const stats = createStats(context, observed, { stages, disk });
+  const stats = createStats(context, cluster, observed, { stages, disk });
   const flow = takeIn(context, cluster, observed, { stages, workers, manager, disk, usages: stats.usages });
   const running: readonly Service[] = [
     statuses,
@@ -260,17 +260,19 @@ function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
 /** Node and pod usage statistics. */
 function createStats(
   { config, target, clock, log, hand }: NodeContext,
+  { events }: Pick<Cluster, "events">,
   { agent, cgroups, targetClock, drivers }: Observed,
   { stages, disk }: { readonly stages: Stages; readonly disk: DiskMeter },
 ) {
   const { kubelet, nodeName, rootDir } = config;
   const { facts } = agent;
+  const asksHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
   const { asked, seen, status } = hand("stats");
   return createNodeStats({
     ...target,
     layout: cgroups.layout,
     volumes: stages.volumes,
-    driverSpace: createDriverSpace({ host: target.host, drivers, clock, log }),
+    driverSpace: createDriverSpace({ host: target.host, drivers, asksHealth, clock, log }),
     pods: asked,
     cache: seen,
     statuses: status,
@@ -281,6 +283,7 @@ function createStats(
     rootDir,
     podLogsDir: kubelet.podLogsDir,
     diskPeriodMs: kubelet.volumeStatsAggPeriod,
+    ...(asksHealth && { healthEvents: events }),
     targetClock,
     clock,
     log,

@@ -57,6 +57,18 @@ const series: readonly (readonly [name: string, help: string, value: (use: Volum
     ["inodes_used", "Number of used inodes in the volume", ({ inodesUsed }) => inodesUsed],
   ];
 
+/** Health of the claims whose drivers tell it. Pure. */
+function healthOf(told: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): Family {
+  return {
+    name: "kubelet_volume_stats_health_status_abnormal",
+    help: "Abnormal volume health status: 1 if the volume is unhealthy, 0 if it is healthy",
+    type: "gauge",
+    samples: told.flatMap(({ claim: { namespace, name }, use: { condition } }) =>
+      condition ? [{ labels: { namespace, persistentvolumeclaim: name }, value: Number(condition.abnormal) }] : [],
+    ),
+  };
+}
+
 /** kubelet_volume_stats_* of the claims of running pods, one series a claim; empty without claims, and when they cannot be measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
 export async function claimMetrics(deps: MetricsDeps, signal: AbortSignal): Promise<string> {
@@ -81,5 +93,5 @@ export async function claimMetrics(deps: MetricsDeps, signal: AbortSignal): Prom
       })),
     }),
   );
-  return exposition(families);
+  return exposition([...families, healthOf([...each.values()])]);
 }

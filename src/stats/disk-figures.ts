@@ -8,6 +8,8 @@ export interface DiskUse extends FileSystemInfo {
   readonly device: string;
   readonly usedBytes?: number;
   readonly inodesUsed?: number;
+  /** Condition of a volume, as its storage driver tells it. */
+  readonly condition?: { readonly abnormal: boolean; readonly message: string };
 }
 
 export interface VolumeUse {

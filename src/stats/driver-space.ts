@@ -1,5 +1,10 @@
 import type { StorageDrivers } from "../drivers.ts";
-import { NodeGetVolumeStatsRequest, type NodeGetVolumeStatsResponse, VolumeUsage_Unit as Unit } from "../gen/csi.ts";
+import {
+  NodeGetVolumeStatsRequest,
+  NodeServiceCapability_RPC_Type as Capability,
+  type NodeGetVolumeStatsResponse,
+  VolumeUsage_Unit as Unit,
+} from "../gen/csi.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -10,6 +15,8 @@ import { type DiskUse, whole } from "./disk-figures.ts";
 export interface DriverSpaceDeps {
   readonly host: Pick<Host, "run">;
   readonly drivers: Pick<StorageDrivers, "driver">;
+  /** Drivers are asked for the health of volumes, too (feature gate CSIVolumeHealth). */
+  readonly asksHealth: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -27,7 +34,7 @@ const freshMs = 60_000;
 
 /** Asks storage drivers for the space of their volumes, when somebody wants to know, and at most once a minute each.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodegetvolumestats */
-export function createDriverSpace({ host, drivers, clock, log }: DriverSpaceDeps): DriverSpace {
+export function createDriverSpace({ host, drivers, asksHealth, clock, log }: DriverSpaceDeps): DriverSpace {
   const known = new Map<string, { readonly until: number; readonly use: Promise<DiskUse | undefined> }>();
   const look = async (path: string) => {
     try {
@@ -42,7 +49,10 @@ export function createDriverSpace({ host, drivers, clock, log }: DriverSpaceDeps
     const { driver, volumeHandle } = volume;
     const request = NodeGetVolumeStatsRequest.fromPartial({ volumeId: volumeHandle, volumePath });
     try {
-      return figures(await drivers.driver(driver).stats(request), clock.now());
+      const asked = drivers.driver(driver);
+      const answer = await asked.stats(request);
+      const tellsHealth = asksHealth && (await asked.capabilities()).has(Capability.VOLUME_CONDITION);
+      return figures(answer, tellsHealth, clock.now());
     } catch (error) {
       log.warn(
         { driver, volumeHandle, why: messageOf(error) },
@@ -78,8 +88,13 @@ async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: numb
 }
 
 /** Figures of a driver's answer; undefined when it has none. Pure. */
-function figures({ usage }: NodeGetVolumeStatsResponse, at: number): DiskUse | undefined {
-  if (usage.length === 0) return undefined;
+function figures(
+  { usage, volumeCondition }: NodeGetVolumeStatsResponse,
+  tellsHealth: boolean,
+  at: number,
+): DiskUse | undefined {
+  if (usage.length === 0 && !tellsHealth) return undefined;
+  const { abnormal = false, message = "" } = volumeCondition ?? {};
   const of = (unit: Unit) => usage.findLast((one) => one.unit === unit);
   const [bytes, inodes] = [of(Unit.BYTES), of(Unit.INODES)];
   return {
@@ -91,5 +106,6 @@ function figures({ usage }: NodeGetVolumeStatsResponse, at: number): DiskUse | u
     inodes: Number(inodes?.total ?? 0n),
     inodesFree: Number(inodes?.available ?? 0n),
     inodesUsed: Number(inodes?.used ?? 0n),
+    ...(tellsHealth && { condition: { abnormal, message } }),
   };
 }

@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { StatusReader } from "../pipeline.ts";
+import type { EventSink, StatusReader } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { claimMetrics } from "./claims.ts";
@@ -15,6 +15,7 @@ import { runningPods } from "./running-pods.ts";
 import type { Sample } from "./sample.ts";
 import { createSampler, type SamplerDeps } from "./sampler.ts";
 import { summary } from "./summary.ts";
+import { createVolumeHealth } from "./volume-health.ts";
 import type { PodUsages } from "../usage.ts";
 
 export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
@@ -25,6 +26,8 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly statuses: StatusReader;
   /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0, files are not measured. */
   readonly diskPeriodMs: number;
+  /** Called for pods whose claims are not well; absent where drivers are not asked for that. */
+  readonly healthEvents?: EventSink;
   readonly log: Logger;
 }
 
@@ -75,6 +78,9 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     onError: (error) => log.warn({ err: error }, "the node's resource usage could not be measured"),
     clock,
   });
+  const everyMs = diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs;
+  const { healthEvents: events } = deps;
+  const health = events && everyMs > 0 ? [createVolumeHealth({ ...deps, events, everyMs })] : [];
   const figures = createRecent<DiskFigures>({
     name: "disk statistics",
     read: (signal) =>
@@ -82,7 +88,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
         runningPods(cache).map(({ uid }) => uid),
         signal,
       ),
-    freshMs: diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs,
+    freshMs: everyMs,
     limitMs: longestWalkMs,
     onError: (error) => log.warn({ err: error }, "the pods' disk usage could not be measured"),
     clock,
@@ -94,7 +100,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       return undefined;
     });
   return {
-    services: [samples, figures],
+    services: [samples, figures, ...health],
     usages: createPodUsages({ sample: samples.fresh, readDisk }),
     async summary(onlyCpuAndMemory, signal) {
       const [now, onDisk, layout] = await Promise.all([

@@ -141,7 +141,12 @@ function networkStats(network: readonly InterfaceTraffic[], at: number): object 
 }
 
 function volumeStats({ volumes }: PodDisk): readonly object[] {
-  return volumes.map(({ name, use, claim }) => ({ ...fs(use), name, ...named("pvcRef", claim) }));
+  return volumes.map(({ name, use, claim }) => ({
+    ...fs(use),
+    name,
+    ...named("pvcRef", claim),
+    ...named("volumeHealthStats", use.condition && { abnormal: use.condition.abnormal }),
+  }));
 }
 
 function fs(use: DiskUse | undefined): object | undefined {

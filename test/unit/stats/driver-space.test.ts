@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import {
   NodeGetVolumeStatsResponse,
+  NodeServiceCapability_RPC_Type as Capability,
   type NodeGetVolumeStatsRequest,
   VolumeUsage_Unit as Unit,
 } from "../../../src/gen/csi.ts";
@@ -16,6 +17,11 @@ const volume = { driver: "d", volumeHandle: "h" };
 
 /** A driver with these answers, one after the other. */
 function rig(...answers: readonly (object | Error)[]) {
+  return rigWith(undefined, ...answers);
+}
+
+/** @param capabilities of the driver, where it is asked for the health of volumes. */
+function rigWith(capabilities: readonly Capability[] | undefined, ...answers: readonly (object | Error)[]) {
   const clock = fakeClock();
   const said: string[] = [];
   const asked: NodeGetVolumeStatsRequest[] = [];
@@ -25,7 +31,7 @@ function rig(...answers: readonly (object | Error)[]) {
     host,
     drivers: {
       driver: () => ({
-        capabilities: unasked,
+        capabilities: capabilities ? async () => new Set(capabilities) : unasked,
         stage: unasked,
         unstage: unasked,
         publish: unasked,
@@ -39,6 +45,7 @@ function rig(...answers: readonly (object | Error)[]) {
         },
       }),
     },
+    asksHealth: capabilities !== undefined,
     clock,
     log: createLogger(0, { write: (line: string) => void said.push(line) }),
   });
@@ -97,4 +104,12 @@ test("a remote file system is read by a command, which has five seconds and is n
   assert.equal(await space("/gone", "remote"), undefined);
   assert.equal(host.commands.length, 2);
   assert.equal(said.length, 1);
+});
+
+test("the health of a volume is told by drivers that can do so, also without figures", async () => {
+  const answer = { volumeCondition: { abnormal: true, message: "worn out" } };
+  const able = rigWith([Capability.GET_VOLUME_STATS, Capability.VOLUME_CONDITION], answer, {});
+  assert.deepEqual((await able.space("/a", volume))?.condition, answer.volumeCondition);
+  assert.deepEqual((await able.space("/b", volume))?.condition, { abnormal: false, message: "" });
+  assert.equal(await rigWith([Capability.GET_VOLUME_STATS], answer).space("/a", volume), undefined);
 });

@@ -1,0 +1,38 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { EventSink, PodCache } from "../pipeline.ts";
+import { podReference } from "../pod/reference.ts";
+import { type ClaimDeps, claimVolumes } from "./claims.ts";
+import { runningPods } from "./running-pods.ts";
+
+export interface VolumeHealthDeps extends ClaimDeps {
+  readonly cache: PodCache;
+  readonly events: EventSink;
+  /** Pause between two looks, milliseconds. */
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Tells by an event of each claim of a running pod whose storage driver says that it is not well, at every look (feature gate
+ *  CSIVolumeHealth).
+ *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
+export function createVolumeHealth(deps: VolumeHealthDeps): Service {
+  const { cache, pods, events, everyMs, clock, log } = deps;
+  return patrol({ name: "volume health", everyMs, firstMs: everyMs, clock, log }, async (signal) => {
+    for (const { uid } of runningPods(cache)) {
+      const pod = pods.get(uid);
+      if (!pod) continue;
+      for (const { name, use } of await claimVolumes(deps, pod, signal))
+        if (use.condition?.abnormal)
+          events.event(
+            podReference(pod),
+            "Warning",
+            "VolumeConditionAbnormal",
+            `Volume ${name}: ${use.condition.message}`,
+          );
+    }
+  });
+}
