@@ -143,8 +143,10 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
   return known;
 }
 
-/** False for a hostPath: it belongs to the machine, and its labels are not the node's to change. */
-function isManaged(pod: Pod, volumeName: string, { persistent }: MountedVolume): boolean {
-  if (persistent) return persistent.plugin !== "kubernetes.io/host-path";
-  return pod.spec.volumes?.some(({ name, hostPath }) => name === volumeName && !hostPath) === true;
+/** False for a hostPath: it belongs to the machine, and its labels are not the node's to change; nor are those of a claim or a driver's
+ *  volume that may only be read. */
+function isManaged(pod: Pod, volumeName: string, { persistent, readOnly }: MountedVolume): boolean {
+  if (persistent) return persistent.plugin !== "kubernetes.io/host-path" && !readOnly;
+  const volume = pod.spec.volumes?.find(({ name }) => name === volumeName);
+  return volume !== undefined && !volume.hostPath && !(volume.csi && readOnly);
 }
