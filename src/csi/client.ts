@@ -7,8 +7,7 @@ import {
   NodeService,
 } from "../gen/csi.ts";
 import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
-import { messageOf } from "../lib/errors.ts";
-import type { GrpcMethod } from "../lib/grpc.ts";
+import { type GrpcMethod, statusOf } from "../lib/grpc.ts";
 import type { DriverMeasures } from "../measures.ts";
 
 /** Longest time of a call, milliseconds: the kubelet's. */
@@ -38,7 +37,7 @@ export function createDriverClient(
       told("OK");
       return answer;
     } catch (error) {
-      told(statusOf(error));
+      told(signal.aborted ? "Canceled" : statusOf(error));
       throw error;
     }
   };
@@ -56,9 +55,4 @@ export function createDriverClient(
     expand: (request) => done(call(NodeService.nodeExpandVolume, request)),
     stats: (request) => call(NodeService.nodeGetVolumeStats, request),
   };
-}
-
-/** Go's name of the status that a call ended with, as a kubelet counts it. */
-function statusOf(error: unknown): string {
-  return /^rpc error: code = (\w+) /.exec(messageOf(error))?.[1] ?? "unknown-non-grpc";
 }

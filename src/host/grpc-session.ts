@@ -1,8 +1,8 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, connect } from "node:http2";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, abortError, hasCode } from "../lib/errors.ts";
-import { type GrpcMethod, callOnce } from "../lib/grpc.ts";
+import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
+import { GrpcError, type GrpcMethod, callOnce } from "../lib/grpc.ts";
 import type { Host } from "../seams/host.ts";
 import { unixDialFailure } from "./dial-text.ts";
 
@@ -12,6 +12,14 @@ export interface GrpcDeps {
 }
 
 const dialEveryMs = 250;
+
+/** Failure of a connection whose other end does not begin as gRPC's servers do. */
+class HandshakeError extends CodedError {
+  constructor(why: string, cause?: unknown) {
+    super("unavailable", `error reading server preface: ${why}`, { cause });
+    this.name = "HandshakeError";
+  }
+}
 
 /** Opens a connection for gRPC to a socket of the target, whose server has sent its settings. The caller destroys it.
  *  @param path of the socket. @throws as `Host.dial` does; the signal's reason. */
@@ -23,13 +31,21 @@ export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, s
   connection.on("error", () => {});
   // A server that has gone sends nothing more, though this side could still write.
   connection.on("end", () => session.destroy());
+  const settled = new AbortController();
+  const either = AbortSignal.any([signal, settled.signal]);
+  const closed = once(session, "close", { signal: either }).then(() => {
+    throw new HandshakeError("EOF");
+  });
   try {
-    await once(session, "remoteSettings", { signal });
+    await Promise.race([once(session, "remoteSettings", { signal: either }), closed]);
     return session;
   } catch (error) {
     session.destroy();
     connection.destroy();
-    throw error;
+    if (signal.aborted || error instanceof HandshakeError) throw error;
+    throw new HandshakeError(messageOf(error), error);
+  } finally {
+    settled.abort();
   }
 }
 
@@ -72,13 +88,14 @@ export async function callSocket<Request, Response>(
     return await callOnce(session, method, request, { userAgent, signal: within, timeoutMs: limitMs });
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
-    if (within.aborted)
-      throw new CodedError("deadline_exceeded", "rpc error: code = DeadlineExceeded desc = context deadline exceeded", {
-        cause: error,
-      });
+    if (within.aborted) throw new GrpcError({ code: "DeadlineExceeded", message: "context deadline exceeded" }, error);
     if (session) throw error;
-    const why = `connection error: desc = "transport: Error while dialing: ${unixDialFailure(error, path)}"`;
-    throw new CodedError("unavailable", `rpc error: code = Unavailable desc = ${why}`, { cause: error });
+    const what =
+      error instanceof HandshakeError
+        ? error.message
+        : `transport: Error while dialing: ${unixDialFailure(error, path)}`;
+    const why = `connection error: desc = "${what}"`;
+    throw new GrpcError({ code: "Unavailable", message: why }, error);
   } finally {
     session?.destroy();
   }

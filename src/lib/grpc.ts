@@ -61,6 +61,22 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
 /** Longest message; a longer one ends its call. */
 const maxMessageBytes = 16 * 1024 * 1024;
 
+/** Failure of a call, in Go's format. */
+export class GrpcError extends CodedError {
+  /** gRPC's code, as Go names it. */
+  readonly status: string;
+  constructor({ code, message }: Pick<CallFailure, "code" | "message">, cause?: unknown) {
+    super(codeNamed(code), `rpc error: code = ${code} desc = ${message}`, { cause });
+    this.name = "GrpcError";
+    this.status = code;
+  }
+}
+
+/** Status of a failed call as Go names it; `unknown-non-grpc` where the failure is none of a call's. */
+export function statusOf(error: unknown): string {
+  return error instanceof GrpcError ? error.status : "unknown-non-grpc";
+}
+
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
 export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
   const { path, message, userAgent, timeoutMs } = request;
@@ -101,8 +117,12 @@ export async function callOnce<Request, Response>(
   options: CallSettings,
 ): Promise<Response> {
   let answer: Response | undefined;
-  for await (const message of callMany(session, method, request, options)) answer = message;
-  if (answer === undefined) throw new CodedError("unknown", `${method.path} answered without a message`);
+  for await (const message of callMany(session, method, request, options)) {
+    if (answer !== undefined)
+      throw miscounted("expected <EOF> for non server-streaming RPCs, but received another message");
+    answer = message;
+  }
+  if (answer === undefined) throw miscounted("received no response message from non-server-streaming RPC");
   return answer;
 }
 
@@ -122,19 +142,19 @@ export async function* callMany<Request, Response>(
     for await (const message of call.messages) yield responseDeserialize(message);
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
+    if (error instanceof GrpcError) throw error;
     throw hasCode(error, "resource_exhausted") ? error : broken(messageOf(error), error);
   }
   const end = call.end();
-  if (end.is === "failed") throw new CodedError(codeNamed(end.code), printed(end));
+  if (end.is === "failed") throw new GrpcError(end);
 }
 
-function broken(why: string, cause?: unknown): CodedError {
-  return new CodedError("unavailable", printed({ code: "Unavailable", message: why }), { cause });
+function miscounted(why: string): GrpcError {
+  return new GrpcError({ code: "Internal", message: `cardinality violation: ${why}` });
 }
 
-/** The failure of a call in Go's format. */
-function printed({ code, message }: Pick<CallFailure, "code" | "message">): string {
-  return `rpc error: code = ${code} desc = ${message}`;
+function broken(why: string, cause?: unknown): GrpcError {
+  return new GrpcError({ code: "Unavailable", message: why }, cause);
 }
 
 function codeNamed(name: string): ErrorCode {
@@ -180,6 +200,7 @@ async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
       pending = pending.subarray(prefixBytes + bytes);
     }
   }
+  if (pending.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
 }
 
 function decoded(text: string): string {

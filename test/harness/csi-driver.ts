@@ -1,5 +1,6 @@
 import { mkdirSync, rmSync } from "node:fs";
 import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import {
   type CapacityRange,
@@ -60,6 +61,10 @@ export interface TestDriver extends AsyncDisposable {
   fail(method: string, code: status | undefined, details?: string, volumeId?: string): void;
   /** The next calls of a method for these volumes stop at a moment. */
   stopAt(moment: CallMoment, method: string, volumes: readonly string[]): Stop;
+  /** From now on a method answers so much later than it has done its work, milliseconds; infinity: never. */
+  delay(method: string, ms: number): void;
+  /** From now on it tells this of the node. */
+  info(info: Partial<NodeGetInfoResponse>): void;
   /** Its sockets go. */
   stop(): void;
 }
@@ -76,6 +81,8 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   const capabilities = given.capabilities ?? [Capability.STAGE_UNSTAGE_VOLUME];
   const calls: DriverCall[] = [];
   const told: RegistrationStatus[] = [];
+  let info = given.info ?? {};
+  const delays = new Map<string, number>();
   const failures = new Map<string, { code: status; details: string }>();
   const stops = createStops();
 
@@ -88,6 +95,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       if (failure) return reply(failure);
       stops
         .around(method, text(request, "volumeId"), () => make(request))
+        .then((made) => later(delays.get(method) ?? 0, made))
         .then(
           (made) => reply(null, made),
           (error: unknown) => reply({ code: codeOf(error), details: String(error) }),
@@ -105,7 +113,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
   const node = new Server();
   node.addService(NodeService, {
     nodeGetInfo: answer("NodeGetInfo", () =>
-      NodeGetInfoResponse.fromPartial({ nodeId: `${name}-node`, ...given.info }),
+      NodeGetInfoResponse.fromPartial({ nodeId: `${name}-node`, ...info }),
     ),
     nodeGetCapabilities: answer("NodeGetCapabilities", () =>
       NodeGetCapabilitiesResponse.fromPartial({ capabilities: capabilities.map((type) => ({ rpc: { type } })) }),
@@ -178,6 +186,8 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       else failures.set(key, { code, details });
     },
     stopAt: stops.stopAt,
+    delay: (method, ms) => void delays.set(method, ms),
+    info: (now) => void (info = now),
     stop,
     async [Symbol.asyncDispose]() {
       stop();
@@ -188,6 +198,11 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
 function codeOf(error: unknown): status {
   if (error instanceof Pending) return status.ABORTED;
   return error instanceof Lost ? status.UNAVAILABLE : status.INTERNAL;
+}
+
+function later<T>(ms: number, value: T): Promise<T> {
+  if (ms === Number.POSITIVE_INFINITY) return new Promise<T>(() => undefined);
+  return ms === 0 ? Promise.resolve(value) : sleep(ms, value);
 }
 
 async function serve(server: Server, path: string): Promise<void> {

@@ -1,0 +1,126 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { type ServerHttp2Stream, createServer as http2Server } from "node:http2";
+import { type Server, type Socket, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { localHost } from "../../../providers/local/host.ts";
+import { createDriverClient } from "../../../src/csi/client.ts";
+import { NodeUnpublishVolumeResponse } from "../../../src/gen/csi.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { statusOf } from "../../../src/lib/grpc.ts";
+import { startTestDriver } from "../../harness/csi-driver.ts";
+
+// Drivers that do not do as they should: a call to one ends, with a status, and the next one is a call of its own.
+
+/** Times by which waits are shorter than a node's. */
+const hurry = 400;
+const asked = { volumeId: "v", targetPath: "/nowhere" };
+
+function rig(t: TestContext) {
+  const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-client-"));
+  t.after(() => rmSync(rootDir, { recursive: true, force: true }));
+  const real = systemClock();
+  const clock = { ...real, within: (ms: number, signal?: AbortSignal) => real.within(ms / hurry, signal) };
+  const measured: string[] = [];
+  const measures = { called: (_name: string, _method: string, status: string) => void measured.push(status) };
+  const deps = { host: localHost({ clock }), clock, measures };
+  const clientOf = (path: string) => createDriverClient(deps, { name: "d", endpoint: path });
+  return { rootDir, clientOf, measured };
+}
+
+const late = {
+  code: "deadline_exceeded",
+  message: "rpc error: code = DeadlineExceeded desc = context deadline exceeded",
+};
+
+/** Serves a socket with connections that a test handles. */
+async function serve(t: TestContext, path: string, server: Server | ReturnType<typeof http2Server>): Promise<void> {
+  server.listen(path);
+  await once(server, "listening");
+  t.after(() => void server.close());
+}
+
+async function serveRaw(t: TestContext, path: string, handle: (connection: Socket) => void): Promise<void> {
+  const open = new Set<Socket>();
+  const server = createServer((connection) => {
+    open.add(connection);
+    connection.on("error", () => undefined);
+    handle(connection);
+  });
+  t.after(() => {
+    for (const connection of open) connection.destroy();
+  });
+  await serve(t, path, server);
+}
+
+test("a driver that answers too late, or never, fails at the deadline; it is asked again as if nothing had been", async (t) => {
+  const { rootDir, clientOf, measured } = rig(t);
+  const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
+  t.after(driver.stop);
+  const client = clientOf(join(rootDir, "plugins/d/csi.sock"));
+  for (const ms of [600, Number.POSITIVE_INFINITY]) {
+    driver.delay("NodeUnpublishVolume", ms);
+    await assert.rejects(client.unpublish(asked), late);
+  }
+  driver.delay("NodeUnpublishVolume", 0);
+  await client.unpublish(asked);
+  assert.deepEqual(measured, ["DeadlineExceeded", "DeadlineExceeded", "OK"]);
+  assert.equal(driver.methods().length, 3);
+});
+
+test("a socket that takes connections and says nothing fails at the deadline", async (t) => {
+  const { rootDir, clientOf } = rig(t);
+  const path = join(rootDir, "mute.sock");
+  await serveRaw(t, path, () => undefined);
+  await assert.rejects(clientOf(path).unpublish(asked), late);
+});
+
+test("a socket that speaks something else, or hangs up, fails at once", async (t) => {
+  const { rootDir, clientOf, measured } = rig(t);
+  const replies: readonly ((connection: Socket) => void)[] = [
+    (connection) => void connection.write("HTTP/1.1 400 Bad Request\r\n\r\n"),
+    (connection) => void connection.write(Buffer.alloc(4_096, 0xff)),
+    (connection) => void connection.end(),
+    (connection) => void connection.destroy(),
+  ];
+  for (const [index, reply] of replies.entries()) {
+    const path = join(rootDir, `other-${index}.sock`);
+    await serveRaw(t, path, reply);
+    await assert.rejects(clientOf(path).unpublish(asked), {
+      code: "unavailable",
+      message: /^rpc error: code = Unavailable/,
+    });
+  }
+  assert.deepEqual(measured, ["Unavailable", "Unavailable", "Unavailable", "Unavailable"]);
+});
+
+test("HTTP/2 without gRPC, and answers that are none, fail; none of them counts as done", async (t) => {
+  const { rootDir, clientOf, measured } = rig(t);
+  const message = Buffer.from(NodeUnpublishVolumeResponse.encode(NodeUnpublishVolumeResponse.create()).finish());
+  const framed = Buffer.concat([Buffer.alloc(5), message]);
+  const bodies: Readonly<Record<string, { readonly status: number; readonly body: Buffer; readonly code: string }>> = {
+    twice: { status: 200, body: Buffer.concat([framed, framed]), code: "Internal" },
+    nothing: { status: 200, body: Buffer.alloc(0), code: "Internal" },
+    cut: { status: 200, body: framed.subarray(0, 3), code: "Internal" },
+    page: { status: 404, body: Buffer.from("<html>"), code: "" },
+  };
+  for (const [name, { status, body, code }] of Object.entries(bodies)) {
+    const path = join(rootDir, `${name}.sock`);
+    const server = http2Server();
+    server.on("stream", (stream: ServerHttp2Stream) => {
+      stream.on("error", () => undefined);
+      stream.on("wantTrailers", () => stream.sendTrailers(status === 200 ? { "grpc-status": "0" } : {}));
+      stream.respond({ ":status": status, "content-type": "application/grpc" }, { waitForTrailers: true });
+      stream.end(body);
+    });
+    await serve(t, path, server);
+    await assert.rejects(clientOf(path).unpublish(asked), (error: unknown) => {
+      if (code !== "") assert.equal(statusOf(error), code, name);
+      return true;
+    });
+  }
+  assert.equal(measured.includes("OK"), false);
+});
