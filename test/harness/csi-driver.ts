@@ -112,9 +112,7 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
 
   const node = new Server();
   node.addService(NodeService, {
-    nodeGetInfo: answer("NodeGetInfo", () =>
-      NodeGetInfoResponse.fromPartial({ nodeId: `${name}-node`, ...info }),
-    ),
+    nodeGetInfo: answer("NodeGetInfo", () => NodeGetInfoResponse.fromPartial({ nodeId: `${name}-node`, ...info })),
     nodeGetCapabilities: answer("NodeGetCapabilities", () =>
       NodeGetCapabilitiesResponse.fromPartial({ capabilities: capabilities.map((type) => ({ rpc: { type } })) }),
     ),
