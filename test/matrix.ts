@@ -217,6 +217,13 @@ export const integration: Readonly<Record<string, Runs>> = {
   "metrics-server": { on: [], more: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
+  nfs: {
+    on: [],
+    more: onGuest,
+    why: "needs a kernel that serves NFS and mounts it",
+    fits: onGuest,
+    seconds: 200,
+  },
   "node-allocatable": {
     on: cri,
     more: ["docker", "ssh-systemd"],
