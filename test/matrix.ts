@@ -107,6 +107,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: ["cri", "ssh"],
     seconds: 60,
   },
+  "csi-faults": {
+    on: [],
+    more: cri,
+    why: "is about drivers that do not do as they should, which talk to graftlet alone",
+    fits: cri,
+    seconds: 60,
+  },
   csi: {
     on: cri,
     more: ["docker", "ssh"],
