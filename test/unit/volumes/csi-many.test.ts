@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { StorageDriver } from "../../../src/drivers.ts";
+import type { Volume } from "../../../src/objects.ts";
+import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
+
+const claims = 200;
+/** Time that each call of the driver takes, milliseconds. */
+const callMs = 100;
+
+const volumeOf = (name: string): Volume => ({ name: "v", persistentVolumeClaim: { claimName: name } });
+
+function addClaim(bench: Bench, name: string): void {
+  const metadata = { name, namespace: "default", uid: name };
+  bench.claims.set(name, { metadata, spec: { volumeName: `pv-${name}` }, status: { phase: "Bound" } });
+  const csi = { driver: "d", volumeHandle: name };
+  const spec = { claimRef: metadata, volumeMode: "Filesystem", accessModes: ["ReadWriteMany"], csi };
+  bench.volumes.set(`pv-${name}`, { metadata: { name: `pv-${name}` }, spec });
+}
+
+/** Makes each call last, and notes how many are under way: of one volume, and of all. */
+function slowed(bench: Bench) {
+  const { storage, clock } = bench;
+  const under = new Map<string, number>();
+  const most = { ofOne: 0, ofAll: 0 };
+  const driver = storage.driver("d");
+  const slow =
+    <Request extends { readonly volumeId: string }>(call: (request: Request) => Promise<void>) =>
+    async (request: Request) => {
+      const now = (under.get(request.volumeId) ?? 0) + 1;
+      under.set(request.volumeId, now);
+      most.ofOne = Math.max(most.ofOne, now);
+      most.ofAll = Math.max(
+        most.ofAll,
+        [...under.values()].reduce((sum, count) => sum + count, 0),
+      );
+      await clock.sleep(callMs);
+      await call(request);
+      under.set(request.volumeId, now - 1);
+    };
+  const lasting: StorageDriver = { ...driver, stage: slow(driver.stage), publish: slow(driver.publish) };
+  storage.driver = () => lasting;
+  return most;
+}
+
+test("200 claims take as long as one: their calls are made side by side, and those of one volume in turn", async () => {
+  const bench = volumeBench();
+  const most = slowed(bench);
+  const stage = bench.start();
+  await stage.recover(never);
+  const names = Array.from({ length: claims }, (_, index) => `claim-${index}`);
+  for (const name of names) addClaim(bench, name);
+  const podOf = (name: string, uid: string) => podWith([volumeOf(name)], {}, { uid, name: uid });
+  const first = names.map((name, index) => stage.mount(podOf(name, `uid-${index}`), never));
+  const second = stage.mount(podOf("claim-0", "uid-again"), never);
+  const all = Promise.all([...first, second]);
+  // Stage and publish, and publish to the second pod of one of them; what took longer would wait for the clock for ever.
+  for (let step = 0; step < 5; step += 1) await bench.clock.advance(callMs);
+  await all;
+  assert.deepEqual(most, { ofOne: 1, ofAll: claims });
+  assert.equal(bench.storage.calls.filter((call) => call.startsWith("stage ")).length, claims);
+  assert.equal(bench.storage.calls.filter((call) => call.startsWith("publish ")).length, claims + 1);
+});
