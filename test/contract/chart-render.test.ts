@@ -172,6 +172,18 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
+  test("a node has its own root directory, and the Pod mounts those that are in no other", () => {
+    const roots = (name: string) => nodesOf(name).map(({ rootDir }) => rootDir);
+    assert.deepEqual(roots("root-directories"), ["/var/lib/kubelet", "/var/lib/kubelet/beside", "/var/lib/kubelet"]);
+    const local = "local-root-directories";
+    assert.deepEqual(roots(local), ["/var/lib/kubelet", "/var/lib/kubelet/beside", "/srv/apart"]);
+    const { volumeMounts = [] } = podIn(local).container;
+    assert.deepEqual(
+      volumeMounts.filter((mount) => mount.mountPropagation === "Bidirectional").map(({ mountPath }) => mountPath),
+      ["/var/lib/kubelet", "/srv/apart"],
+    );
+  });
+
   test("the account approves where a node asks for a certificate by itself, and where that is not switched off", async () => {
     const rendered = async (name: string, ...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf(name), ...set)]);

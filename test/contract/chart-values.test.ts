@@ -7,6 +7,12 @@ import { chart, findHelm } from "../harness/helm.ts";
 import { run } from "../harness/processes.ts";
 
 const node = ["nodes[0].name=edge-1", "nodes[0].ssh.host=192.0.2.7", "nodes[0].ssh.existingSecret=edge-1-ssh"];
+/** A second node on the machine of the first. */
+const sameMachine = (name: string) => [
+  `nodes[1].name=${name}`,
+  "nodes[1].ssh.host=192.0.2.7",
+  "nodes[1].ssh.existingSecret=x",
+];
 const fingerprint = `SHA256:${"A".repeat(43)}`;
 
 /** Settings beside those of a node that is right, and what helm says of them. */
@@ -67,6 +73,22 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [["nodes[0].ssh.hostKey=trustOnFirstUse"], /nodes\[0\]\.ssh\.hostKey: what is trusted on first use has to outlive/],
   [["nodes[0].ssh.rootDir=kubelet"], /nodes\[0\]\.ssh\.rootDir "kubelet" is no absolute path/],
+  [["nodes[0].rootDir=kubelet"], /nodes\[0\]\.rootDir "kubelet" is no directory that a node can have: write it from/],
+  [["nodes[0].rootDir=/srv/../kubelet"], /nodes\[0\]\.rootDir "\/srv\/\.\.\/kubelet" is no directory that a node/],
+  [["nodes[0].rootDir=/"], /nodes\[0\]\.rootDir "\/" is no directory that a node can have/],
+  [["nodes[0].rootDir=/a", "nodes[0].ssh.rootDir=/a"], /nodes\[0\] has both rootDir and ssh\.rootDir: keep one/],
+  [
+    ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("b"), "nodes[1].rootDir=/var/lib/kubelet"],
+    /nodes\[1\]\.rootDir: nodes\[0\] has \/var\/lib\/kubelet on that machine too: give each node its own, or none/,
+  ],
+  [
+    ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("b"), "nodes[1].ssh.rootDir=/var/lib/kubelet"],
+    /nodes\[1\]\.ssh\.rootDir: nodes\[0\] has \/var\/lib\/kubelet on that machine too/,
+  ],
+  [
+    ["nodes[0].rootDir=/var/lib/kubelet", ...sameMachine("pods")],
+    /nodes\[1\]\.rootDir: \/var\/lib\/kubelet\/pods is where nodes\[0\] has files of its own: give another directory/,
+  ],
   [["nodes[0].ssh.runtime=/run/x.sock"], /nodes\[0\]\.ssh\.runtime "\/run\/x\.sock": write auto, or a socket/],
   [["nodes[0].ssh.kubernetesService=here"], /nodes\[0\]\.ssh\.kubernetesService "here": write host:port/],
   [["nodes[0].labels.kubernetes\\.io/role=x"], /nodes\[0\]\.labels: kubernetes\.io\/role is not a node's to set/],

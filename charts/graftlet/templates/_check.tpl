@@ -18,6 +18,7 @@
 {{- include "graftlet.check.kubelet" (dict "at" $at "node" $node) -}}
 {{- if eq (include "graftlet.provider" $node) "ssh" }}{{ include "graftlet.check.ssh" (dict "at" (printf "%s.ssh" $at) "ssh" ($node.ssh | default dict)) }}{{ end -}}
 {{- end -}}
+{{- include "graftlet.check.roots" . -}}
 {{- end -}}
 
 {{/* What concerns the release as a whole. */}}

@@ -89,6 +89,7 @@
 {{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
+{{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
 {{- $_ := set $entry "taints" (concat $taints ($node.taints | default list)) -}}
 {{- $_ := set $entry "kubeletConfiguration" (include "graftlet.kubeletConfiguration" . | fromJson) -}}

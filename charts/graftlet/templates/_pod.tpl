@@ -69,12 +69,14 @@ capabilities: { drop: [ALL] }
      mounts in a root directory is mounted on the machine. */}}
 {{- define "graftlet.machinePaths" -}}
 {{- $paths := list -}}
+{{- $roots := include "graftlet.localRoots" . | fromJsonArray -}}
 {{- range $index, $node := .Values.nodes -}}
 {{- if .local -}}
 {{- if not $paths -}}
 {{- $paths = list (dict "name" "run" "path" "/run" "propagation" "HostToContainer") (dict "name" "pod-logs" "path" "/var/log/pods" "propagation" "HostToContainer") (dict "name" "container-logs" "path" "/var/log/containers" "propagation" "HostToContainer") (dict "name" "cgroups" "path" "/sys/fs/cgroup" "propagation" "HostToContainer") -}}
 {{- end -}}
-{{- $paths = append $paths (dict "name" (printf "root-%d" $index) "path" (printf "/var/lib/kubelet/%s" .name) "propagation" "Bidirectional") -}}
+{{- $root := include "graftlet.root" . -}}
+{{- if has $root $roots }}{{ $paths = append $paths (dict "name" (printf "root-%d" $index) "path" $root "propagation" "Bidirectional") }}{{ end -}}
 {{- range $field := list "endpoint" "imageEndpoint" -}}
 {{- $folder := dig "cri" $field "" $node | trimPrefix "unix://" | dir -}}
 {{- if and (ne $folder ".") (not (regexMatch "^(/var)?/run(/|$)" $folder)) -}}

@@ -390,3 +390,11 @@ test("a device that is mounted for all pods is unmounted, never deleted through;
   assert.ok(t.said.includes(`removed mount ${staged}`));
   assert.equal(await isThere(t, root), false);
 });
+
+test("another node's root directory, below the node's own, stays as it is", async () => {
+  const t = await start();
+  for (const path of ["graftlet/node.json", `pods/${uid}/etc-hosts`]) t.host.files.put(`${root}/n2/${path}`, {});
+  const theirs = t.host.files.tree(`${root}/n2`);
+  assert.equal(await t.remove(), true);
+  assert.deepEqual([theirs.length, t.host.files.tree(root)], [5, [`${root}/n2`, ...theirs]]);
+});

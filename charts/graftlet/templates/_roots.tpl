@@ -1,0 +1,78 @@
+{{/* Nodes' root directories on their machines. */}}
+
+{{/* The root directory of a node of the values. */}}
+{{- define "graftlet.root" -}}
+{{- .rootDir | default (dig "rootDir" "" (.ssh | default dict)) | default (printf "/var/lib/kubelet/%s" .name) -}}
+{{- end -}}
+
+{{/* The field that says it. */}}
+{{- define "graftlet.rootField" -}}
+{{- ternary "ssh.rootDir" "rootDir" (and (not .rootDir) (not (empty (dig "rootDir" "" (.ssh | default dict))))) -}}
+{{- end -}}
+
+{{/* By which nodes of one machine are told: all that are local share the Pod's. */}}
+{{- define "graftlet.machine" -}}
+{{- if .local }}local{{ else }}{{ $ssh := .ssh | default dict }}{{ printf "%s %d" ($ssh.host | default "") ($ssh.port | default 22 | int) }}{{ end -}}
+{{- end -}}
+
+{{/* The root directories that the Pod mounts, as JSON. One below another is in it already: mounted again, it would stay mounted on the
+     machine. */}}
+{{- define "graftlet.localRoots" -}}
+{{- $all := list -}}
+{{- range .Values.nodes }}{{ if .local }}{{ $all = append $all (include "graftlet.root" .) }}{{ end }}{{ end -}}
+{{- $outermost := list -}}
+{{- range $root := $all -}}
+{{- $within := false -}}
+{{- range $all }}{{ if hasPrefix (printf "%s/" .) $root }}{{ $within = true }}{{ end }}{{ end -}}
+{{- if not $within }}{{ $outermost = append $outermost $root }}{{ end -}}
+{{- end -}}
+{{- toJson $outermost -}}
+{{- end -}}
+
+{{/* Each node has its own, and none lies where another has files of its own. Takes the root. */}}
+{{- define "graftlet.check.roots" -}}
+{{- $nodes := .Values.nodes -}}
+{{- range $index, $node := $nodes -}}
+{{- $at := printf "nodes[%d]" $index -}}
+{{- include "graftlet.check.root" (dict "at" $at "node" $node) -}}
+{{- $root := include "graftlet.root" $node -}}
+{{- range $other, $of := $nodes -}}
+{{- if and (ne $other $index) (eq (include "graftlet.machine" $node) (include "graftlet.machine" $of)) -}}
+{{- $theirs := include "graftlet.root" $of -}}
+{{- if and (lt $other $index) (eq $root $theirs) -}}
+{{- printf "%s.%s: nodes[%d] has %s on that machine too: give each node its own, or none" $at (include "graftlet.rootField" $node) $other $root | fail -}}
+{{- end -}}
+{{- $below := trimPrefix (printf "%s/" $theirs) $root | splitList "/" | first -}}
+{{- if and (hasPrefix (printf "%s/" $theirs) $root) (has $below (list "checkpoints" "device-plugins" "graftlet" "pki" "plugins" "plugins_registry" "pod-resources" "pods")) -}}
+{{- printf "%s.%s: %s is where nodes[%d] has files of its own: give another directory" $at (include "graftlet.rootField" $node) $root $other | fail -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- include "graftlet.check.sameRoots" . -}}
+{{- end -}}
+
+{{- define "graftlet.check.root" -}}
+{{- $root := .node.rootDir -}}
+{{- if $root -}}
+{{- if dig "rootDir" "" (.node.ssh | default dict) }}{{ printf "%s has both rootDir and ssh.rootDir: keep one of them" .at | fail }}{{ end -}}
+{{- if not (and (regexMatch "^(/[a-zA-Z0-9_.@+-]+)+$" $root) (eq (clean $root) $root)) -}}
+{{- printf "%s.rootDir %q is no directory that a node can have: write it from the root, such as /var/lib/kubelet" .at $root | fail -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* Pods that run, and volumes that are mounted, are in the root directory that a node has: with another one they would be lost. */}}
+{{- define "graftlet.check.sameRoots" -}}
+{{- $map := lookup "v1" "ConfigMap" .Release.Namespace (include "graftlet.fullname" .) | default dict -}}
+{{- range (dig "data" "nodes.yaml" "" $map | fromYaml).nodes -}}
+{{- $old := . -}}
+{{- $config := $old.providerConfig | default dict -}}
+{{- $had := $old.rootDir | default $config.rootDir | default (printf "/var/lib/kubelet/%s" $old.name) -}}
+{{- range $index, $node := $.Values.nodes -}}
+{{- if and (eq $node.name $old.name) (eq (dig "host" "" ($node.ssh | default dict)) ($config.host | default "")) (ne (include "graftlet.root" $node) $had) -}}
+{{- printf "nodes[%d].%s: %s has %s, and an upgrade cannot move it to %s: keep it, or take the node out of nodes, remove it from its machine and add it again" $index (include "graftlet.rootField" $node) $node.name $had (include "graftlet.root" $node) | fail -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
