@@ -70,6 +70,15 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       () => takesPods("50"),
     ));
 
+  test("an upgrade cannot move a node to another root directory", async () => {
+    const { code, stderr } = await lab.helm(["upgrade", ...lab.told, "--set=nodes[0].rootDir=/var/lib/kubelet"]);
+    assert.notEqual(code, 0);
+    const sentence =
+      "edge-1 has /var/lib/kubelet/edge-1, and an upgrade cannot move it to /var/lib/kubelet: keep it, or";
+    assert.ok(stderr.includes(`nodes[0].rootDir: ${sentence}`), stderr);
+    await lab.mustHelm(["upgrade", ...lab.told, "--dry-run=server", "--set=nodes[0].rootDir=/var/lib/kubelet/edge-1"]);
+  });
+
   test("a rollback goes unnoticed by the node's pods", () =>
     edge.unnoticed(
       () => lab.mustHelm(["rollback", name, "1", inNamespace]),
