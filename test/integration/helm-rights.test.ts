@@ -37,7 +37,8 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
     const second = {
       name: accountNode,
       identity: "serviceAccount",
-      ssh: { ...ssh, existingSecret: release.secret, rootDir: join(layout.dir, "second") },
+      rootDir: join(layout.dir, "second"),
+      ssh: { ...ssh, existingSecret: release.secret },
       kubeletConfiguration: own,
     };
     const { port } = ssh;
