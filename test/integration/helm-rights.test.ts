@@ -162,8 +162,9 @@ async function attachVolume({ cluster, edge }: HelmLab): Promise<void> {
   const bigger = JSON.stringify({ spec: { capacity: { storage: "2Gi" } } });
   await cluster.mustKubectl(["patch", "pv", "attached", "--type=merge", `--patch=${bigger}`]);
   await cluster.apply([user("attaching", accountNode, "own", { claimName: "attached" })]);
-  const attachment = await cluster.waitFor("the volume's attachment", async () =>
-    (await cluster.mustKubectl(["get", "volumeattachments", "--output=name"])).trim() || undefined,
+  const attachment = await cluster.waitFor(
+    "the volume's attachment",
+    async () => (await cluster.mustKubectl(["get", "volumeattachments", "--output=name"])).trim() || undefined,
   );
   const patch = JSON.stringify({ status: { attached: true } });
   await cluster.mustKubectl(["patch", attachment, "--subresource=status", "--type=merge", `--patch=${patch}`]);
