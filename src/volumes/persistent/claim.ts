@@ -26,6 +26,7 @@ export const claim: VolumeKind = {
     checkNode(deps, volume, isDevice ? "MapVolume" : "MountVolume");
     if (!isDevice) checkOptions(kind, use);
     const id = kind.id(volume);
+    deps.staging.wants(id, pod.metadata.uid);
     const { space, ...published } = await deps.staging.inTurn(id, async () => {
       checkAlone(deps, id, use, isDevice);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);

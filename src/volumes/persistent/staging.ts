@@ -14,6 +14,8 @@ export interface Staging {
   inTurn<T>(id: string, work: () => Promise<T>): Promise<T>;
   /** Another pod than this has the volume. */
   isElsewhere(id: string, uid: string): boolean;
+  /** The pod is about to have the volume, tries that fail included: until it leaves, the volume is not taken from the node. */
+  wants(id: string, uid: string): void;
   /** The pod has the volume now. */
   took(id: string, uid: string): void;
   /** The volume was staged by this process, and lies so. */
@@ -41,12 +43,13 @@ export interface StagingDeps extends LeavingDeps {
 export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Staging {
   const inTurn = createKeyedTurns();
   const holders = createHolders();
+  const wanting = createHolders();
   const use = createUse(deps.onUse);
   const standing = new Set<string>();
   const stopped = new AbortController();
   const unstaging = createUnstaging(deps, stopped.signal, async (kind, id, signal) => {
     await inTurn(id, async () => {
-      if (holders.isElsewhere(id, "")) return;
+      if (wanting.isElsewhere(id, "")) return;
       standing.delete(id);
       if (await kind.unstage(deps, id, signal)) use.unstaged(id);
     });
@@ -59,6 +62,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
   return {
     inTurn,
     isElsewhere: holders.isElsewhere,
+    wants: wanting.took,
     took: holders.took,
     isStanding: (id) => standing.has(id),
     stands: (id) => void standing.add(id),
@@ -71,7 +75,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
       for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
     },
     async left(uid, whole, signal) {
-      const own = [...holders.left(uid), ...use.left(uid)];
+      const own = [...new Set([...holders.left(uid), ...wanting.left(uid), ...use.left(uid)])];
       if (whole && own.length === 0) return;
       const leaving = (await stagedOf(own, signal)).filter(({ id }) => !whole || own.includes(id));
       await Promise.all(leaving.map(({ kind, id }) => unstaging.tryAt(kind, id, signal)));

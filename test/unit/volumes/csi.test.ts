@@ -156,6 +156,28 @@ test("a volume that the cluster attaches waits for that, and is in use before", 
   assert.deepEqual(bench.inUse, []);
 });
 
+test("what a pod waits for is not taken from the node when another pod ends", async () => {
+  const bench = bound();
+  const { storage, clock } = bench;
+  const stage = bench.start();
+  await stage.recover(never);
+  storage.failures.set("stage", new CodedError("deadline_exceeded", "slow"));
+  const mounting = stage.mount(podWith([data]), never);
+  await clock.advance(100);
+  const unbound: Volume = { name: "v", persistentVolumeClaim: { claimName: "unbound" } };
+  await assert.rejects(stage.mount(podWith([unbound], {}, other), AbortSignal.abort()));
+  await stage.unmount("uid-2", never);
+  await clock.advance(10_000);
+  await mounting;
+  assert.deepEqual(storage.calls, [
+    `stage h ${staged}/globalmount`,
+    `stage h ${staged}/globalmount`,
+    `publish h ${published}/mount`,
+  ]);
+  await stage.unmount("uid-1", never);
+  assert.equal(storage.calls.at(-1), `unstage h ${staged}/globalmount`);
+});
+
 test("a pod is rejected whose volume the node has no room for, if its driver wants the limit kept true", async () => {
   const bench = bound();
   const { storage, clock } = bench;
