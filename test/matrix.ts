@@ -343,6 +343,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "mounts are made by commands of a Host: this machine's or over SSH; Docker mounts them otherwise than CRI",
     seconds: 90,
   },
+  "claims-database": {
+    on: [],
+    more: cri,
+    why: "is about data that outlive mishaps of the agent and of drivers, which no runtime sees",
+    fits: cri,
+    seconds: 150,
+  },
   "claims-expansion": {
     on: cri,
     more: ["ssh"],

@@ -86,6 +86,7 @@ async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<s
   for (const source of [
     "catalog.ts",
     "storage.ts",
+    "postgres.ts",
     "rootfs.ts",
     "registry-store.ts",
     "pause/main.go",

@@ -5,6 +5,7 @@ import { must } from "../../harness/processes.ts";
 import type { Tools } from "../../harness/tools.ts";
 import type { ImageConfig } from "./registry-store.ts";
 import type { RootFs } from "./rootfs.ts";
+import { postgres } from "./postgres.ts";
 import { program, storageImages } from "./storage.ts";
 
 /** A layer by name; the first use of it builds it. */
@@ -19,6 +20,8 @@ export interface ImageRecipe {
   readonly tags: readonly string[];
   readonly layers: readonly LayerRecipe[];
   readonly config: ImageConfig;
+  /** Few tests start it: whoever does adds it. So does one with a program of a module of its own. */
+  readonly isOnDemand?: true;
 }
 
 const path = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -285,6 +288,7 @@ export const catalog: readonly ImageRecipe[] = [
     config: { Entrypoint: ["/bin/sh", "-c", "exec sleep infinity"] },
   },
   ...storageImages(shell),
+  { name: "library/postgres", tags: ["15"], layers: [shell, postgres], config: { Env: [path] }, isOnDemand: true },
 ];
 
 /** The image that only the registry with credentials serves under its host's name. */

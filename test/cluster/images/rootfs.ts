@@ -10,8 +10,9 @@ export interface RootFs {
   directory(path: string, mode?: number): void;
   /** A symbolic link at `path`; what lies there is replaced. */
   link(path: string, target: string): void;
-  /** Copies a program of the machine with the libraries that it loads. */
-  program(source: string, path?: string): Promise<void>;
+  /** Copies a program of the machine with the libraries that it loads.
+   *  @param tree a folder of unpacked packages, whose libraries count first. */
+  program(source: string, path?: string, tree?: string): Promise<void>;
   /** Packs the filesystem as a tar archive whose bytes depend on nothing but its content. */
   pack(tarFile: string): Promise<void>;
 }
@@ -36,9 +37,12 @@ export function createRootFs(folder: string): RootFs {
       rmSync(at(path), { force: true });
       symlinkSync(target, at(path));
     },
-    async program(source, path = join("/usr/bin", source.slice(source.lastIndexOf("/") + 1))) {
+    async program(source, path = join("/usr/bin", source.slice(source.lastIndexOf("/") + 1)), tree = "") {
       copy(source, at(path));
-      for (const library of await librariesOf(source)) if (!existsSync(at(library))) copy(library, at(library));
+      for (const library of await librariesOf(source, tree)) {
+        const target = at(tree !== "" && library.startsWith(`${tree}/`) ? library.slice(tree.length) : library);
+        if (!existsSync(target)) copy(library, target);
+      }
     },
     async pack(tarFile) {
       await must(
@@ -71,7 +75,9 @@ function copy(source: string, target: string): void {
 }
 
 /** The shared libraries of a program; none for one that is linked statically. */
-async function librariesOf(program: string): Promise<string[]> {
-  const { stdout } = await run(["ldd", program]);
+async function librariesOf(program: string, tree: string): Promise<string[]> {
+  const machine = process.arch === "arm64" ? "aarch64" : "x86_64";
+  const folders = ["usr/lib", "lib"].map((folder) => join(tree, folder, `${machine}-linux-gnu`));
+  const { stdout } = await run(["ldd", program], tree === "" ? {} : { env: { LD_LIBRARY_PATH: folders.join(":") } });
   return [...stdout.matchAll(/^\s*(?:\S+ => )?(\/\S+) \(0x/gm)].flatMap((match) => match[1] ?? []);
 }

@@ -37,8 +37,9 @@ export function programsIn({ layers }: ImageRecipe): ImageProgram[] {
   return layers.flatMap(({ name }) => (inImages[name] === undefined ? [] : [{ name, module: inImages[name] }]));
 }
 
-/** Images of servers that few tests start, and that have a module of their own: whoever starts one adds its image. */
-const isOnDemand = (image: ImageRecipe): boolean => programsIn(image).some(({ module }) => module !== ".");
+/** Images of servers that few tests start: whoever starts one adds its image. */
+const isOnDemand = (image: ImageRecipe): boolean =>
+  image.isOnDemand ?? programsIn(image).some(({ module }) => module !== ".");
 
 /** Everything that tests take for granted. */
 export const testKit: Kit = kitOf([...ofCluster, "kubelet"], (image) => !isOnDemand(image));

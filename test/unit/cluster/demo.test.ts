@@ -43,7 +43,7 @@ test("every program in an image of a kit is built with it, by a module that has 
   deepEqual(testKit.programs, [...plain, "kubelet", "agnhost"]);
   const onDemand = catalog.filter((image) => !testKit.images.includes(image)).map(({ name }) => name);
   const ofStorage = storageImages(shell).map(({ name }) => name);
-  deepEqual(onDemand, ["coredns/coredns", "metrics-server/metrics-server", ...ofStorage]);
+  deepEqual(onDemand, ["coredns/coredns", "metrics-server/metrics-server", ...ofStorage, "library/postgres"]);
 });
 
 test("steps are counted and timed", () => {
