@@ -20,9 +20,9 @@ const everyMs = 1_000;
 const unreadyMs = 30_000;
 const pageSize = 500;
 
-/** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to
- *  stop them. Those with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror pods stay, and so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the
- *  rest. */
+/** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to stop
+ *  them. Those with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror pods stay, and
+ *  so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the rest. */
 export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;

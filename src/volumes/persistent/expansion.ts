@@ -64,7 +64,8 @@ function claimReference({ metadata }: PersistentVolumeClaim): ObjectReference {
   return { kind: "PersistentVolumeClaim", apiVersion: "v1", namespace, name, uid, ...version };
 }
 
-/** What is to be done for a claim that is to have a size: `again` where another node has made the volume grow, and this one has to follow. */
+/** What is to be done for a claim that is to have a size: `again` where another node has made the volume grow, and this one has to
+ *  follow. */
 export type Verdict = "expand" | "again" | "done" | "wait";
 
 /** Decides whether a node may make a claim's volume grow. Pure. @param size that the cluster has made room for. */
