@@ -357,6 +357,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 30,
   },
   "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 30 },
+  "claims-many": { on: [], more: cri, why: stage, fits: cri, seconds: 125 },
   "claims-provisioned": {
     on: [],
     more: here,

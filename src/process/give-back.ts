@@ -10,6 +10,7 @@ import { standingPlugins } from "../plugins/standing.ts";
 import type { GivesBack } from "../remove/execute.ts";
 import type { Host } from "../seams/host.ts";
 import { csiLeaving } from "../volumes/persistent/csi-leaving.ts";
+import { createDataLister } from "../volumes/persistent/data-lister.ts";
 import type { LeavingDeps } from "../volumes/persistent/leaving.ts";
 
 export interface GivingBackDeps {
@@ -38,9 +39,10 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
   const look = coalesce(async () => {
     drivers = await driversOn({ host, clock }, rootDir);
   });
+  const lying = createDataLister({ host, rootDir });
   const leaving = async (): Promise<LeavingDeps> => {
     await look();
-    return { host, rootDir, drivers: { driver: (name) => drivers.get(name) ?? absent(name) }, log: silentLog() };
+    return { host, rootDir, drivers: { driver: (name) => drivers.get(name) ?? absent(name) }, log: silentLog(), lying };
   };
   /** Repeats what a driver refuses, until it is done or time is up. */
   const patiently = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {

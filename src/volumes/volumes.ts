@@ -13,6 +13,7 @@ import { createGrower } from "./growing.ts";
 import { createParts } from "./parts.ts";
 import { createGrowths } from "./persistent/growths.ts";
 import { leavings } from "./persistent/index.ts";
+import { createDataLister } from "./persistent/data-lister.ts";
 import { type Staging, createStaging } from "./persistent/staging.ts";
 import { createWaiting } from "./waiting.ts";
 import { usedVolumes } from "./paths.ts";
@@ -43,7 +44,7 @@ export interface Volumes extends VolumeGate, VolumeParts {
 /** The volumes of pods on the target. @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function createVolumes(deps: VolumeDeps): Volumes {
   const known = new Map<string, PodVolumes>();
-  const staging = createStaging({ ...deps, onUse: deps.inUse }, leavings);
+  const staging = createStaging({ ...deps, lying: createDataLister(deps), onUse: deps.inUse }, leavings);
   const shared = { ...deps, staging, growths: createGrowths(staging) };
   const tearDown = createTearDown(deps, staging);
   const setUp = createSetUp(shared);

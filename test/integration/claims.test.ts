@@ -151,7 +151,10 @@ describe("claims", () => {
   test("a volume on a block device is formatted once, mounted once for the node and bound for each pod; kills of graftlet change nothing", async () => {
     const device = await loopDevice("block");
     await cluster.apply([
-      localVolume("block", device, cluster.nodeName, { mountOptions: ["noatime"] }),
+      localVolume("block", device, cluster.nodeName, {
+        local: { path: device, fsType: "" },
+        mountOptions: ["noatime"],
+      }),
       claim("block", "block"),
     ]);
     const volumes = [{ name: "v", persistentVolumeClaim: { claimName: "block" } }];

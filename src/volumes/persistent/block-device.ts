@@ -7,6 +7,7 @@ import { mount } from "./bind-mount.ts";
 export interface DeviceMount {
   readonly device: string;
   readonly at: string;
+  /** Empty: ext4. */
   readonly fsType: string;
   readonly options: readonly string[];
 }
@@ -23,8 +24,9 @@ export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: A
   if (await unlessGone(isMountPoint(host, at, signal, mounts))) return;
   await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
   try {
-    await prepare(deps, given);
-    await mount(host, ["-t", fsType, "-o", [...options, "defaults"].join(","), device, at], signal);
+    const made = { ...given, fsType: fsType || "ext4" };
+    await prepare(deps, made);
+    await mount(host, ["-t", made.fsType, "-o", [...options, "defaults"].join(","), device, at], signal);
   } catch (error) {
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
     throw new CodedError(

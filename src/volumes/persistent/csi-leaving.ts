@@ -3,16 +3,15 @@ import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
 import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
 import { podDirectory } from "../paths.ts";
-import type { Kept, Leaving, LeavingDeps } from "./leaving.ts";
+import type { DriverVolumes } from "./data-lister.ts";
+import type { Kept, Leaving, LeavingDeps, UnpublishDeps } from "./leaving.ts";
 import {
   type DataDirectory,
   blockPlaces,
   dataOfDevices,
   dataOfPod,
-  dataOfPods,
   dataOfStaged,
   devicesOfPod,
-  devicesOfPods,
   removeMountDirectory,
   removeUnwritten,
   stagedPath,
@@ -53,20 +52,17 @@ export const csiLeaving: Leaving = {
       if (doubt) deps.log.warn({ err: doubt, path }, "a volume lies staged, and it cannot be told which: it stays");
   },
   async staged(deps, known, signal) {
-    const [mounts, devices, used] = await Promise.all([
-      dataOfStaged(deps, signal),
-      dataOfDevices(deps, signal),
-      dataOfPods(deps, signal),
-    ]);
-    const ids = new Set([...mounts, ...devices.values()].filter(isSure).map(idOf));
+    const { staged, devices, used } = await deps.lying(signal);
+    const ids = new Set([...staged, ...devices.values()].filter(isSure).map(idOf));
     // What is in doubt may be one that somebody knows.
-    const doubtful = new Set(mounts.filter(({ doubt }) => doubt).map(({ path }) => path));
+    const doubtful = new Set(staged.filter(({ doubt }) => doubt).map(({ path }) => path));
     for (const id of [...known, ...used.filter(isSure).map(idOf)])
       if (doubtful.has(stagedDirectory(deps.rootDir, id))) ids.add(id);
     return [...ids];
   },
   async unstage(deps, id, signal) {
-    const [staged, used] = await Promise.all([dataOfStaged(deps, signal), dataOfPods(deps, signal)]);
+    const lying = await deps.lying(signal);
+    const { staged, used } = lying;
     if (used.some((one) => isSure(one) && idOf(one) === id)) return false;
     const path = stagedDirectory(deps.rootDir, id);
     if (staged.some((one) => one.path === path)) {
@@ -76,7 +72,7 @@ export const csiLeaving: Leaving = {
         throw csiError("attacher.UnmountDevice failed: ", error);
       });
     }
-    return unstageDevice(deps, id, signal);
+    return unstageDevice(deps, lying, id, signal);
   },
 };
 
@@ -100,7 +96,11 @@ function stagedDirectory(rootDir: string, id: string): string {
 
 /** True when a mount in a pod of which it cannot be told whose it is shows the file system that is staged there, or any where none is
  *  mounted there. */
-async function mayBeUsed({ host }: LeavingDeps, staged: string, doubtful: readonly DataDirectory[]): Promise<boolean> {
+async function mayBeUsed(
+  { host }: UnpublishDeps,
+  staged: string,
+  doubtful: readonly DataDirectory[],
+): Promise<boolean> {
   if (doubtful.length === 0) return false;
   const mounts = await listMounts(host);
   const deviceOf = async (path: string) => {
@@ -122,7 +122,7 @@ async function kept(path: string, what: string, work: () => Promise<void>): Prom
   }
 }
 
-async function unpublish({ host, drivers }: LeavingDeps, { path, data, doubt }: DataDirectory): Promise<void> {
+async function unpublish({ host, drivers }: UnpublishDeps, { path, data, doubt }: DataDirectory): Promise<void> {
   const { driverName = "", volumeHandle = "" } = data;
   const targetPath = `${path}/mount`;
   if (!doubt) await drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
@@ -134,7 +134,7 @@ function unloaded(what: string, path: string, doubt: CodedError): CodedError {
   return new CodedError(doubt.code, `${what} failed to load volume data file [${path}]: ${doubt.message}`);
 }
 
-async function unstage({ host, drivers }: LeavingDeps, path: string, { driver: name, volumeHandle }: Handle) {
+async function unstage({ host, drivers }: UnpublishDeps, path: string, { driver: name, volumeHandle }: Handle) {
   const stagingTargetPath = `${path}/globalmount`;
   const driver = drivers.driver(name);
   const capabilities = await driver.capabilities();
@@ -144,7 +144,7 @@ async function unstage({ host, drivers }: LeavingDeps, path: string, { driver: n
 }
 
 /** Takes back what a pod has as devices: its links say what that is. */
-async function unpublishDevices(deps: LeavingDeps, uid: string, signal: AbortSignal) {
+async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortSignal) {
   const names = await devicesOfPod(deps, uid, signal);
   if (names.length === 0) return [];
   const known = await dataOfDevices(deps, signal);
@@ -165,7 +165,7 @@ const missing: DataDirectory = {
   doubt: new CodedError("failed_precondition", "there is none"),
 };
 
-async function unpublishDevice(deps: LeavingDeps, { path, data, doubt }: DataDirectory, targetPath: string) {
+async function unpublishDevice(deps: UnpublishDeps, { path, data, doubt }: DataDirectory, targetPath: string) {
   const { driverName = "", volumeHandle = "" } = data;
   if (!doubt) await deps.drivers.driver(driverName).unpublish({ volumeId: volumeHandle, targetPath });
   else if (await unlessGone(isMountPoint(deps.host, targetPath))) throw unloaded("unmapper", path, doubt);
@@ -173,10 +173,14 @@ async function unpublishDevice(deps: LeavingDeps, { path, data, doubt }: DataDir
 }
 
 /** Takes a device from the node that no pod has a link to. @returns true when there is none. */
-async function unstageDevice(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean> {
-  const [known, used] = await Promise.all([dataOfDevices(deps, signal), devicesOfPods(deps, signal)]);
-  const own = [...known].filter(([, one]) => isSure(one) && idOf(one) === id);
-  if (own.some(([name]) => used.includes(name))) return false;
+async function unstageDevice(
+  deps: LeavingDeps,
+  { devices, linked }: DriverVolumes,
+  id: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const own = [...devices].filter(([, one]) => isSure(one) && idOf(one) === id);
+  if (own.some(([name]) => linked.includes(name))) return false;
   for (const [name, one] of own) {
     const { staged, published, data } = blockPlaces(deps.rootDir, name);
     // A pod that has lost its link has lost the device.
@@ -194,7 +198,7 @@ async function unstageDevice(deps: LeavingDeps, id: string, signal: AbortSignal)
 }
 
 /** Removes files and empty directories that are no mounts. @throws failed_precondition for one that is. */
-async function removeUnmounted({ host }: LeavingDeps, paths: readonly string[]): Promise<void> {
+async function removeUnmounted({ host }: UnpublishDeps, paths: readonly string[]): Promise<void> {
   const mounts = await listMounts(host);
   for (const path of paths) {
     const real = await unlessGone(host.fs.realpath(path));

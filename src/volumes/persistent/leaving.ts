@@ -1,13 +1,18 @@
 import type { StorageDrivers } from "../../drivers.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { Host } from "../../seams/host.ts";
+import type { DataLister } from "./data-lister.ts";
 
-export interface LeavingDeps {
+export interface UnpublishDeps {
   readonly host: Host;
   /** The target's root directory. */
   readonly rootDir: string;
   readonly drivers: Pick<StorageDrivers, "driver">;
   readonly log: Logger;
+}
+
+export interface LeavingDeps extends UnpublishDeps {
+  readonly lying: DataLister;
 }
 
 /** A directory that has to stay as it is, and why. */
@@ -22,7 +27,7 @@ export interface Leaving {
   /** Full name of the kubelet's plugin. */
   readonly plugin: string;
   /** Takes volumes of this type back from a pod, where that takes more than unmounting them. @returns what could not be. */
-  readonly unpublish?: (deps: LeavingDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
+  readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
   /** Clears away what an earlier process has only begun with, or has all but ended. */
   readonly tidy?: (deps: LeavingDeps, signal: AbortSignal) => Promise<void>;
   /** Identities of volumes that lie staged. @param known some that may be among them. */
