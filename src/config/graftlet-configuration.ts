@@ -58,6 +58,7 @@ const nodeFields = {
   kubeletConfiguration: field(group, {}),
   kubeconfig: optional(text),
   identity: field(oneOf("node", "serviceAccount"), "node"),
+  kubeletService: field(text, ""),
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
@@ -123,7 +124,7 @@ export function readNodes(
       path,
       index,
       options,
-      shared: purpose === "run" ? inPod(io, path, document) : undefined,
+      shared: purpose === "run" ? document : undefined,
     }),
   );
   const nodes = withPorts(drafts);
@@ -150,10 +151,16 @@ function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
   ];
 }
 
+/** Place of a node in the file. */
+interface EntryPlace {
+  readonly path: string;
+  readonly index: number;
+}
+
 function draftOf(
   io: ConfigIo,
   entry: Entry,
-  at: { readonly path: string; readonly index: number; readonly options: Options; readonly shared: InPod | undefined },
+  at: EntryPlace & { readonly options: Options; readonly shared: Shared | undefined },
 ): Draft {
   const place = `nodes[${at.index}]`;
   const where = `${at.path}: ${place}`;
@@ -178,7 +185,9 @@ function draftOf(
       kubeconfig: at.shared && kubeconfigOf(io, entry, at),
       bootstrapKubeconfig: undefined,
       identity: entry.identity,
-      ...(at.shared ?? { certificateSecret: undefined, kubeletAddress: { of: "host" }, approvesServing: false }),
+      ...(at.shared
+        ? inPod(io, at, entry, at.shared)
+        : { certificateSecret: undefined, kubeletAddress: { of: "host" }, approvesServing: false }),
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,
@@ -207,11 +216,13 @@ function kubeconfigOf(
 type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing">;
 
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
-function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
-  const { certificateSecret, kubeletAddress: of, kubeletService: service, approveServingCertificates } = shared;
+function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: Shared): InPod {
+  const { certificateSecret, kubeletAddress: of, approveServingCertificates } = shared;
+  const service = entry.kubeletService || shared.kubeletService;
+  const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;
   const given = {
     certificateSecret,
-    kubeletService: service,
+    [named]: service,
     ...(of === "service" && { kubeletAddress: of }),
     ...(approveServingCertificates && { approveServingCertificates }),
   };
@@ -220,7 +231,7 @@ function inPod(io: ConfigIo, path: string, shared: Shared): InPod {
     throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; leave it out elsewhere");
   if ((of === "service") !== (service !== ""))
     throw refuse(
-      `${path}: kubeletService`,
+      `${path}: ${named}`,
       service || undefined,
       of === "service"
         ? "is not given; name the Service of kubeletAddress: service"

@@ -35,6 +35,8 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
   readonly approvesServing: boolean;
+  /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
+  readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;
   /** Absolute path on the target. */
   readonly rootDir: string;

@@ -29,7 +29,7 @@ export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
     registerNode: kubelet.registerNode,
     nodeIPs: config.nodeIPs,
     rootDir: config.rootDir,
-    port: kubelet.port,
+    port: config.advertisedPort ?? kubelet.port,
     kubeletVersion,
     maxPods: kubelet.maxPods,
     podsPerCore: kubelet.podsPerCore,

@@ -9,20 +9,30 @@ import type { Service } from "../objects.ts";
 /** How long an API server that does not answer is left alone, milliseconds. */
 const pauseMs = 2_000;
 
-/** The addresses of the Node at which the kubelet API is reached, as its configuration wants them; none where the machine's own
- *  are right. Those of a Service outlive the Pod. Waits for the API server as long as the signal allows.
+/** Where the API server reaches the kubelet API. */
+export interface KubeletEndpoint {
+  /** Addresses of the Node; none where the machine's own are right. */
+  readonly nodeIPs: readonly string[];
+  readonly port: number;
+}
+
+type Configured = Pick<NodeConfig, "nodeIPs" | "kubeletAddress"> & { readonly kubelet: { readonly port: number } };
+
+/** The Node's addresses and port at which the kubelet API is reached, as its configuration wants them. Those of a Service outlive the
+ *  Pod. Waits for the API server as long as the signal allows.
  *  @param account of the Pod, which may get the Service.
- *  @throws CodedError not_found, one sentence, for a Service that is not there; failed_precondition for one without an address. */
-export async function kubeletAddresses(
-  { nodeIPs, kubeletAddress }: Pick<NodeConfig, "nodeIPs" | "kubeletAddress">,
+ *  @throws CodedError not_found, one sentence, for a Service that is not there; failed_precondition for one without an address, or
+ *  without a port that leads to the kubelet API. */
+export async function kubeletEndpoint(
+  { nodeIPs, kubeletAddress, kubelet: { port } }: Configured,
   { account, clock, log }: { readonly account: Account | undefined; readonly clock: Clock; readonly log: Logger },
   signal: AbortSignal,
-): Promise<readonly string[]> {
-  if (nodeIPs.length > 0 || kubeletAddress.of === "host") return nodeIPs;
-  if (kubeletAddress.of === "podIP" || !account) return ownAddresses();
+): Promise<KubeletEndpoint> {
+  if (nodeIPs.length > 0 || kubeletAddress.of === "host") return { nodeIPs, port };
+  if (kubeletAddress.of === "podIP" || !account) return { nodeIPs: ownAddresses(), port };
   for (;;) {
     try {
-      return await addressesOf(account, kubeletAddress.service, signal);
+      return endpointOf(await serviceOf(account, kubeletAddress.service, signal), port);
     } catch (error) {
       if (signal.aborted || !hasCode(error, "unavailable", "deadline_exceeded")) throw error;
       log.warn({ err: error }, "cannot ask for the kubelet API's Service, will try again");
@@ -31,17 +41,24 @@ export async function kubeletAddresses(
   }
 }
 
-async function addressesOf({ client, namespace }: Account, service: string, signal: AbortSignal): Promise<string[]> {
+async function serviceOf({ client, namespace }: Account, service: string, signal: AbortSignal): Promise<Service> {
   const path = `/api/v1/namespaces/${namespace}/services/${encodeURIComponent(service)}`;
-  const found = await client.get<Service>(path, { signal }).catch((cause: unknown) => {
+  return client.get<Service>(path, { signal }).catch((cause: unknown) => {
     if (!hasCode(cause, "not_found")) throw cause;
     const sentence = `kubeletService ${JSON.stringify(service)} is not in namespace ${namespace}: create it, or name another`;
     throw new CodedError("not_found", sentence, { cause });
   });
-  const addresses = (found.spec?.clusterIPs ?? []).filter((address) => address !== "" && address !== "None");
-  if (addresses.length > 0) return addresses;
-  throw new CodedError(
-    "failed_precondition",
-    `kubeletService ${JSON.stringify(service)} has no address: it must not be headless`,
+}
+
+/** @param port at which graftlet listens. */
+function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint {
+  const refuse = (why: string) =>
+    new CodedError("failed_precondition", `kubeletService ${JSON.stringify(metadata.name)} has no ${why}`);
+  const nodeIPs = (spec?.clusterIPs ?? []).filter((address) => address !== "" && address !== "None");
+  if (nodeIPs.length === 0) throw refuse("address: it must not be headless");
+  const leading = spec?.ports?.find(
+    (one) => (one.targetPort ?? one.port) === port && (one.protocol ?? "TCP") === "TCP",
   );
+  if (!leading) throw refuse(`port that leads to the kubelet API: add one with targetPort: ${port}`);
+  return { nodeIPs, port: leading.port };
 }

@@ -5,7 +5,7 @@ import type { AccessFile } from "../api/kubeconfig.ts";
 import { type Approve, createApprover } from "../certificates/approver.ts";
 import { filePairStore } from "../certificates/pair-store.ts";
 import { type Account, type Identity, clientFor, identityOf, ownCertificate } from "./identity.ts";
-import { kubeletAddresses } from "./kubelet-address.ts";
+import { kubeletEndpoint } from "./kubelet-address.ts";
 import { createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
 import { codeOf, messageOf } from "../lib/errors.ts";
@@ -92,8 +92,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     if (opened.status === "rejected") throw opened.reason;
     const target = opened.value;
     uses.note(given.nodeName, target.link ? undefined : target.sharing);
-    const nodeIPs = await kubeletAddresses(given, { ...run, account }, signal);
-    const config: NodeConfig = { ...given, nodeIPs, rootDir: target.rootDir ?? given.rootDir };
+    const { nodeIPs, port } = await kubeletEndpoint(given, { ...run, account }, signal);
+    const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);
     const own = { config, target, client, alone, store, metrics, clientCertificate };
     const approve = account && approverOf(run, account);
@@ -119,8 +119,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
 function approverOf({ config, clock, log }: NodeRun, account: Account): Approve | undefined {
   if (!config.approvesServing || config.identity !== "node") return undefined;
   const addresses = async (signal: AbortSignal) => {
-    const own = await kubeletAddresses(config, { account, clock, log }, signal);
-    return own.length > 0 ? own : ownAddresses();
+    const { nodeIPs } = await kubeletEndpoint(config, { account, clock, log }, signal);
+    return nodeIPs.length > 0 ? nodeIPs : ownAddresses();
   };
   return createApprover({ client: account.client, nodeName: config.nodeName, addresses, clock, log });
 }

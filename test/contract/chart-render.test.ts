@@ -99,7 +99,8 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       const keys = objects(name).map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
       assert.equal(new Set(keys).size, keys.length, name);
       for (const { metadata } of objects(name))
-        if (metadata.namespace !== "graftlet") assert.match(metadata.name, /^edge-graftlet\.graftlet(\.[a-z]+)?$/);
+        if (metadata.namespace !== "graftlet")
+          assert.match(metadata.name, /^edge-graftlet\.graftlet(\.[a-z]+(\.edge-[a-z0-9-]+)?)?$/);
     }
   });
 
@@ -215,15 +216,20 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("each node's port is one of the Service's, and each Secret is mounted where its node looks", () => {
+  test("each node has a Service of its own, whose port leads to it, and each Secret is mounted where its node looks", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);
-      const ports = nodesOf(name).map(({ kubelet }) => kubelet.port);
-      for (const { spec } of ofKind<V1Service>(objects(name), "Service"))
-        assert.deepEqual(
-          spec?.ports?.map(({ port }) => port),
-          ports,
-        );
+      const services = new Map(
+        ofKind<V1Service>(objects(name), "Service").map(({ metadata, spec }) => [metadata?.name, spec?.ports]),
+      );
+      const own = nodesOf(name).flatMap(({ kubelet, kubeletAddress }) =>
+        kubeletAddress.of === "service" ? [[kubeletAddress.service, kubelet.port] as const] : [],
+      );
+      assert.deepEqual(
+        services,
+        new Map(own.map(([service, targetPort]) => [service, [{ name: "kubelet", port: 10_250, targetPort }]])),
+      );
+      for (const [service] of own) assert.match(service, /^[a-z][a-z0-9-]{0,61}[a-z0-9]$/);
       const mounts = container.volumeMounts ?? [];
       assert.deepEqual(
         mounts.map((mount) => mount.name),

@@ -218,13 +218,17 @@ describe("what the chart lets the account of a release do, on a real API server"
     const stdin = JSON.stringify({ ...request, status: { conditions } });
     return (await cluster.kubectl(["replace", "--raw", path, "--filename=-", `--as=${by}`], { stdin })).stderr;
   };
-  const addressOf = async () =>
-    (await cluster.get<Service>("service", "edge-graftlet-kubelet", namespace))?.spec?.clusterIP ?? "";
+  /** Address of a node's Service. */
+  const addressOf = async (node: string): Promise<string> => {
+    const text = await cluster.mustKubectl(["get", "service", "--namespace", namespace, "--output=json"]);
+    const { items } = JSON.parse(text) as { items: Service[] };
+    const own = items.find(({ metadata }) => metadata.annotations?.["graftlet.dev/node"] === node);
+    return own?.spec?.clusterIP ?? "";
+  };
 
   test("the account approves what a node of its release asks for itself: its name, its Service's address", async () => {
-    const address = await addressOf();
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
-      const request = await wish(name, name, address);
+      const request = await wish(name, name, await addressOf(name));
       await cluster.waitFor(
         "the policy to know the Service",
         async () => (await approve({ request, as: name })) === "",
@@ -236,11 +240,13 @@ describe("what the chart lets the account of a release do, on a real API server"
       assert.equal(approved?.status?.conditions?.[0]?.type, "Approved");
     }
     const usages = ["key encipherment", "server auth", "digital signature"];
-    assert.equal(await approve({ request: await wish("edge-1", "edge-1", address), as: "edge-1", usages }), "");
+    const request = await wish("edge-1", "edge-1", await addressOf("edge-1"));
+    assert.equal(await approve({ request, as: "edge-1", usages }), "");
   });
 
   test("and approves nothing else, and denies nobody", async () => {
-    const address = await addressOf();
+    const address = await addressOf("edge-1");
+    const elsewhere = await addressOf("edge-2.press");
     const request = await wish("edge-1", "edge-1", address);
     const of = (...names: readonly string[]) => wish("edge-1", ...names);
     const as = "edge-1";
@@ -250,7 +256,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     const byHand = (variant: RequestVariant, subject = [nodes, own]) => pemOf(requestDer(subject, variant));
     const named = { oid: alternativeNames, names: [dns("edge-1"), numbers] };
     const form = /of the form alone that graftlet asks for/;
-    const name = /for the node's name and the address of the Service edge-graftlet-kubelet alone/;
+    const name = /for the node's name and the address of the node's Service alone/;
     const asking = /what its own nodes ask for alone/;
     const refused: readonly (readonly [string, Omit<Asked, "name">, RegExp])[] = [
       ["a node of another's", { request: await wish("stranger", "stranger", address), as: "stranger" }, asking],
@@ -263,6 +269,7 @@ describe("what the chart lets the account of a release do, on a real API server"
       ["who is no node but has the name of one", { request, as, group: "system:masters" }, asking],
       ["the API server's address", { request: await of("edge-1", "10.96.0.1"), as }, name],
       ["one address more", { request: await of("edge-1", address, "10.96.0.1"), as }, name],
+      ["another node's Service", { request: await of("edge-1", elsewhere), as }, name],
       ["one name more", { request: await of("edge-1", "kubernetes", address), as }, name],
       ["another name", { request: await of("kubernetes.default.svc", address), as }, name],
       ["no name", { request: byHand({}), as }, form],

@@ -16,25 +16,33 @@ const rbac = "rbac.authorization.k8s.io";
 const account = { kind: "ServiceAccount", name: "graftlet", namespace };
 const mounted = "/var/run/secrets/kubernetes.io/serviceaccount";
 
+/** A Service that leads to the node's kubelet API. */
+function serviceOf(name: string, port: number): readonly object[] {
+  const slice = { name, namespace, labels: { "kubernetes.io/service-name": name } };
+  return [
+    {
+      apiVersion: "v1",
+      kind: "Service",
+      metadata: { name, namespace },
+      spec: { ports: [{ name: "node-1", port, targetPort: 10_250 }] },
+    },
+    {
+      apiVersion: "discovery.k8s.io/v1",
+      kind: "EndpointSlice",
+      metadata: slice,
+      addressType: "IPv4",
+      ports: [{ name: "node-1", port: 10_250 }],
+      endpoints: [{ addresses: [addresses.node] }],
+    },
+  ];
+}
+
 /** What the account of a Pod that runs graftlet may do, no more. */
 const granted = [
   { apiVersion: "v1", kind: "Namespace", metadata: { name: namespace } },
   { apiVersion: "v1", kind: "ServiceAccount", metadata: { name: "graftlet", namespace } },
   { apiVersion: "v1", kind: "Secret", metadata: { name: "certificates", namespace } },
-  {
-    apiVersion: "v1",
-    kind: "Service",
-    metadata: { name: "kubelet", namespace },
-    spec: { ports: [{ name: "node-1", port: 10250 }] },
-  },
-  {
-    apiVersion: "discovery.k8s.io/v1",
-    kind: "EndpointSlice",
-    metadata: { name: "kubelet", namespace, labels: { "kubernetes.io/service-name": "kubelet" } },
-    addressType: "IPv4",
-    ports: [{ name: "node-1", port: 10250 }],
-    endpoints: [{ addresses: [addresses.node] }],
-  },
+  ...serviceOf("kubelet", 10_250),
   {
     apiVersion: `${rbac}/v1`,
     kind: "ClusterRole",
@@ -59,7 +67,7 @@ const granted = [
     metadata: { name: "graftlet", namespace },
     rules: [
       { apiGroups: [""], resources: ["secrets"], resourceNames: ["certificates"], verbs: ["get", "patch"] },
-      { apiGroups: [""], resources: ["services"], resourceNames: ["kubelet"], verbs: ["get"] },
+      { apiGroups: [""], resources: ["services"], resourceNames: ["kubelet", "kubelet-1"], verbs: ["get"] },
     ],
   },
   {
@@ -109,6 +117,23 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
   let file: string;
   let certDir: string;
 
+  /** @param kubeletService of the node. */
+  const configure = (kubeletService: string) => {
+    const { apiVersion: _version, kind: _kind, ...kubelet } = kubeletConfiguration(cluster);
+    const configuration = { ...kubelet, serverTLSBootstrap: true };
+    const labels = { site: "north" };
+    writeFileSync(
+      file,
+      stringify({
+        apiVersion: "graftlet.dev/v1alpha1",
+        kind: "GraftletConfiguration",
+        certificateSecret: "certificates",
+        kubeletAddress: "service",
+        approveServingCertificates: true,
+        nodes: [{ name: "node-1", kubeletService, kubeletConfiguration: configuration, labels }],
+      }),
+    );
+  };
   const start = async () => {
     const args = [`--nodes=${file}`, `--cert-dir=${certDir}`, `--root-dir=${cluster.layout.kubeletRoot}`];
     const env = { KUBERNETES_SERVICE_HOST: addresses.node, KUBERNETES_SERVICE_PORT: "6443" };
@@ -138,21 +163,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     const ca = readFileSync(certificatesIn(layout.pki).ca.cert, "utf8");
     for (const [name, content] of Object.entries({ token, namespace, "ca.crt": ca }))
       await cluster.runInside(["sh", "-c", `mkdir -p ${mounted} && cat > ${mounted}/${name}`], { stdin: content });
-    const { apiVersion: _version, kind: _kind, ...kubelet } = kubeletConfiguration(cluster);
-    writeFileSync(
-      file,
-      stringify({
-        apiVersion: "graftlet.dev/v1alpha1",
-        kind: "GraftletConfiguration",
-        certificateSecret: "certificates",
-        kubeletAddress: "service",
-        kubeletService: "kubelet",
-        approveServingCertificates: true,
-        nodes: [
-          { name: "node-1", kubeletConfiguration: { ...kubelet, serverTLSBootstrap: true }, labels: { site: "north" } },
-        ],
-      }),
-    );
+    configure("kubelet");
     await start();
     await untilReady();
   });
@@ -259,5 +270,31 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     assert.equal((await requests()).length, before);
     assert.equal((await node())?.metadata.uid, uid);
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0]?.restartCount, 0);
+  });
+
+  test("another Service, such as one of the node's own, is its address and port from the next start; its pods do not notice", async () => {
+    const shared = await cluster.get<Service>("service", "kubelet", namespace);
+    const port = 11_250;
+    await cluster.apply(serviceOf("kubelet-1", port));
+    const { containerID } = (await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0] ?? {};
+    assert.equal(await agent.stop(), true);
+    configure("kubelet-1");
+    await start();
+    const own = await cluster.get<Service>("service", "kubelet-1", namespace);
+    const { status } = await cluster.waitFor("the Node's new address", async () => {
+      const now = await node();
+      return now?.status?.addresses?.some(({ address }) => address === own?.spec?.clusterIP) ? now : undefined;
+    });
+    assert.equal(status?.daemonEndpoints?.kubeletEndpoint?.Port, port);
+    assert.equal(
+      status?.addresses?.some(({ address }) => address === shared?.spec?.clusterIP),
+      false,
+    );
+    await cluster.waitFor("logs", async () => (await logs()).stdout === "hello\n");
+    const [talker] = (await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses ?? [];
+    assert.equal(talker?.containerID, containerID);
+    const serving = (await requests()).filter(({ spec }) => spec.signerName.endsWith("kubelet-serving"));
+    assert.equal(serving.length, 2);
+    assert.ok(serving.every(({ status: now }) => now?.certificate));
   });
 });

@@ -38,8 +38,28 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{ include "graftlet.fullname" . }}-certificates
 {{- end -}}
 
+{{/* The Service of a node's kubelet API: a label of DNS, and of two nodes never the same. Takes (list ROOT NODE-NAME). */}}
 {{- define "graftlet.kubeletService" -}}
-{{ include "graftlet.fullname" . }}-kubelet
+{{- $node := index . 1 -}}
+{{- $name := printf "%s-kubelet-%s" (include "graftlet.fullname" (index . 0)) $node -}}
+{{- if or (contains "." $node) (gt (len $name) 63) -}}
+{{- $name = printf "%s-%s" ($name | replace "." "-" | trunc 54 | trimSuffix "-") (sha256sum $node | trunc 8) -}}
+{{- end -}}
+{{- $name -}}
+{{- end -}}
+
+{{/* The Services of nodes' kubelet APIs, a node's name to each, as JSON. Takes (list ROOT NODE-NAMES). */}}
+{{- define "graftlet.kubeletServices" -}}
+{{- $root := index . 0 -}}
+{{- $services := dict -}}
+{{- range index . 1 }}{{ $_ := set $services (include "graftlet.kubeletService" (list $root .)) . }}{{ end -}}
+{{- toJson $services -}}
+{{- end -}}
+
+{{- define "graftlet.nodeNames" -}}
+{{- $names := list -}}
+{{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}
+{{- toJson $names -}}
 {{- end -}}
 
 {{- define "graftlet.image" -}}

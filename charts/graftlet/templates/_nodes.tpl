@@ -88,6 +88,7 @@
 {{- end -}}
 {{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
+{{- if eq .root.Values.kubeletAddress "service" }}{{ $_ := set $entry "kubeletService" (include "graftlet.kubeletService" (list .root $node.name)) }}{{ end -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
@@ -108,9 +109,6 @@ apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
 certificateSecret: {{ include "graftlet.certificates" . }}
 kubeletAddress: {{ .Values.kubeletAddress }}
-{{- if eq .Values.kubeletAddress "service" }}
-kubeletService: {{ include "graftlet.kubeletService" . }}
-{{- end }}
 {{- if include "graftlet.approvedNames" . | fromJsonArray }}
 approveServingCertificates: true
 {{- end }}

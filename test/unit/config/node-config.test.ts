@@ -163,8 +163,12 @@ test("wrong lists of nodes are refused", () => {
 });
 
 test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that is refused", () => {
-  const read = (fields: string, env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" }) => {
-    const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}nodes: [{name: a}]\n`;
+  const read = (
+    fields: string,
+    env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" },
+    nodes = "{name: a}",
+  ) => {
+    const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}nodes: [${nodes}]\n`;
     return parseCommandLine(["--nodes=/n.yaml"], filesIo({ "/n.yaml": text }, env));
   };
   const result = read(
@@ -176,6 +180,16 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
   assert.deepEqual(node?.kubeletAddress, { of: "service", service: "api" });
   assert.equal(node?.identity, "node");
   assert.equal(node?.approvesServing, true);
+  const inPod = { KUBERNETES_SERVICE_HOST: "10.0.0.1" };
+  const own = read("kubeletAddress: service\nkubeletService: api\n", inPod, "{name: a, kubeletService: a}, {name: b}");
+  assert.deepEqual(
+    own.kind === "run" && own.nodes.map(({ kubeletAddress }) => kubeletAddress),
+    ["a", "api"].map((one) => ({ of: "service", service: one })),
+  );
+  assert.equal(
+    sentenceOf(() => read("", inPod, "{name: a, kubeletService: a}")),
+    '/n.yaml: nodes[0].kubeletService is "a": it requires kubeletAddress: service; set that too, or leave this out',
+  );
   const unsaid = read("");
   assert.equal(unsaid.kind === "run" && unsaid.nodes[0]?.approvesServing, false);
   assert.equal(

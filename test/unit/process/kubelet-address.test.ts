@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { ApiClient } from "../../../src/api/client.ts";
-import { kubeletAddresses } from "../../../src/process/kubelet-address.ts";
+import { kubeletEndpoint } from "../../../src/process/kubelet-address.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeClient, silent } from "../api/fake-client.ts";
@@ -20,39 +20,57 @@ function inPod(answer: () => unknown) {
   return { account: { client, namespace: "edge" }, clock: fakeClock(), log: silent };
 }
 
-test("a Service's addresses, unless --node-ip says others; none where the machine's are right", async () => {
-  const deps = inPod(() => ({ spec: { clusterIPs: ["10.0.0.9", "fd00::9"] } }));
-  assert.deepEqual(await kubeletAddresses({ nodeIPs: [], kubeletAddress: service }, deps, signal), [
-    "10.0.0.9",
-    "fd00::9",
-  ]);
-  assert.deepEqual(await kubeletAddresses({ nodeIPs: ["1.2.3.4"], kubeletAddress: service }, deps, signal), [
-    "1.2.3.4",
-  ]);
-  assert.deepEqual(await kubeletAddresses({ nodeIPs: [], kubeletAddress: { of: "host" } }, deps, signal), []);
+const kubelet = { port: 10_251 };
+const asked = { nodeIPs: [], kubeletAddress: service, kubelet };
+const leading = [{ port: 10_250, targetPort: 10_251 }];
+
+test("a Service's addresses and port, unless --node-ip says others; none where the machine's are right", async () => {
+  const clusterIPs = ["10.0.0.9", "fd00::9"];
+  const deps = inPod(() => ({
+    metadata: { name: "kubelet" },
+    spec: { clusterIPs, ports: [{ port: 9, targetPort: 10_251, protocol: "UDP" }, ...leading] },
+  }));
+  assert.deepEqual(await kubeletEndpoint(asked, deps, signal), { nodeIPs: clusterIPs, port: 10_250 });
+  const given = { ...asked, nodeIPs: ["1.2.3.4"] };
+  assert.deepEqual(await kubeletEndpoint(given, deps, signal), { nodeIPs: ["1.2.3.4"], port: 10_251 });
+  const machines = { ...asked, kubeletAddress: { of: "host" } as const };
+  assert.deepEqual(await kubeletEndpoint(machines, deps, signal), { nodeIPs: [], port: 10_251 });
 });
 
-test("a Service that is not there, or has no address, is told in a sentence", async () => {
+test("a port without a target leads to the same port of the Pod", async () => {
+  const deps = inPod(() => ({ metadata: { name: "kubelet" }, spec: { clusterIPs: ["10.0.0.9"], ports: [kubelet] } }));
+  assert.deepEqual(await kubeletEndpoint(asked, deps, signal), { nodeIPs: ["10.0.0.9"], port: 10_251 });
+});
+
+test("a Service that is not there, or does not lead to the kubelet API, is told in a sentence", async () => {
   const missing = inPod(() => {
     throw new CodedError("not_found", "no");
   });
-  await assert.rejects(kubeletAddresses({ nodeIPs: [], kubeletAddress: service }, missing, signal), {
+  await assert.rejects(kubeletEndpoint(asked, missing, signal), {
     message: 'kubeletService "kubelet" is not in namespace edge: create it, or name another',
   });
-  const headless = inPod(() => ({ spec: { clusterIPs: ["None"] } }));
-  await assert.rejects(kubeletAddresses({ nodeIPs: [], kubeletAddress: service }, headless, signal), {
+  const refused = (spec: object) =>
+    kubeletEndpoint(
+      asked,
+      inPod(() => ({ metadata: { name: "kubelet" }, spec })),
+      signal,
+    );
+  await assert.rejects(refused({ clusterIPs: ["None"], ports: leading }), {
     message: 'kubeletService "kubelet" has no address: it must not be headless',
+  });
+  await assert.rejects(refused({ clusterIPs: ["10.0.0.9"], ports: [{ port: 10_250 }] }), {
+    message: 'kubeletService "kubelet" has no port that leads to the kubelet API: add one with targetPort: 10251',
   });
 });
 
 test("an API server that does not answer is asked again", async () => {
-  let asked = 0;
+  let tries = 0;
   const deps = inPod(() => {
-    asked += 1;
-    if (asked < 3) throw new CodedError("unavailable", "no answer");
-    return { spec: { clusterIPs: ["10.0.0.9"] } };
+    tries += 1;
+    if (tries < 3) throw new CodedError("unavailable", "no answer");
+    return { metadata: { name: "kubelet" }, spec: { clusterIPs: ["10.0.0.9"], ports: leading } };
   });
-  const found = kubeletAddresses({ nodeIPs: [], kubeletAddress: service }, deps, signal);
+  const found = kubeletEndpoint(asked, deps, signal);
   await deps.clock.advance(4_000);
-  assert.deepEqual(await found, ["10.0.0.9"]);
+  assert.deepEqual(await found, { nodeIPs: ["10.0.0.9"], port: 10_250 });
 });
