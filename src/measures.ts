@@ -69,10 +69,16 @@ export interface StatusMeasures {
 export interface VolumeMeasures {
   /** @param plugin as the kubelet names it, such as `kubernetes.io/empty-dir`. */
   setUp(plugin: string, ms: number, failed: boolean): void;
+  /** A volume that containers have as a device was set up. */
+  mapped(plugin: string, ms: number, failed: boolean): void;
   /** A volume that pods have was made bigger, or could not be. */
   expanded(plugin: string, ms: number, failed: boolean): void;
   /** @param ms in which all volumes of its pod were taken down together. */
   tornDown(plugin: string, ms: number, failed: boolean): void;
+  /** As `tornDown`, of a volume that containers had as a device. */
+  unmapped(plugin: string, ms: number, failed: boolean): void;
+  /** A volume that containers had as a device was taken from the node. */
+  deviceUnmapped(plugin: string, ms: number, failed: boolean): void;
 }
 
 export interface DriverMeasures {

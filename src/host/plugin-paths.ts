@@ -11,6 +11,12 @@ export function localVolumeDirectoryOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io/local-volume/mounts`;
 }
 
+/** Where local volumes that containers have as devices are bound for the node, below a root directory: a directory for each volume, in it
+ *  a file for each pod. */
+export function localDevicesOf(rootDir: string): string {
+  return `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
+}
+
 /** Directory in which plugins put the sockets that they ask to be registered on, below a root directory. */
 export function pluginRegistryOf(rootDir: string): string {
   return `${rootDir}/plugins_registry`;

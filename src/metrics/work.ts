@@ -172,5 +172,12 @@ export function volumeMetrics(metrics: Metrics): Measures["volumes"] {
     const status = failed ? "fail-unknown" : "success";
     operations.addMs({ volume_plugin: plugin, operation_name: operation, status, migrated: "false" }, ms);
   };
-  return { setUp: told("volume_mount"), expanded: told("volume_fs_resize"), tornDown: told("volume_unmount") };
+  return {
+    setUp: told("volume_mount"),
+    mapped: told("map_volume"),
+    expanded: told("volume_fs_resize"),
+    tornDown: told("volume_unmount"),
+    unmapped: told("unmap_volume"),
+    deviceUnmapped: told("unmap_device"),
+  };
 }

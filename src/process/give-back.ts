@@ -24,7 +24,7 @@ const patienceMs = 30_000;
 const againMs = 2_000;
 
 /** Nobody asks a command for metrics. */
-const unmeasured = { called: () => undefined };
+const unmeasured = { called: () => undefined, deviceUnmapped: () => undefined };
 
 interface Failure {
   readonly volume: string;
@@ -42,7 +42,8 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
   const lying = createDataLister({ host, rootDir });
   const leaving = async (): Promise<LeavingDeps> => {
     await look();
-    return { host, rootDir, drivers: { driver: (name) => drivers.get(name) ?? absent(name) }, log: silentLog(), lying };
+    const driver = (name: string) => drivers.get(name) ?? absent(name);
+    return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, lying };
   };
   /** Repeats what a driver refuses, until it is done or time is up. */
   const patiently = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {

@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import type { Cgroups } from "../host/cgroups.ts";
+import { releaseDevice } from "../host/held-device.ts";
 import { inhibitDelayFile, reloadLogind } from "../host/systemd/logind.ts";
 import { unmountAlone } from "../host/mounts.ts";
 import { codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
@@ -144,6 +145,9 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       return undefined;
     case "mount":
       await unmountAlone(host, thing.path, thing.outermost, signal);
+      return undefined;
+    case "heldDevice":
+      await releaseDevice(host, thing.path, signal);
       return undefined;
     case "published":
       return drivers.published(thing.uid, thing.pod, signal);

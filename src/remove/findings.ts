@@ -34,6 +34,8 @@ export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
   readonly isFile?: true;
+  /** A pod's device is bound there, and held open. */
+  readonly isHeld?: true;
   /** A storage driver has to be asked to give up the volume. */
   readonly ofDriver?: true;
 }

@@ -11,6 +11,8 @@ export type Thing =
   /** What storage drivers published to a pod, or staged for the node: the drivers are asked to take it back. */
   | { readonly is: "published"; readonly uid: string; readonly pod: string }
   | { readonly is: "staged" }
+  /** A file to which a pod's device is bound, and which a loop device holds. */
+  | { readonly is: "heldDevice"; readonly path: string }
   | { readonly is: "cgroup"; readonly path: string }
   | { readonly is: "directory"; readonly path: string }
   | { readonly is: "link"; readonly path: string }
@@ -44,18 +46,18 @@ export interface Plan {
 /** The order in which a node's things are removed. Pure. */
 export function removalPlan(findings: Findings): Plan {
   const { ownDirectory } = findings;
+  const staged = findings.staged.filter(({ isHeld }) => !isHeld);
   return {
     ofDrivers: findings.pods
       .filter(({ ofDrivers }) => ofDrivers)
       .map((pod) => ({ name: pod.name, tiers: filled(beginningOf(pod)) })),
     unstaging: findings.staged.some(({ ofDriver }) => ofDriver) ? [{ is: "staged" }] : [],
     pods: findings.pods.map((pod) => ({ name: pod.name, tiers: filled(tiersOf(pod)) })),
-    staged: [
-      findings.staged
-        .filter(({ isMounted }) => isMounted)
-        .map(({ path }): Thing => ({ is: "mount", path, outermost: path })),
-      ...findings.staged.map(({ path, isFile }): Tier => [{ is: isFile ? "file" : "emptyDirectory", path }]),
-    ].filter((tier) => tier.length > 0),
+    staged: filled([
+      findings.staged.filter(({ isHeld }) => isHeld).map(({ path }): Thing => ({ is: "heldDevice", path })),
+      staged.filter(({ isMounted }) => isMounted).map(({ path }): Thing => ({ is: "mount", path, outermost: path })),
+      ...staged.map(({ path, isFile }): Tier => [{ is: isFile ? "file" : "emptyDirectory", path }]),
+    ]),
     belongings: findings.belongings.map((belonging) => ({ is: "belonging", belonging })),
     last: [
       ...findings.files.map((path): Thing => ({ is: "file", path })),
@@ -137,6 +139,8 @@ export function nameOf(thing: Thing): string {
       return `cgroup ${quoted(thing.path)}`;
     case "emptyDirectory":
       return `directory ${quoted(thing.path)}`;
+    case "heldDevice":
+      return `device ${quoted(thing.path)}`;
     case "mount":
     case "cgroup":
     case "directory":

@@ -1,6 +1,6 @@
 import { posix } from "node:path";
 import type { Mount } from "../host/mounts.ts";
-import { localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/plugin-paths.ts";
+import { localDevicesOf, localVolumeDirectoryOf, stagedDriverVolumesOf } from "../host/plugin-paths.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
@@ -15,10 +15,12 @@ export async function stagedVolumes(
 ): Promise<readonly StagedVolume[]> {
   const isMounted = (path: string) => mounts.some((mount) => mount.path === path);
   const local = await devices(fs, root, signal);
+  const held = await localDevices(fs, root, signal);
   const ofDrivers = await driverVolumes(fs, root, signal);
-  const around = new Set([...local.around, ...ofDrivers.around].sort((one, other) => other.length - one.length));
+  const all = [local, held, ofDrivers].flatMap((one) => one.around);
+  const around = new Set(all.sort((one, other) => other.length - one.length));
   return [
-    ...[...local.own, ...ofDrivers.own].map((one) => ({ ...one, isMounted: isMounted(one.path) })),
+    ...[...local.own, ...held.own, ...ofDrivers.own].map((one) => ({ ...one, isMounted: isMounted(one.path) })),
     ...[...around].filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
   ];
 }
@@ -37,6 +39,20 @@ async function devices(fs: HostFs, root: string, signal: AbortSignal): Promise<F
   if (all === undefined) return nothing;
   const own = await inside(fs, [all], signal);
   return { own: own.filter(({ isFile }) => !isFile).map(({ path }) => ({ path })), around: upTo(all, root) };
+}
+
+/** Local volumes that containers have as devices: `VOLUME/POD`. */
+async function localDevices(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
+  const all = await directoryAt(fs, localDevicesOf(root), signal);
+  if (all === undefined) return nothing;
+  const volumes = await directoriesIn(fs, [all], signal);
+  return { own: await heldIn(fs, volumes, signal), around: [...volumes, ...upTo(all, root)] };
+}
+
+/** What holds pods' devices, in the volumes' directories. */
+async function heldIn(fs: HostFs, directories: readonly string[], signal: AbortSignal): Promise<Found["own"]> {
+  const found = (await inside(fs, directories, signal)).filter(({ isFile }) => isFile);
+  return found.map(({ path }) => ({ path, isHeld: true }));
 }
 
 /** Volumes of storage drivers. */
@@ -60,15 +76,19 @@ async function driverVolumes(fs: HostFs, root: string, signal: AbortSignal): Pro
   };
 }
 
-/** Volumes of storage drivers that containers have as devices: `staging/VOLUME`, `publish/VOLUME/POD`, `VOLUME/data/vol_data.json`. */
+/** Volumes of storage drivers that containers have as devices: `staging/VOLUME`, `publish/VOLUME/POD`, `VOLUME/dev/POD`,
+ *  `VOLUME/data/vol_data.json`. */
 async function driverDevices(fs: HostFs, all: string, signal: AbortSignal): Promise<Found> {
   const volumes = await directoriesIn(fs, [all], signal);
   const [staging, publish] = [`${all}/staging`, `${all}/publish`];
   const published = await directoriesIn(fs, [publish], signal);
-  const data = volumes.filter((path) => path !== staging && path !== publish).map((path) => `${path}/data`);
+  const single = volumes.filter((path) => path !== staging && path !== publish);
+  const data = single.map((path) => `${path}/data`);
+  const mapped = (await directoriesIn(fs, single, signal)).filter((path) => posix.basename(path) === "dev");
   const records = (await inside(fs, data, signal)).filter(({ path }) => posix.basename(path) === "vol_data.json");
   const own = [...(await inside(fs, [...published, staging], signal)), ...records];
-  return { own, around: [...records.map(({ path }) => posix.dirname(path)), ...published, ...volumes] };
+  const around = [...records.map(({ path }) => posix.dirname(path)), ...published, ...mapped, ...volumes];
+  return { own: [...(await heldIn(fs, mapped, signal)), ...own], around };
 }
 
 /** Directories before files: a record goes when the place that it tells of is gone. */

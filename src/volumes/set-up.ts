@@ -11,7 +11,7 @@ import { volumePlugin } from "../pod/volume-plugin.ts";
 import { NotYetError, UnprocessedError, failureReason, mountFailure } from "./failure.ts";
 import { kindOf } from "./kinds/index.ts";
 import type { SetUpDeps, VolumeDeps, VolumeKind, VolumeReady } from "./kinds/kind.ts";
-import { podDirectory } from "./paths.ts";
+import { namesIn, podDirectory } from "./paths.ts";
 import type { Growths } from "./persistent/growths.ts";
 import type { Staging } from "./persistent/staging.ts";
 
@@ -183,6 +183,7 @@ async function setUpTimed(
 ): Promise<VolumeReady> {
   const { clock, measures } = deps;
   let plugin = volumePlugin(volume);
+  const isDevice = namesIn(pod, "volumeDevices").has(volume.name);
   return timed(
     clock,
     async () => {
@@ -190,7 +191,7 @@ async function setUpTimed(
       plugin = ready.persistent?.plugin ?? plugin;
       return ready;
     },
-    (ms, failed) => measures.setUp(plugin, ms, failed),
+    (ms, failed) => measures[isDevice ? "mapped" : "setUp"](plugin, ms, failed),
   );
 }
 

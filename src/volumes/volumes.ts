@@ -108,7 +108,7 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
   /** Plugins of the mounted volumes, by the pod's UID. */
-  const leaving = new Map<string, readonly string[]>();
+  const leaving = new Map<string, readonly Standing[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
     const first = takingBack(deps, uid, state, signal);
@@ -117,7 +117,8 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
       clock,
       () => patiently(clock, () => unmountAll(host, rootDir, uid, signal, options), signal),
       (ms, failed) => {
-        for (const plugin of leaving.get(uid) ?? []) measures.tornDown(plugin, ms, failed);
+        for (const { plugin, isDevice } of leaving.get(uid) ?? [])
+          measures[isDevice ? "unmapped" : "tornDown"](plugin, ms, failed);
         if (!failed) leaving.delete(uid);
       },
     );
@@ -141,16 +142,25 @@ async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortS
 /** What takes volumes back from a pod that take more than unmounting; undefined where there can be none. */
 function takingBack(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
   const mayHave = (plugin: string) =>
-    !state || !isWhole(state) || standing(state).some((one) => one === plugin || one.startsWith(`${plugin}:`));
+    !state ||
+    !isWhole(state) ||
+    standing(state).some((one) => one.plugin === plugin || one.plugin.startsWith(`${plugin}:`));
   const concerned = leavings.flatMap(({ plugin, unpublish }) => (unpublish && mayHave(plugin) ? [unpublish] : []));
   if (concerned.length === 0) return undefined;
   return async () => (await Promise.all(concerned.map((unpublish) => unpublish(deps, uid, signal)))).flat();
 }
 
-function standing({ pod, mounted }: PodVolumes): readonly string[] {
+interface Standing {
+  readonly plugin: string;
+  readonly isDevice: boolean;
+}
+
+function standing({ pod, mounted }: PodVolumes): readonly Standing[] {
   return (pod.spec.volumes ?? []).flatMap((volume) => {
     const ready = mounted.get(volume.name);
-    return ready ? [ready.persistent?.plugin ?? volumePlugin(volume)] : [];
+    if (!ready) return [];
+    const { persistent } = ready;
+    return [{ plugin: persistent?.plugin ?? volumePlugin(volume), isDevice: persistent?.isDevice === true }];
   });
 }
 

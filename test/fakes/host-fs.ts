@@ -26,6 +26,8 @@ export interface FakeFiles {
   onChange(hook: ((change: FileChange) => void | Promise<void>) | undefined): void;
   /** A file system of its own over a directory; what the directory held is hidden. @param device that others show, too. */
   mount(path: string, fsType: string, device?: string): void;
+  /** Shows what is at another path. */
+  bind(from: string, path: string): void;
   /** @throws failed_precondition when nothing is mounted there. */
   unmount(path: string): void;
   mounted(): readonly { readonly path: string; readonly fsType: string }[];
@@ -167,6 +169,11 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
       if (device !== undefined) devices.set(tree.realpath(path), device);
       mounts.set(tree.realpath(path), newNode("directory", 0o1777));
       types.set(tree.realpath(path), fsType);
+    },
+    bind(from, path) {
+      const place = tree.realpath(path);
+      mounts.set(place, tree.follow(from));
+      types.set(place, "devtmpfs");
     },
     unmount(path) {
       if (!mounts.delete(path) || !types.delete(path))

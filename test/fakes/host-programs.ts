@@ -41,7 +41,10 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
       (args, { stderr }) =>
         args[0]?.startsWith("--make-")
           ? 0
-          : orRefused(stderr, () => files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "")),
+          : orRefused(stderr, () => {
+              if (args[1] === "bind") files.bind(args[2] ?? "", args[3] ?? "");
+              else files.mount(args.at(-1) ?? "", args[args.indexOf("-t") + 1] ?? "");
+            }),
     ],
     [
       "stat",
@@ -54,8 +57,44 @@ export function machinePrograms(clock: Clock, files: FakeFiles): Map<string, Pro
         return 0;
       },
     ],
-    ["umount", (args, { stderr }) => Math.max(...args.map((path) => orRefused(stderr, () => files.unmount(path))))],
+    ["losetup", (args) => losetup(files, args)],
+    [
+      "umount",
+      async (args, { stderr }) => {
+        const held = new Set((await loopDevices(files)).values());
+        const busy = args.find((path) => held.has(path));
+        if (busy !== undefined) return said(stderr, `umount: ${busy}: target is busy.\n`) + 32;
+        return Math.max(...args.map((path) => orRefused(stderr, () => files.unmount(path))));
+      },
+    ],
   ]);
+}
+
+/** Files that loop devices hold, by the devices. */
+export async function loopDevices({ fs }: FakeFiles): Promise<ReadonlyMap<string, string>> {
+  const all = (await unlessGone(fs.list("/sys/block"))) ?? [];
+  const held = all.map(async ({ name }) => {
+    const file = await unlessGone(fs.readFile(`/sys/block/${name}/loop/backing_file`));
+    return file ? [[`/dev/${name}`, file.toString("utf8").trim()] as const] : [];
+  });
+  return new Map((await Promise.all(held)).flat());
+}
+
+/** `-f FILE` and `-d DEVICE`. */
+async function losetup(files: FakeFiles, [option, path = ""]: readonly string[]): Promise<number> {
+  const held = await loopDevices(files);
+  if (option === "-f") {
+    const free = [...Array(held.size + 1).keys()].find((index) => !held.has(`/dev/loop${index}`)) ?? 0;
+    const loop = `/sys/block/loop${free}/loop`;
+    const data = `${await files.fs.realpath(path)}\n`;
+    await files.fs.apply([
+      { do: "mkdir", path: loop, parents: true },
+      { do: "write", path: `${loop}/backing_file`, data },
+    ]);
+  } else if (held.has(path)) {
+    await files.fs.apply([{ do: "remove", path: `${path.replace("/dev/", "/sys/block/")}/loop/backing_file` }]);
+  } else return 1;
+  return 0;
 }
 
 function said(out: Writable, line: string): number {

@@ -1,5 +1,10 @@
 import type { StorageDriver, StorageDrivers } from "../../src/drivers.ts";
-import { NodeGetVolumeStatsResponse, NodeServiceCapability_RPC_Type as Capability } from "../../src/gen/csi.ts";
+import {
+  type NodePublishVolumeRequest,
+  type NodeStageVolumeRequest,
+  NodeGetVolumeStatsResponse,
+  NodeServiceCapability_RPC_Type as Capability,
+} from "../../src/gen/csi.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { CSIDriver, Node, VolumeAttachment } from "../../src/objects.ts";
 import type { FakeFiles } from "./host-fs.ts";
@@ -37,7 +42,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     <Request extends { readonly volumeId: string }>(
       name: string,
       pathOf: (request: Request) => string,
-      does: (path: string, volume: string) => Promise<void> | void,
+      does: (path: string, request: Request) => Promise<void> | void,
     ) =>
     async (request: Request): Promise<void> => {
       calls.push(`${name} ${request.volumeId} ${pathOf(request)}`);
@@ -46,19 +51,25 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
       failures.delete(name);
       if (failure) throw failure;
       await step?.();
-      await does(pathOf(request), request.volumeId);
+      await does(pathOf(request), request);
       await step?.();
     };
-  const made = async (path: string, volume: string) => {
+  const made = async (path: string, { volumeId }: { readonly volumeId: string }) => {
     await files.fs.apply([{ do: "mkdir", path, parents: true }]);
-    if (!isMounted(path)) files.mount(path, "csi", volume);
+    if (!isMounted(path)) files.mount(path, "csi", volumeId);
+  };
+  const published = async (path: string, request: NodePublishVolumeRequest) => {
+    if (!request.volumeCapability?.block) return made(path, request);
+    files.put(`/dev/${request.volumeId}`, { kind: "blockDevice" });
+    if (!isMounted(path)) await files.fs.apply([{ do: "write", path, data: "" }]);
+    if (!isMounted(path)) files.bind(`/dev/${request.volumeId}`, path);
   };
   const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);
   const driver: StorageDriver = {
     capabilities: async () => capabilities,
-    stage: call("stage", ({ stagingTargetPath }) => stagingTargetPath, made),
+    stage: call("stage", ({ stagingTargetPath }: NodeStageVolumeRequest) => stagingTargetPath, made),
     unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),
-    publish: call("publish", ({ targetPath }) => targetPath, made),
+    publish: call("publish", ({ targetPath }) => targetPath, published),
     unpublish: call("unpublish", ({ targetPath }) => targetPath, unmade),
     expand: call(
       "expand",

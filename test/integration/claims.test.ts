@@ -5,6 +5,7 @@ import { after, before, describe, test } from "node:test";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { claim, claimSpec, claimTemplate, localVolume, persistentVolume, storageClass } from "../harness/claims.ts";
+import { heldDevices, untilMapped } from "../harness/held-devices.ts";
 import { mount } from "../harness/manifests.ts";
 import { mountsOf, podFolder, podMounts } from "../harness/pod-machine.ts";
 import { images, openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
@@ -227,6 +228,39 @@ describe("claims", () => {
     assert.equal(await raw("raw-2", refused, true), "written refused\n");
     await Promise.all(["raw-1", "raw-2"].map(removed));
     assert.equal(await inside("head", "-c", "7", device), "written");
+  });
+
+  test("two pods have one device: each mapped once and held open, also after a kill and a loop device taken away; nothing is left", async () => {
+    const device = await loopDevice("shared");
+    const block = { volumeMode: "Block" };
+    await cluster.apply([localVolume("shared", device, cluster.nodeName, block), claim("shared", "shared", block)]);
+    const all = join(cluster.layout.kubeletRoot, "plugins/kubernetes.io~local-volume/volumeDevices");
+    const mapped = (...uids: readonly string[]) => untilMapped(cluster, `${all}/shared`, uids);
+    const start = async (name: string) => {
+      const { metadata } = await pods.create(name, {
+        terminationGracePeriodSeconds: 1,
+        volumes: [{ name: "v", persistentVolumeClaim: { claimName: "shared" } }],
+        containers: [shell("sleep 3600", { volumeDevices: [{ name: "v", devicePath: "/dev/data" }] })],
+      });
+      return metadata.uid;
+    };
+    const [one, two] = await Promise.all([start("shared-1"), start("shared-2")]);
+    await Promise.all([pods.ready("shared-1"), pods.ready("shared-2")]);
+    await mapped(one, two);
+    const events = () => kubectl("get", "events", "--field-selector", "involvedObject.name=shared-1", "-o", "yaml");
+    const told = `MapVolume.MapPodDevice succeeded for volume "shared" globalMapPath "${all}/shared"`;
+    await cluster.waitFor("the kubelet's event", async () => (await events()).includes(told));
+    // What holds the first pod's, by hand; then the process dies, and the second pod goes meanwhile.
+    await inside("losetup", "-d", (await heldDevices(cluster)).get(`${all}/shared/${one}`) ?? "");
+    await agent.kill("SIGKILL");
+    await pods.remove("shared-2", 0);
+    agent = await restart();
+    await mapped(one);
+    assert.equal(statusOf(await pods.ready("shared-1"))?.restartCount, 0);
+    await removed("shared-1");
+    await mapped();
+    await cluster.waitFor("no directory", async () => (await inside("ls", all)) === "");
+    assert.match(await inside("losetup", "--all"), new RegExp(`${device}:`));
   });
 
   test("a volume that cannot be unmounted is never deleted through: the pod's end waits, the data stays", async () => {

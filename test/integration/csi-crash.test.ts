@@ -9,6 +9,7 @@ import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { startTestDriver, type TestDriver } from "../harness/csi-driver.ts";
 import type { CallMoment } from "../harness/csi-stops.ts";
+import { heldDevices } from "../harness/held-devices.ts";
 import { mount } from "../harness/manifests.ts";
 import { mountsOf } from "../harness/pod-machine.ts";
 import { openPods, type Pods, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
@@ -104,6 +105,7 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
         ...(node.status?.volumesInUse ?? []),
         ...(await attacher.attached()),
         ...directoriesOf(join(cluster.root, root())),
+        ...[...(await heldDevices(cluster)).keys()].map((path) => `held: ${path}`),
       ];
       wrong = difference(found, wanted);
       return wrong.length === 0;
@@ -230,6 +232,8 @@ function wants(root: string, name: string, uid: string): readonly string[] {
     `${root}/${plugin}/${driverName}/${sumOf(files)}/globalmount`,
     `${root}/pods/${uid}/volumes/kubernetes.io~csi/${files}/mount`,
     `${root}/${plugin}/volumeDevices/publish/${raw}/${uid}`,
+    `${root}/${plugin}/volumeDevices/${raw}/dev/${uid}`,
+    `held: ${root}/${plugin}/volumeDevices/${raw}/dev/${uid}`,
     ...volumes.map(uniqueName),
     ...volumes,
     `pods/${uid}`,

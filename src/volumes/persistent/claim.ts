@@ -4,10 +4,10 @@ import { termMatches } from "../../pod/node-selector.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps, VolumeKind } from "../kinds/kind.ts";
 import { sizeOf } from "./claim-status.ts";
-import { linkDevice } from "./device-link.ts";
 import { expandWhileMounting } from "./expansion.ts";
 import { persistentKindOf, pluginOf } from "./index.ts";
 import type { PersistentKind, Published, Use } from "./kind.ts";
+import { mapDevice } from "./map-device.ts";
 import { boundVolume } from "./resolve.ts";
 
 const groupAnnotation = "pv.kubernetes.io/gid";
@@ -63,11 +63,8 @@ async function mapped(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: A
     const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
     throw new StepError("MapVolume.FindMapperPluginBySpec failed", nameOf(use), why);
   }
-  const device = await kind.device(deps, use, signal);
-  const hostPath = await linkDevice(deps, kind, use, device, signal).catch((error: unknown) => {
-    throw new StepError("MapVolume.MapBlockVolume failed", nameOf(use), error);
-  });
-  return { hostPath };
+  const found = await kind.device(deps, use, signal);
+  return { hostPath: await mapDevice(deps, kind, use, found, signal) };
 }
 
 function nameOf({ volume }: Use): string {

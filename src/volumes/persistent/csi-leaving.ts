@@ -2,9 +2,11 @@ import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
 import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { timed } from "../../lib/timed.ts";
 import { podDirectory } from "../paths.ts";
 import type { DriverVolumes } from "./data-lister.ts";
 import type { Kept, Leaving, LeavingDeps, UnpublishDeps } from "./leaving.ts";
+import { mappedTo, unmapDevice, unmapOrphans } from "./map-device.ts";
 import {
   type DataDirectory,
   blockPlaces,
@@ -40,6 +42,7 @@ export function csiId({ driver, volumeHandle }: Handle): string {
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiLeaving: Leaving = {
   plugin: csiPlugin,
+  attaches: true,
   async unpublish(deps, uid, signal) {
     const mounts = (await dataOfPod(deps, uid, signal)).map((one) =>
       kept(one.path, one.doubt ? "" : "Unmounter.TearDownAt failed: ", () => unpublish(deps, one)),
@@ -145,14 +148,19 @@ async function unstage({ host, drivers }: UnpublishDeps, path: string, { driver:
 
 /** Takes back what a pod has as devices: its links say what that is. */
 async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortSignal) {
-  const names = await devicesOfPod(deps, uid, signal);
+  const all = posix.dirname(posix.dirname(blockPlaces(deps.rootDir, "volume").mapped));
+  const linked = devicesOfPod(deps, uid, signal);
+  const mapped = mappedTo(deps, { all, below: "/dev" }, uid, signal);
+  const names = [...new Set((await Promise.all([linked, mapped])).flat())];
   if (names.length === 0) return [];
   const known = await dataOfDevices(deps, signal);
   return names.map((name) => {
     const link = `${podDirectory(deps.rootDir, uid)}/volumeDevices/kubernetes.io~csi/${name}`;
-    const targetPath = `${blockPlaces(deps.rootDir, name).published}/${uid}`;
+    const { mapped, published } = blockPlaces(deps.rootDir, name);
+    const targetPath = `${published}/${uid}`;
     const found = known.get(name);
     return kept(link, isSure(found ?? missing) ? "blockMapper.UnmapPodDevice failed: " : "", async () => {
+      await unmapDevice(deps, mapped, uid);
       await unpublishDevice(deps, found ?? missing, targetPath);
       await removeUnmounted(deps, [link]);
     });
@@ -182,19 +190,28 @@ async function unstageDevice(
   const own = [...devices].filter(([, one]) => isSure(one) && idOf(one) === id);
   if (own.some(([name]) => linked.includes(name))) return false;
   for (const [name, one] of own) {
-    const { staged, published, data } = blockPlaces(deps.rootDir, name);
-    // A pod that has lost its link has lost the device.
-    for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])
-      await unpublishDevice(deps, one, `${published}/${uid}`);
-    const { driverName = "", volumeHandle = "" } = one.data;
-    const driver = deps.drivers.driver(driverName);
-    const isStaged = (await driver.capabilities()).has(Capability.STAGE_UNSTAGE_VOLUME);
-    if (isStaged) await driver.unstage({ volumeId: volumeHandle, stagingTargetPath: staged });
-    await removeUnmounted(deps, [staged, published]);
-    await removeMountDirectory(deps.host, data);
-    await removeUnmounted(deps, [data.slice(0, -"/data/dev".length)]);
+    if (!(await unmapOrphans(deps, blockPlaces(deps.rootDir, name).mapped, signal))) return false;
+    await timed(
+      deps.clock,
+      () => takeDevice(deps, name, one, signal),
+      (ms, failed) => deps.measures.deviceUnmapped(`${csiPlugin}:${one.data["driverName"] ?? ""}`, ms, failed),
+    );
   }
   return true;
+}
+
+async function takeDevice(deps: LeavingDeps, name: string, one: DataDirectory, signal: AbortSignal): Promise<void> {
+  const { staged, published, mapped, data } = blockPlaces(deps.rootDir, name);
+  // A pod that has lost its link has lost the device.
+  for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])
+    await unpublishDevice(deps, one, `${published}/${uid}`);
+  const { driverName = "", volumeHandle = "" } = one.data;
+  const driver = deps.drivers.driver(driverName);
+  const isStaged = (await driver.capabilities()).has(Capability.STAGE_UNSTAGE_VOLUME);
+  if (isStaged) await driver.unstage({ volumeId: volumeHandle, stagingTargetPath: staged });
+  await removeUnmounted(deps, [staged, published, mapped]);
+  await removeMountDirectory(deps.host, data);
+  await removeUnmounted(deps, [posix.dirname(mapped)]);
 }
 
 /** Removes files and empty directories that are no mounts. @throws failed_precondition for one that is. */

@@ -131,13 +131,14 @@ async function stageRequest(
 }
 
 /** Stages and publishes a volume as a device. What is written down first, and the pod's link, say what is to be taken back. */
-async function device(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string> {
+async function device(deps: SetUpDeps, use: Use, signal: AbortSignal) {
   const known = await knownOf(deps, use, signal);
   const failed = (step: string) => (error: unknown) => {
     throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
   };
   await setUpDevice(deps, use, known.context, signal).catch(failed("SetUpDevice"));
-  return mapDevice(deps, use, known, signal).catch(failed("MapPodDevice"));
+  const path = await publishDevice(deps, use, known, signal).catch(failed("MapPodDevice"));
+  return { device: path, directory: blockPlaces(deps.rootDir, use.volume.metadata.name).mapped };
 }
 
 async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<void> {
@@ -155,7 +156,12 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
 }
 
 /** @returns the device's place. */
-async function mapDevice(deps: SetUpDeps, use: Use, { about, context }: Known, signal: AbortSignal): Promise<string> {
+async function publishDevice(
+  deps: SetUpDeps,
+  use: Use,
+  { about, context }: Known,
+  signal: AbortSignal,
+): Promise<string> {
   const { host, rootDir } = deps;
   const volume = volumeOf(use);
   const { staged, published } = blockPlaces(rootDir, volume.name);

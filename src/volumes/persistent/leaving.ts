@@ -1,5 +1,7 @@
 import type { StorageDrivers } from "../../drivers.ts";
+import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
+import type { VolumeMeasures } from "../../measures.ts";
 import type { Host } from "../../seams/host.ts";
 import type { DataLister } from "./data-lister.ts";
 
@@ -9,6 +11,8 @@ export interface UnpublishDeps {
   readonly rootDir: string;
   readonly drivers: Pick<StorageDrivers, "driver">;
   readonly log: Logger;
+  readonly clock: Clock;
+  readonly measures: Pick<VolumeMeasures, "deviceUnmapped">;
 }
 
 export interface LeavingDeps extends UnpublishDeps {
@@ -26,6 +30,8 @@ export interface Kept {
 export interface Leaving {
   /** Full name of the kubelet's plugin. */
   readonly plugin: string;
+  /** Its volumes are attached to the node: the cluster has to know of those that are in use. */
+  readonly attaches?: true;
   /** Takes volumes of this type back from a pod, where that takes more than unmounting them. @returns what could not be. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
   /** Clears away what an earlier process has only begun with, or has all but ended. */

@@ -1,5 +1,5 @@
 import { isMountPoint } from "../../host/mounts.ts";
-import { localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
+import { localDevicesOf, localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
 import { CodedError, unlessGone } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
@@ -11,9 +11,9 @@ import { mountDevice } from "./block-device.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 import { giveTree } from "./ownership.ts";
 import { resizeFileSystem } from "./resize-fs.ts";
-import { mountsOf, stagedVolumes, unstage } from "./staged.ts";
+import { localLeaving, localPlugin as plugin } from "./local-leaving.ts";
+import { mountsOf } from "./staged.ts";
 
-const plugin = "kubernetes.io/local-volume";
 const privateMode = 0o750;
 
 /** A directory of the target, or a block device with a file system, which is made where there is none. The device is mounted once for
@@ -23,7 +23,7 @@ export const local: PersistentKind = {
   plugin,
   takesMountOptions: true,
   id: ({ metadata }) => metadata.name,
-  leaving: { plugin, staged: (deps, _known, signal) => stagedVolumes(deps, signal), unstage },
+  leaving: localLeaving,
   async stage(deps, use, signal) {
     const { metadata, spec } = use.volume;
     const { name } = metadata;
@@ -58,14 +58,14 @@ export const local: PersistentKind = {
     });
     return ready;
   },
-  async device({ host }, { volume: { metadata, spec } }, signal) {
+  async device({ host, rootDir }, { volume: { metadata, spec } }, signal) {
     const path = spec?.local?.path ?? "";
     const failed = (step: string) => (error: unknown) => {
       throw new StepError(`MapVolume.${step} failed`, metadata.name, error);
     };
     const real = await host.fs.realpath(path, signal).catch(failed("EvalHostSymlinks"));
     const { kind } = await host.fs.stat(real, signal).catch(failed("MapBlockVolume"));
-    if (kind === "blockDevice") return real;
+    if (kind === "blockDevice") return { device: real, directory: `${localDevicesOf(rootDir)}/${metadata.name}` };
     return failed("MapBlockVolume")(new CodedError("failed_precondition", `${path} is not a block device`));
   },
   async expand(deps, { pod, volume: { metadata, spec } }, _bytes, signal) {

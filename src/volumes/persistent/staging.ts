@@ -1,4 +1,4 @@
-import type { Clock, Timer } from "../../lib/clock.ts";
+import type { Timer } from "../../lib/clock.ts";
 import { createBackoff } from "../../lib/backoff.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { createTurns } from "../../lib/turns.ts";
@@ -37,7 +37,6 @@ export interface Staging {
 export interface StagingDeps extends LeavingDeps {
   /** Called with the names of attached volumes that are in use, whenever they change. */
   readonly onUse: (names: readonly string[]) => void;
-  readonly clock: Clock;
 }
 
 export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Staging {
@@ -70,7 +69,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     async recover(signal) {
       await Promise.all(kinds.flatMap((kind) => kind.tidy?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
-      for (const { kind, id } of found) if (kind.unpublish) use.found(id, `${kind.plugin}/${id}`);
+      for (const { kind, id } of found) if (kind.attaches) use.found(id, `${kind.plugin}/${id}`);
       use.known();
       for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
     },

@@ -40,12 +40,13 @@ export function publishedPath(rootDir: string, uid: string, volume: string): str
 }
 
 /** Places of a volume that containers have as a device: where it is staged, the directory in which it is published to each pod under the
- *  pod's UID, and a name beside which its data lies. */
+ *  pod's UID, the one in which the node binds it for each pod, and a name beside which its data lies. */
 export function blockPlaces(rootDir: string, volume: string) {
   const all = `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
   return {
     staged: `${all}/staging/${volume}`,
     published: `${all}/publish/${volume}`,
+    mapped: `${all}/${volume}/dev`,
     data: `${all}/${volume}/data/dev`,
   };
 }
@@ -168,7 +169,7 @@ export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSig
     if (await unwritten(mount)) await removeMountDirectory(host, mount, signal).catch(() => undefined);
   });
   await Promise.all(tidied);
-  const above = devices.map(({ data }) => posix.dirname(posix.dirname(data)));
+  const above = devices.flatMap(({ mapped }) => [mapped, posix.dirname(mapped)]);
   for (const path of above) await host.fs.apply([{ do: "remove", path }], signal).catch(() => undefined);
 }
 

@@ -1,10 +1,13 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { listMounts } from "../../../src/host/mounts.ts";
+import { execute } from "../../../src/remove/execute.ts";
 import { removalPlan } from "../../../src/remove/plan.ts";
 import { stagedVolumes } from "../../../src/remove/staged.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { loopDevices } from "../../fakes/host-programs.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const root = "/var/lib/kubelet";
 const { signal } = new AbortController();
@@ -79,4 +82,43 @@ test("a driver's devices go with what they were published as, and with their rec
   for (const thing of plan.staged.flat())
     if ("path" in thing) await host.fs.apply([{ do: "remove", path: thing.path }]);
   assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
+});
+
+test("a pod's device is let go of and unmounted before all else; its file and the directories around go, too", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const held = [
+    `${root}/plugins/kubernetes.io~local-volume/volumeDevices/pv/uid`,
+    `${root}/plugins/kubernetes.io/csi/volumeDevices/raw/dev/uid`,
+  ];
+  host.files.put("/dev/disk", { kind: "blockDevice" });
+  for (const path of held) {
+    host.files.put(path, { data: "" });
+    host.files.bind("/dev/disk", path);
+    await host.run(["losetup", "-f", path]);
+  }
+  const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
+  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const plan = removalPlan({ ...findings, strangers: [] });
+  assert.deepEqual(
+    plan.staged[0],
+    held.map((path) => ({ is: "heldDevice", path })),
+  );
+  const runtime = fakeRuntime({ clock: fakeClock() });
+  const { failures, left } = await execute(
+    {
+      host,
+      runtime,
+      cgroups: { remove: async () => {}, children: async () => [] },
+      drivers: { published: async () => [], staged: async () => [] },
+      longestGraceSeconds: 1,
+      say: () => {},
+    },
+    plan,
+    signal,
+  );
+  assert.deepEqual([failures, left], [[], []]);
+  assert.deepEqual(host.files.mounted(), []);
+  assert.deepEqual([...(await loopDevices(host.files))], []);
+  assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
+  assert.equal((await host.fs.lstat("/dev/disk")).kind, "blockDevice");
 });

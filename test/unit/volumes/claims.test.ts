@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
-import { type Bench, directoryOf, mounted, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { type Bench, directoryOf, mounted, never, podWith, volumeBench } from "./volume-bench.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 
@@ -181,30 +181,6 @@ for (const [what, spec, why] of unfit)
 /** A pod with the volume as a device. */
 const withDevice = podWith([data], {
   containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
-});
-
-test("a volume that a container has as a device is a link to it in the pod's directory, which goes with the pod", async () => {
-  const bench = bound({ volumeMode: "Block", local: { path: "/dev/one" } });
-  bench.host.files.put("/dev/disk", { kind: "blockDevice" });
-  await bench.host.fs.apply([{ do: "symlink", path: "/dev/one", target: "/dev/disk" }]);
-  const stage = bench.start();
-  await stage.mount(withDevice, never);
-  const path = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~local-volume/pv-data`;
-  assert.deepEqual(
-    [...stage.mounted("uid-1").values()],
-    [
-      {
-        hostPath: path,
-        readOnly: false,
-        growing: "pv-data",
-        persistent: { name: "pv-data", plugin: "kubernetes.io/local-volume", isDevice: true },
-      },
-    ],
-  );
-  assert.equal(await bench.host.fs.readlink(path), "/dev/disk");
-  await stage.unmount("uid-1", never);
-  await assert.rejects(bench.host.fs.lstat(path), { code: "not_found" });
-  assert.equal((await bench.host.fs.lstat("/dev/disk")).kind, "blockDevice");
 });
 
 const noDevice: readonly (readonly [what: string, spec: PersistentVolume["spec"], why: string])[] = [

@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import type { Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
+import { loopDevices } from "../../fakes/host-programs.ts";
 import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const volumes: readonly Volume[] = ["files", "raw"].map((name) => ({
@@ -61,7 +62,8 @@ async function left({ host }: Bench): Promise<readonly string[]> {
       () => [],
     );
   const mounts = host.files.mounted().map(({ path }) => path);
-  const paths = [...mounts, ...(await below(`${rootDir}/pods`)), ...(await below(plugin))];
+  const loops = await loopDevices(host.files);
+  const paths = [...mounts, ...loops.keys(), ...(await below(`${rootDir}/pods`)), ...(await below(plugin))];
   const around = ["/d", "/volumeDevices", "/volumeDevices/staging", "/volumeDevices/publish"];
   return paths.filter((path) => !around.some((name) => path === `${plugin}${name}`));
 }
@@ -77,8 +79,12 @@ test("killed at any step of a start, the next process starts the pod, or takes a
       if (stays) {
         await next.mount(pod, never);
         const mounts = bench.host.files.mounted().map(({ path }) => path);
-        assert.equal(mounts.length, 4, `after ${steps} steps: ${mounts.join(" ")}`);
-        assert.equal(new Set(mounts).size, 4);
+        assert.equal(mounts.length, 5, `after ${steps} steps: ${mounts.join(" ")}`);
+        assert.equal(new Set(mounts).size, 5);
+        assert.deepEqual(
+          [...(await loopDevices(bench.host.files)).values()],
+          [`${plugin}/volumeDevices/raw/dev/uid-1`],
+        );
       }
       await next.unmount("uid-1", never);
       await bench.clock.advance(5_000);

@@ -307,6 +307,8 @@ test("a device that cannot be staged or published is told as such", async () => 
   assert.deepEqual(events, [
     'Pod Warning FailedMapVolume: MapVolume.SetUpDevice failed for volume "pv" : no',
     'Pod Warning FailedMapVolume: MapVolume.MapPodDevice failed for volume "pv" : not here',
+    `Pod Normal SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv" globalMapPath "${rootDir}/plugins/kubernetes.io/csi/volumeDevices/pv/dev"`,
+    `Pod Normal SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv" volumeMapPath "${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~csi"`,
   ]);
 });
 

@@ -111,6 +111,9 @@ export function volumeBench() {
         measures: {
           ...unmeasured.volumes,
           tornDown: (plugin, _ms, failed) => void tornDown.push(`${plugin} ${failed ? "failed" : "gone"}`),
+          unmapped: (plugin, _ms, failed) => void tornDown.push(`unmap_volume ${plugin} ${failed ? "failed" : "gone"}`),
+          deviceUnmapped: (plugin, _ms, failed) =>
+            void tornDown.push(`unmap_device ${plugin} ${failed ? "failed" : "gone"}`),
         },
         log: createLogger(0, { write: () => {} }),
         events: {

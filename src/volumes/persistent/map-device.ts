@@ -1,0 +1,108 @@
+import { holdDevice, releaseDevice } from "../../host/held-device.ts";
+import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { podReference } from "../../pod/reference.ts";
+import { StepError } from "../failure.ts";
+import type { SetUpDeps } from "../kinds/kind.ts";
+import { podDirectory } from "../paths.ts";
+import { mount } from "./bind-mount.ts";
+import { linkDevice } from "./device-link.ts";
+import type { PersistentKind, Use } from "./kind.ts";
+import type { LeavingDeps } from "./leaving.ts";
+
+const directoryMode = 0o750;
+
+/** Gives a pod a device: by a link in the pod's directory, and by a bind mount under the pod's UID in the volume's directory for the node,
+ *  which a loop device keeps open. The link comes first and goes last: it is what tells a later process of the rest.
+ *  @param device without links. @param directory the volume's, the kubelet's global map path. @returns the link.
+ *  @throws StepError in the kubelet's words.
+ *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
+export async function mapDevice(
+  deps: SetUpDeps,
+  kind: Pick<PersistentKind, "plugin">,
+  use: Use,
+  { device, directory }: { readonly device: string; readonly directory: string },
+  signal: AbortSignal,
+): Promise<string> {
+  const { name } = use.volume.metadata;
+  const { uid } = use.pod.metadata;
+  const about = `globalMapPath:${directory}, podUID: ${uid}`;
+  const failed = (what: string) => (error: unknown) => {
+    const why = new CodedError(codeOf(error), `${what}: ${messageOf(error)}`, { cause: error });
+    throw new StepError("MapVolume.MapBlockVolume failed", name, why);
+  };
+  const link = await linkDevice(deps, kind, use, device, signal).catch(failed("blkUtil.MapDevice failed"));
+  const bound = await bindDevice(deps, device, `${directory}/${uid}`, signal).catch(
+    failed(`blkUtil.MapDevice failed. devicePath: ${device}, ${about}, bindMount: true`),
+  );
+  const held = await holdDevice(deps.host, `${directory}/${uid}`, signal).catch(
+    failed(`blkUtil.AttachFileDevice failed. ${about}`),
+  );
+  if (bound || held)
+    for (const where of [
+      `globalMapPath ${JSON.stringify(directory)}`,
+      `volumeMapPath ${JSON.stringify(link.slice(0, link.lastIndexOf("/")))}`,
+    ])
+      deps.events.event(
+        podReference(use.pod),
+        "Normal",
+        "SuccessfulMountVolume",
+        `MapVolume.MapPodDevice succeeded for volume ${JSON.stringify(name)} ${where}`,
+      );
+  return link;
+}
+
+/** @returns true when it was not bound there. @throws failed_precondition in the kubelet's words. */
+async function bindDevice({ host }: SetUpDeps, device: string, path: string, signal: AbortSignal): Promise<boolean> {
+  const found = await unlessGone(host.fs.lstat(path, signal));
+  if (found?.kind === "blockDevice") return false;
+  if (found && found.kind !== "file") throw new CodedError("failed_precondition", `${path} is no file of the node's`);
+  const directory = path.slice(0, path.lastIndexOf("/"));
+  await host.fs.apply(
+    [
+      { do: "mkdir", path: directory, mode: directoryMode, parents: true },
+      ...(found ? [] : [{ do: "create" as const, path }]),
+    ],
+    signal,
+  );
+  await mount(host, ["-o", "bind", device, path], signal).catch((error: unknown) => {
+    const why = `failed to bind mount devicePath: ${device} to linkPath ${path}: ${messageOf(error)}`;
+    throw new CodedError(codeOf(error), why, { cause: error });
+  });
+  return true;
+}
+
+/** Takes back what the node has for one pod's device, all but the link. Safe to repeat. @throws in the kubelet's words. */
+export async function unmapDevice({ host }: Pick<LeavingDeps, "host">, directory: string, uid: string): Promise<void> {
+  await releaseDevice(host, `${directory}/${uid}`).catch((error: unknown) => {
+    const why = `blkUtil.DetachFileDevice failed. globalUnmapPath:${directory}, podUID: ${uid}: ${messageOf(error)}`;
+    throw new CodedError(codeOf(error), why, { cause: error });
+  });
+}
+
+/** Takes back what is left in a volume's directory of pods that are gone. @returns false when a pod that is there has the device. */
+export async function unmapOrphans(
+  { host, rootDir }: Pick<LeavingDeps, "host" | "rootDir">,
+  directory: string,
+  signal: AbortSignal,
+): Promise<boolean> {
+  const uids = ((await unlessGone(host.fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  const pods = uids.map((uid) => unlessGone(host.fs.lstat(podDirectory(rootDir, uid), signal)));
+  if ((await Promise.all(pods)).some((pod) => pod !== undefined)) return false;
+  for (const uid of uids) await unmapDevice({ host }, directory, uid);
+  return true;
+}
+
+/** Names of volumes of which the node has something for a pod. @param all directory of the volumes' directories.
+ *  @param below a volume's directory for the node, in its own. */
+export async function mappedTo(
+  { host }: Pick<LeavingDeps, "host">,
+  { all, below = "" }: { readonly all: string; readonly below?: string },
+  uid: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const volumes = ((await unlessGone(host.fs.list(all, signal))) ?? []).filter(({ kind }) => kind === "directory");
+  const found = volumes.map(async ({ name }) =>
+    (await unlessGone(host.fs.lstat(`${all}/${name}${below}/${uid}`, signal))) === undefined ? [] : [name],
+  );
+  return (await Promise.all(found)).flat();
+}

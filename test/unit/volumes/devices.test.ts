@@ -1,0 +1,212 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Volume } from "../../../src/objects.ts";
+import { loopDevices } from "../../fakes/host-programs.ts";
+import { type TestPod, aContainer } from "../../fakes/pods.ts";
+import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+
+const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
+const all = `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
+const linkOf = (uid: string) => `${rootDir}/pods/${uid}/volumeDevices/kubernetes.io~local-volume/pv`;
+
+/** A pod that has the volume as a device. */
+function aPod(uid = "uid-1"): TestPod {
+  const container = aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] });
+  return podWith([data], { containers: [container] }, { uid });
+}
+
+/** A claim of a local volume on a device, which has a link to it. */
+async function bound(): Promise<Bench> {
+  const bench = volumeBench();
+  const claimRef = { name: "data", namespace: "default", uid: "uid-of-data" };
+  const status = { phase: "Bound" };
+  bench.claims.set("data", { metadata: claimRef, spec: { volumeName: "pv" }, status });
+  const spec = { claimRef, volumeMode: "Block", local: { path: "/dev/one" }, accessModes: ["ReadWriteMany"] };
+  bench.volumes.set("pv", { metadata: { name: "pv" }, spec });
+  bench.host.files.put("/dev/disk", { kind: "blockDevice" });
+  await bench.host.fs.apply([{ do: "symlink", path: "/dev/one", target: "/dev/disk" }]);
+  return bench;
+}
+
+/** What the target has of the volume: mounts and what loop devices hold. */
+async function standing({ host }: Bench): Promise<{ readonly mounts: readonly string[]; readonly held: string[] }> {
+  const mounts = host.files.mounted().map(({ path }) => path);
+  return { mounts, held: [...(await loopDevices(host.files)).values()] };
+}
+
+const nothing = { mounts: [], held: [] };
+const of = (...uids: readonly string[]) => {
+  const paths = uids.map((uid) => `${all}/pv/${uid}`);
+  return { mounts: paths, held: paths };
+};
+
+/** The pod's first event; its set-up is given up then. */
+async function refused(bench: Bench): Promise<string> {
+  const giveUp = new AbortController();
+  const stage = bench.start();
+  const ending = assert.rejects(stage.mount(aPod(), giveUp.signal));
+  await bench.clock.advance(100);
+  giveUp.abort();
+  await ending;
+  await stage.unmount("uid-1", never);
+  return bench.events[0] ?? "";
+}
+
+test("a device is linked for its pod, bound for the node and held open, with the kubelet's events; all goes with the pod", async () => {
+  const bench = await bound();
+  const { host, events } = bench;
+  const stage = bench.start();
+  await stage.mount(aPod(), never);
+  const link = linkOf("uid-1");
+  assert.deepEqual(
+    [...stage.mounted("uid-1").values()],
+    [
+      {
+        hostPath: link,
+        readOnly: false,
+        growing: "pv",
+        persistent: { name: "pv", plugin: "kubernetes.io/local-volume", isDevice: true },
+      },
+    ],
+  );
+  assert.equal(await host.fs.readlink(link), "/dev/disk");
+  assert.equal((await host.fs.lstat(`${all}/pv/uid-1`)).kind, "blockDevice");
+  assert.deepEqual(await standing(bench), of("uid-1"));
+  const began = 'Pod Normal SuccessfulMountVolume: MapVolume.MapPodDevice succeeded for volume "pv"';
+  assert.deepEqual(events, [
+    `${began} globalMapPath "${all}/pv"`,
+    `${began} volumeMapPath "${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~local-volume"`,
+  ]);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(await standing(bench), nothing);
+  assert.deepEqual(host.files.tree(all), []);
+  await assert.rejects(host.fs.lstat(link), { code: "not_found" });
+  assert.equal((await host.fs.lstat("/dev/disk")).kind, "blockDevice");
+  assert.deepEqual(bench.tornDown, [
+    "unmap_volume kubernetes.io/local-volume gone",
+    "unmap_device kubernetes.io/local-volume gone",
+  ]);
+  assert.equal(bench.inUse, undefined);
+});
+
+test("two pods have a device each in their own way; the last one to go takes the volume's directory", async () => {
+  const bench = await bound();
+  const stage = bench.start();
+  await Promise.all(["uid-1", "uid-2"].map((uid) => stage.mount(aPod(uid), never)));
+  const { mounts, held } = await standing(bench);
+  assert.deepEqual(mounts.toSorted(), of("uid-1", "uid-2").mounts);
+  assert.deepEqual(held.toSorted(), of("uid-1", "uid-2").held);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(await standing(bench), of("uid-2"));
+  await stage.unmount("uid-2", never);
+  assert.deepEqual(await standing(bench), nothing);
+  assert.deepEqual(bench.host.files.tree(all), []);
+});
+
+test("another process finds what is there: it binds and holds nothing twice, and tells nobody again", async () => {
+  const bench = await bound();
+  await bench.start().mount(aPod(), never);
+  bench.events.length = 0;
+  const next = bench.start();
+  await next.recover(never);
+  await next.mount(aPod(), never);
+  assert.deepEqual(await standing(bench), of("uid-1"));
+  assert.deepEqual(bench.events, []);
+  assert.deepEqual(bench.inUse, []);
+});
+
+test("a file that an earlier process made, or that outlived a boot, is bound; anything else in its place is left alone", async () => {
+  const bench = await bound();
+  bench.host.files.put(`${all}/pv/uid-1`);
+  const stage = bench.start();
+  await stage.mount(aPod(), never);
+  assert.deepEqual(await standing(bench), of("uid-1"));
+  await stage.unmount("uid-1", never);
+  await bench.host.fs.apply([
+    { do: "mkdir", path: `${all}/pv`, parents: true },
+    { do: "symlink", path: `${all}/pv/uid-1`, target: "/precious" },
+  ]);
+  bench.events.length = 0;
+  assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is no file of the node's$/);
+  assert.deepEqual(await standing(bench), nothing);
+});
+
+test("a loop device that somebody took away is no hindrance at the end; the next process holds the device again", async () => {
+  const bench = await bound();
+  const stage = bench.start();
+  await stage.mount(aPod(), never);
+  await bench.host.run(["losetup", "-d", "/dev/loop0"]);
+  const next = bench.start();
+  await next.mount(aPod(), never);
+  assert.deepEqual(await standing(bench), of("uid-1"));
+  await bench.host.run(["losetup", "-d", "/dev/loop0"]);
+  await next.unmount("uid-1", never);
+  assert.deepEqual(await standing(bench), nothing);
+});
+
+test("two loop devices on one file, of a process that died over it, both go", async () => {
+  const bench = await bound();
+  const stage = bench.start();
+  await stage.mount(aPod(), never);
+  await bench.host.run(["losetup", "-f", `${all}/pv/uid-1`]);
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(await standing(bench), nothing);
+});
+
+test("a device that something else still has open stays bound, and the pod's end waits for it", async () => {
+  const bench = await bound();
+  const { host, clock } = bench;
+  const stage = bench.start();
+  await stage.mount(aPod(), never);
+  let isOpen = true;
+  host.program("losetup", () => (isOpen ? 0 : 1));
+  const ending = assert.rejects(stage.unmount("uid-1", never), { code: "conflict", message: /target is busy/ });
+  for (let ms = 0; ms < 8_000; ms += 500) await clock.advance(500);
+  await ending;
+  assert.deepEqual(await standing(bench), of("uid-1"));
+  assert.equal(await host.fs.readlink(linkOf("uid-1")), "/dev/disk");
+  isOpen = false;
+  await assert.rejects(stage.unmount("uid-1", never), /removeLoopDevice failed .* losetup -d \/dev\/loop0 failed/);
+});
+
+test("what a pod left whose directory is gone goes with the next process; that of a pod that is there stays", async () => {
+  const bench = await bound();
+  const stage = bench.start();
+  await Promise.all(["uid-1", "uid-2"].map((uid) => stage.mount(aPod(uid), never)));
+  await bench.host.fs.apply([{ do: "remove", path: `${rootDir}/pods/uid-1`, recursive: true }]);
+  const next = bench.start();
+  await next.recover(never);
+  await bench.clock.advance(1_000);
+  assert.equal((await standing(bench)).mounts.length, 2);
+  await bench.host.fs.apply([{ do: "remove", path: linkOf("uid-2") }]);
+  await next.unmount("uid-2", never);
+  assert.deepEqual(await standing(bench), nothing);
+  assert.deepEqual(bench.host.files.tree(all), []);
+});
+
+for (const [what, break_, why] of [
+  [
+    "no losetup",
+    ({ host }: Bench) => host.program("losetup", undefined),
+    'exec: "losetup": executable file not found in $PATH',
+  ],
+  [
+    "no free loop device",
+    ({ host }: Bench) =>
+      host.program("losetup", (_args, { stderr }) => {
+        stderr.write("losetup: cannot find an unused loop device\n");
+        return 1;
+      }),
+    "exit status 1: losetup: cannot find an unused loop device",
+  ],
+] as const)
+  test(`a target with ${what} is told as such`, async () => {
+    const bench = await bound();
+    break_(bench);
+    const file = `${all}/pv/uid-1`;
+    assert.equal(
+      await refused(bench),
+      `Pod Warning FailedMapVolume: MapVolume.MapBlockVolume failed for volume "pv" : blkUtil.AttachFileDevice failed. globalMapPath:${all}/pv, podUID: uid-1: makeLoopDevice failed for path ${file}: losetup -f ${file} failed: ${why}`,
+    );
+    assert.deepEqual(await standing(bench), nothing);
+  });
