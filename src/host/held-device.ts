@@ -1,5 +1,5 @@
 import { posix } from "node:path";
-import { CodedError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
+import { CodedError, hasCode, messageOf, unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { listMounts, unmount } from "./mounts.ts";
 
@@ -39,7 +39,9 @@ async function holdersOf(host: Host, path: string, signal?: AbortSignal): Promis
   const loops = all.map(({ name }) => name).filter((name) => /^loop[0-9]+$/.test(name));
   const wanted = [path, await realPath(host, path, signal)];
   const found = loops.map(async (name) => {
-    const file = await unlessGone(host.fs.readFile(`/sys/block/${name}/loop/backing_file`, options(signal)));
+    const reading = host.fs.readFile(`/sys/block/${name}/loop/backing_file`, options(signal));
+    // Not there where the device holds nothing; unreadable while it lets go.
+    const file = await unlessCode(reading, "not_found", "failed_precondition", "unknown");
     // The kernel says so of a file that has lost its name.
     const backing = file
       ?.toString("utf8")

@@ -141,12 +141,19 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   measures.resizes.accepted("pods_removed");
   measures.resizes.done(70, true);
   measures.volumes.tornDown("kubernetes.io/secret", 300, true);
+  measures.volumes.mapped("kubernetes.io/local-volume", 300, false);
+  measures.volumes.unmapped("kubernetes.io/local-volume", 300, false);
+  measures.volumes.deviceUnmapped("kubernetes.io/local-volume", 300, false);
   measures.certificates.client.failed();
   measures.certificates.client.replaced(1_000);
   measures.certificates.server.failed();
   measures.certificates.server.replaced(3_600_000);
   measures.pleg.eventsBegan();
   measures.pleg.eventsBroke();
+  for (const operation of ["map_volume", "unmap_volume", "unmap_device"]) {
+    const labels = `migrated=false,operation_name=${operation},status=success,volume_plugin=kubernetes.io/local-volume`;
+    assert.equal(await value(`storage_operation_duration_seconds_count{${labels}}`), 1, operation);
+  }
   const unmount = "migrated=false,operation_name=volume_unmount,status=fail-unknown,volume_plugin=kubernetes.io/secret";
   const expected: Readonly<Record<string, number>> = {
     "kubelet_evictions{eviction_signal=emptydirfs.limit}": 2,
