@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
+import { loopDevices } from "../../fakes/host-programs.ts";
 import { aContainer } from "../../fakes/pods.ts";
 import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
@@ -111,6 +112,31 @@ test("the node's vol_data.json is damaged while its pod lives: the volume leaves
   await stage.unmount("uid-1", never);
   assert.deepEqual(bench.host.files.mounted(), []);
   assert.deepEqual(bench.host.files.tree(`${plugin}/d`), []);
+});
+
+test("the link to a device is gone: the device stays the pod's while that is there, and goes with it", async () => {
+  const bench = bound();
+  const { host } = bench;
+  const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
+  await bench.start().mount(podWith([claimOf("raw")], devices), never);
+  const before = host.files.mounted();
+  const link = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~csi/raw`;
+  await host.fs.apply([{ do: "remove", path: link }]);
+  const next = bench.start();
+  await next.recover(never);
+  await bench.clock.advance(1_000);
+  assert.deepEqual(host.files.mounted(), before);
+  assert.equal((await loopDevices(host.files)).size, 1);
+  bench.storage.calls.length = 0;
+  await next.unmount("uid-1", never);
+  const all = `${plugin}/volumeDevices`;
+  assert.deepEqual(bench.storage.calls, [
+    `unpublish h-raw ${all}/publish/raw/uid-1`,
+    `unstage h-raw ${all}/staging/raw`,
+  ]);
+  assert.deepEqual(host.files.mounted(), []);
+  assert.equal((await loopDevices(host.files)).size, 0);
+  assert.deepEqual(host.files.tree(all), [`${all}/publish`, `${all}/staging`]);
 });
 
 test("the data of a device is damaged: what is published stays, and goes once it is unmounted", async () => {
