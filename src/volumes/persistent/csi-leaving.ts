@@ -200,7 +200,7 @@ async function unstageDevice(
   return true;
 }
 
-async function takeDevice(deps: LeavingDeps, name: string, one: DataDirectory, signal: AbortSignal): Promise<void> {
+async function takeDevice(deps: UnpublishDeps, name: string, one: DataDirectory, signal: AbortSignal): Promise<void> {
   const { staged, published, mapped, data } = blockPlaces(deps.rootDir, name);
   // A pod that has lost its link has lost the device.
   for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])

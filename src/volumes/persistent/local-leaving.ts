@@ -2,7 +2,7 @@ import { localDevicesOf } from "../../host/plugin-paths.ts";
 import { unlessGone } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
 import { podDirectory } from "../paths.ts";
-import type { Kept, Leaving, LeavingDeps } from "./leaving.ts";
+import type { Kept, Leaving, UnpublishDeps } from "./leaving.ts";
 import { mappedTo, unmapDevice, unmapOrphans } from "./map-device.ts";
 import { stagedVolumes, unstage } from "./staged.ts";
 
@@ -35,7 +35,7 @@ export const localLeaving: Leaving = {
 };
 
 /** @returns nothing when the work is done, and else the link that has to stay. */
-async function unmapped(deps: LeavingDeps, uid: string, name: string, link: string): Promise<readonly Kept[]> {
+async function unmapped(deps: UnpublishDeps, uid: string, name: string, link: string): Promise<readonly Kept[]> {
   try {
     await unmapDevice(deps, `${localDevicesOf(deps.rootDir)}/${name}`, uid);
     await unlessGone(deps.host.fs.apply([{ do: "remove", path: link }]));
@@ -46,7 +46,7 @@ async function unmapped(deps: LeavingDeps, uid: string, name: string, link: stri
 }
 
 async function namesIn(
-  { host }: LeavingDeps,
+  { host }: UnpublishDeps,
   directory: string,
   wanted: "symlink" | "directory",
   signal: AbortSignal,

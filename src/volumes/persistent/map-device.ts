@@ -7,7 +7,7 @@ import { podDirectory } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentKind, Use } from "./kind.ts";
-import type { LeavingDeps } from "./leaving.ts";
+import type { UnpublishDeps } from "./leaving.ts";
 
 const directoryMode = 0o750;
 
@@ -72,7 +72,11 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
 }
 
 /** Takes back what the node has for one pod's device, all but the link. Safe to repeat. @throws in the kubelet's words. */
-export async function unmapDevice({ host }: Pick<LeavingDeps, "host">, directory: string, uid: string): Promise<void> {
+export async function unmapDevice(
+  { host }: Pick<UnpublishDeps, "host">,
+  directory: string,
+  uid: string,
+): Promise<void> {
   await releaseDevice(host, `${directory}/${uid}`).catch((error: unknown) => {
     const why = `blkUtil.DetachFileDevice failed. globalUnmapPath:${directory}, podUID: ${uid}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
@@ -81,7 +85,7 @@ export async function unmapDevice({ host }: Pick<LeavingDeps, "host">, directory
 
 /** Takes back what is left in a volume's directory of pods that are gone. @returns false when a pod that is there has the device. */
 export async function unmapOrphans(
-  { host, rootDir }: Pick<LeavingDeps, "host" | "rootDir">,
+  { host, rootDir }: Pick<UnpublishDeps, "host" | "rootDir">,
   directory: string,
   signal: AbortSignal,
 ): Promise<boolean> {
@@ -95,7 +99,7 @@ export async function unmapOrphans(
 /** Names of volumes of which the node has something for a pod. @param all directory of the volumes' directories.
  *  @param below a volume's directory for the node, in its own. */
 export async function mappedTo(
-  { host }: Pick<LeavingDeps, "host">,
+  { host }: Pick<UnpublishDeps, "host">,
   { all, below = "" }: { readonly all: string; readonly below?: string },
   uid: string,
   signal: AbortSignal,
