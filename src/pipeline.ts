@@ -167,6 +167,12 @@ export interface PodInspector {
  *  @throws what the signal aborted with. */
 export type Presence = (signal: AbortSignal) => Promise<AbortSignal>;
 
+/** The way of pods into the cluster: open to a new sandbox's addresses, shut before the pod's sandboxes stop. Neither call fails. */
+export interface PodWay {
+  joined(uid: string, ips: readonly string[], signal: AbortSignal): Promise<void>;
+  left(uid: string, signal: AbortSignal): Promise<void>;
+}
+
 export interface StatusReader {
   /** The status that this node holds for the pod; undefined before the first. */
   get(uid: string): PodStatus | undefined;

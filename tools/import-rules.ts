@@ -24,6 +24,7 @@ const stages = [
   "runtime",
   "logs",
   "pleg",
+  "network",
   "status",
   "probes",
   "volumes",

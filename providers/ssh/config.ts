@@ -26,7 +26,7 @@ export interface SshConfig {
   /** The kubelet's root directory on the target; the node's configured one when absent. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
-  readonly network: "isolated" | "routed";
+  readonly network: "isolated" | "tunneled" | "routed";
   /** Address of the API server for pods, in place of the Service's. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
   /** Fields of the runtime's provider, which reads them itself. */
@@ -72,7 +72,7 @@ export function readSshConfig(config: unknown): SshConfig {
     trust: trustOf(given),
     runtime: runtimeOf(given.runtime ?? "auto"),
     sudo: oneOf("sudo", given.sudo ?? "auto", ["auto", "never"]),
-    network: oneOf("network", given.network ?? "isolated", ["isolated", "routed"]),
+    network: oneOf("network", given.network ?? "isolated", ["isolated", "tunneled", "routed"]),
     cri: given.cri,
     docker: given.docker,
     ...(rootDir !== undefined && { rootDir }),
@@ -188,7 +188,7 @@ function serviceOf(value: unknown): { readonly host: string; readonly port: numb
   return { host, port: portOf("kubernetesService", Number(port)) };
 }
 
-function oneOf<T extends string>(field: string, value: unknown, words: readonly [T, T]): T {
+function oneOf<T extends string>(field: string, value: unknown, words: readonly T[]): T {
   const known = words.find((word) => word === value);
   if (known === undefined)
     throw invalidField(`providerConfig.${field} is ${JSON.stringify(value)}: write ${words.join(" or ")}.`);

@@ -75,7 +75,11 @@ export function networkOf({
   network,
   kubernetesService,
 }: Pick<SshConfig, "network" | "kubernetesService">): TargetNetwork {
-  return { isolated: network === "isolated", ...(kubernetesService && { kubernetesService }) };
+  return {
+    isolated: network === "isolated",
+    ...(network === "tunneled" && { tunneled: true }),
+    ...(kubernetesService && { kubernetesService }),
+  };
 }
 
 /** The cri provider's fields, except the endpoint, which `runtime` sets. @throws CodedError invalid_argument. */

@@ -12,14 +12,30 @@ export interface ListerDeps {
   readonly log: Logger;
 }
 
-/** Services with a cluster IP, for the environment of containers. */
-export function createServiceLister(deps: ListerDeps): ServiceLister & Running {
-  const reflector = createReflector<Service>({
+export interface ServiceWatch extends ServiceLister, Running {
+  /** Calls back after every change. @returns what stops that. */
+  onChange(listener: () => void): () => void;
+}
+
+/** Services with a cluster IP, for the environment of containers and the way that pods have to them. */
+export function createServiceLister(deps: ListerDeps): ServiceWatch {
+  const listeners = new Set<() => void>();
+  const tell = () => listeners.forEach((listener) => listener());
+  const reflector: Reflector<Service> = createReflector<Service>({
     ...deps,
     path: "/api/v1/services",
     fieldSelector: "spec.clusterIP!=None",
+    handler: { replace: tell, changed: tell },
   });
-  return { name: "services", run: reflector.run, list: () => (reflector.synced() ? reflector.list() : undefined) };
+  return {
+    name: "services",
+    run: reflector.run,
+    list: () => (reflector.synced() ? reflector.list() : undefined),
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
 }
 
 export interface NodeWatch extends NodeSource, Running {

@@ -6,10 +6,10 @@ import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import type { Clock } from "../lib/clock.ts";
-import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
+import { type Service, untilAborted } from "../lib/service-group.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
-import { loggedEvents, noNode } from "./standalone.ts";
+import { loggedEvents, noNode, noServices } from "./standalone.ts";
 
 const firstAnswerMs = 2_000;
 
@@ -23,7 +23,7 @@ export function observeCluster(context: NodeContext): Cluster {
     ? loggedEvents(log)
     : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
   const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
-  const services = alone ? { name: "no services", run: onAbort, list: () => [] } : createServiceLister(common);
+  const services = alone ? noServices : createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
   const objects = createObjectCaches(common);
   const signers = createTokenSigners(clock);

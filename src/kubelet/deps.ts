@@ -1,5 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
-import type { NodeWatch } from "../api/listers.ts";
+import type { NodeWatch, ServiceWatch } from "../api/listers.ts";
 import type { ObjectCaches } from "../api/objects.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { Approve } from "../certificates/approver.ts";
@@ -12,12 +12,13 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { TargetRights } from "../node/target-rights.ts";
-import type { EventSink, LogReader, Presence, RuntimeClasses, ServiceLister, TokenSource } from "../pipeline.ts";
+import type { EventSink, LogReader, Presence, RuntimeClasses, TokenSource } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { OpenNodeCgroups } from "../resources/node-cgroups.ts";
 import type { Enforcement, ReservedCgroups } from "../resources/reserved-cgroups.ts";
@@ -73,7 +74,7 @@ export interface NodeContext extends KubeletDeps {
 export interface Cluster {
   readonly events: EventSink & Service;
   readonly nodes: NodeWatch;
-  readonly services: ServiceLister & Service;
+  readonly services: ServiceWatch;
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
   readonly claims: Claims;
@@ -95,6 +96,8 @@ export interface TargetCgroups {
 export interface Observed {
   /** Absent where the target is this machine. */
   readonly presence?: Presence;
+  /** Present where pods reach the cluster over the link. */
+  readonly way?: ClusterWay;
   /** Labels of what this node makes, where others use the runtime too. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly targetClock: TargetClock & Service;

@@ -35,7 +35,7 @@ export function composeRuntime(
   parts: RuntimeParts,
 ): RuntimeStages {
   const { config, target, clock, log, hand } = context;
-  const { agent, targetClock, devices, presence } = observed;
+  const { agent, targetClock, devices, presence, way } = observed;
   const { objects, tokens, services, runtimeClasses, events } = cluster;
   const { allocations } = parts;
   const { measures } = context.metrics;
@@ -78,6 +78,7 @@ export function composeRuntime(
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),
     measures: measures.starts,
     hooks: createHooks(common),
+    ...(way && { way }),
     inForce: allocations,
     resizes: measures.resizes,
     groups: ground.groups,

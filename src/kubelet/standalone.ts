@@ -1,4 +1,4 @@
-import type { NodeWatch } from "../api/listers.ts";
+import type { NodeWatch, ServiceWatch } from "../api/listers.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
@@ -38,6 +38,14 @@ export const noNode: NodeWatch = {
   ready: () => Promise.resolve(),
   synced: () => true,
   node: () => undefined,
+  onChange: () => () => undefined,
+};
+
+/** There are no Services. */
+export const noServices: ServiceWatch = {
+  name: "no services",
+  run: onAbort,
+  list: () => [],
   onChange: () => () => undefined,
 };
 

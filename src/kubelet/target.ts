@@ -5,19 +5,21 @@ import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { type ClusterWay, createClusterWay } from "../network/way.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import { nameResolves } from "../node/own-name.ts";
 import { createPodCidr } from "../node/pod-cidr.ts";
 import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
+import { type Isolation, ownNetwork } from "../node/target-conditions.ts";
 import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
-import type { LogReader } from "../pipeline.ts";
+import type { LogReader, Presence } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
-import { TargetError } from "../seams/provider.ts";
+import { TargetError, type TargetNetwork } from "../seams/provider.ts";
 import { openTargetCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { deviceSettings, nodeSettings } from "./settings.ts";
@@ -42,9 +44,12 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster);
-  const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage });
+  const made: { way?: ClusterWay } = {};
+  const isolation = isolationOf(target.network, made);
+  const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });
   const cgroups = await openTargetCgroups(context, cluster, agent.facts);
   const reboot = watchReboots(context, agent.facts, onReboot);
+  if (reboot && target.network?.tunneled) made.way = createWay(context, cluster, reboot.present);
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
   // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
@@ -52,12 +57,13 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
-  const link = reboot ? [reboot, followLink(context)] : [];
+  const link = reboot ? [reboot, followLink(context), ...(made.way ? [made.way] : [])] : [];
   const own = [...link, targetClock, health, podCidr, devices.service];
   const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
   const presence = reboot && { presence: reboot.present };
   return {
     ...presence,
+    ...made,
     ownerLabels,
     targetClock,
     rights,
@@ -97,20 +103,38 @@ function createPodWatch(
   });
 }
 
+/** Keeps the way of pods into the cluster. */
+function createWay({ config, target, clock, log, hand }: NodeContext, { services }: Cluster, presence: Presence) {
+  const { seen, signals } = hand("clusterWay");
+  const onTrouble = () => signals.nodeChanged.send();
+  return createClusterWay({ ...target, rootDir: config.rootDir, seen, services, presence, onTrouble, clock, log });
+}
+
+/** Why pods do not reach the cluster, asked again and again. */
+function isolationOf(network: TargetNetwork | undefined, made: { readonly way?: ClusterWay }): NodeParts["isolation"] {
+  if (network?.isolated) return () => ownNetwork;
+  if (!network?.tunneled) return undefined;
+  return () => {
+    const message = made.way?.trouble();
+    return message === undefined ? undefined : { reason: "NoWayIntoCluster", message };
+  };
+}
+
 interface NodeParts extends Pick<Observed, "rights" | "devices"> {
   readonly pleg: Pick<Pleg, "unhealthy">;
   readonly rights: TargetRights;
   readonly health: RuntimeHealth;
   readonly storage: Pick<Storage, "problem">;
+  readonly isolation: (() => Isolation | undefined) | undefined;
 }
 
 /** The Node, its Lease and its status. */
 async function createAgent(
   { config, target, client, account, clock, log, hand, signal }: NodeContext,
   { events, nodes }: Cluster,
-  { pleg, rights, devices, health, storage }: NodeParts,
+  { pleg, rights, devices, health, storage, isolation }: NodeParts,
 ): Promise<NodeAgent> {
-  const { host, runtime, link, network } = target;
+  const { host, runtime, link } = target;
   const { reachable, pressure, goingDown, inUse, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
@@ -127,7 +151,7 @@ async function createAgent(
       goingDown: goingDown.get,
       volumesInUse: inUse.get,
       ...(link && { link }),
-      ...(network && { network }),
+      ...(isolation && { isolation }),
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),
       rights,
       devices,

@@ -23,6 +23,7 @@ export const wiring = {
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },
+  clusterWay: { reads: ["seen"], sends: ["nodeChanged"] },
   storageDrivers: { sends: ["nodeChanged"] },
   nodeAgent: { reads: ["reachable", "pressure", "goingDown", "inUse"], hears: ["nodeChanged"] },
   pleg: { writes: ["seen"], sends: ["wake", "retry"] },

@@ -8,7 +8,7 @@ export const conditionReasons = {
   MemoryPressure: ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"],
   DiskPressure: ["KubeletHasNoDiskPressure", "KubeletHasDiskPressure"],
   PIDPressure: ["KubeletHasSufficientPID", "KubeletHasInsufficientPID"],
-  PodNetworkIsolated: ["NetworkOfTheTarget"],
+  PodNetworkIsolated: ["NetworkOfTheTarget", "NoWayIntoCluster"],
   TargetPrivileges: ["RightsComplete", "RightsMissing"],
   KubeletReachable: [
     "KubeletAnswers",

@@ -1,9 +1,20 @@
-import type { MissingRights, TargetNetwork } from "../seams/provider.ts";
+import type { MissingRights } from "../seams/provider.ts";
 import type { Verdict } from "./conditions.ts";
+
+/** Why pods of a node do not reach the cluster. */
+export type Isolation = Pick<Extract<Verdict, { readonly type: typeof isolatedType }>, "reason" | "message">;
+
+/** Pods are on the target's own network, as the configuration wants it. */
+export const ownNetwork: Isolation = {
+  reason: "NetworkOfTheTarget",
+  message:
+    "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them",
+};
 
 /** Peculiarities of a target, as conditions of its node. */
 export interface TargetTraits {
-  readonly network: TargetNetwork | undefined;
+  /** Undefined while pods reach the cluster. */
+  readonly isolation: Isolation | undefined;
   /** Undefined while unknown; `"whole"` where no right can be missing. */
   readonly rights: MissingRights | "whole" | undefined;
 }
@@ -19,17 +30,10 @@ const isolatedType = "PodNetworkIsolated";
 const rightsType = "TargetPrivileges";
 
 /** The conditions of a target by its traits. Pure. */
-export function targetConditions({ network, rights }: TargetTraits): TargetConditions {
+export function targetConditions({ isolation, rights }: TargetTraits): TargetConditions {
   const verdicts: Verdict[] = [];
   const absent: string[] = [];
-  if (network?.isolated)
-    verdicts.push({
-      type: isolatedType,
-      status: "True",
-      reason: "NetworkOfTheTarget",
-      message:
-        "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them",
-    });
+  if (isolation) verdicts.push({ type: isolatedType, status: "True", ...isolation });
   else absent.push(isolatedType);
   if (rights === "whole") absent.push(rightsType);
   else if (rights) verdicts.push(rightsVerdict(rights));

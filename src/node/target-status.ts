@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { NodeStatus } from "../objects.ts";
 import type { NodePressure } from "../pipeline.ts";
-import type { TargetLink, TargetNetwork } from "../seams/provider.ts";
+import type { TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { CellReader } from "../state/cells.ts";
 import type { ResourceList } from "./capacity.ts";
@@ -12,7 +12,7 @@ import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
-import { targetConditions } from "./target-conditions.ts";
+import { type Isolation, targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
 
 export interface TargetStatusDeps {
@@ -34,8 +34,8 @@ export interface TargetStatusDeps {
   readonly volumesInUse: () => readonly string[] | undefined;
   /** The link to a target on another machine. */
   readonly link?: TargetLink;
-  /** The network of the target's pods, when it may not be the cluster's. */
-  readonly network?: TargetNetwork;
+  /** Why the target's pods do not reach the cluster; absent where they always do. */
+  readonly isolation?: () => Isolation | undefined;
   /** Verdict on the API server's connection to the kubelet API, when it is checked. */
   readonly reachable?: () => Verdict | undefined;
   readonly rights: Pick<TargetRights, "read">;
@@ -115,7 +115,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         problem === undefined
           ? nodeVerdicts(pressure, problems)
           : nodeVerdicts(undefined, [...problems, `target cannot be read: ${problem}`]);
-      const own = targetConditions({ network: deps.network, rights });
+      const own = targetConditions({ isolation: deps.isolation?.(), rights });
       const way = deps.reachable?.();
       const absent = deps.reachable ? own.absent : [...own.absent, reachableType];
       const all = [...own.verdicts, ...(way ? [way] : []), ...verdicts];

@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { EventSink, RuntimePod } from "../pipeline.ts";
+import type { EventSink, PodWay, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
@@ -18,6 +18,8 @@ export interface KillDeps {
   readonly events: EventSink;
   readonly clock: Clock;
   readonly log: Logger;
+  /** Shut to a pod before its sandboxes stop. */
+  readonly way?: PodWay;
 }
 
 /** Minimum seconds between SIGTERM and SIGKILL, however short the grace period and however long the hook. */
@@ -135,6 +137,7 @@ export async function killPod(
     return killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
   });
   const failures = [...(await failuresOf(stops))];
+  await deps.way?.left(observed.uid, signal);
   failures.push(...(await failuresOf(observed.sandboxes.map(({ id }) => stopSandbox(deps, id, signal)))));
   if (failures.length === 0) return;
   const text = failures.map(messageOf).join("; ");

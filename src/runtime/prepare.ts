@@ -132,7 +132,8 @@ async function configureSandbox(
   const { clusterDNS, clusterDomain, network } = settings;
   // The pod's containers will need the facts, which are read once.
   const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
-  const isolated = network?.isolated === true;
+  // A way over the link is a pod's own: the target itself has none.
+  const isolated = network?.isolated === true || (network?.tunneled === true && pod.spec.hostNetwork === true);
   const hostIPs = deps.addresses.hostIPs();
   const dns = podDns({ pod, host: resolver, isolated, clusterDNS, clusterDomain, hostIPs });
   for (const { reason, message, nodeMessage } of dns.warnings) {

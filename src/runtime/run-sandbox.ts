@@ -1,6 +1,6 @@
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
-import type { EventSink, RuntimeClasses } from "../pipeline.ts";
+import type { EventSink, PodWay, RuntimeClasses } from "../pipeline.ts";
 import { podReference } from "../pod/reference.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Sandboxes } from "../seams/runtime.ts";
@@ -13,6 +13,8 @@ export interface SandboxDeps {
   readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
   readonly runtimeClasses: RuntimeClasses;
   readonly events: EventSink;
+  /** Where pods reach the cluster by a way of their own, which a new sandbox is let into. */
+  readonly way?: PodWay;
   readonly uninterrupted: AbortSignal;
 }
 
@@ -50,6 +52,7 @@ export async function runSandbox(
     if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
     const network = status.network;
     const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
+    if (!pod.spec.hostNetwork) await deps.way?.joined(pod.metadata.uid, ips, signal);
     return { ...sandbox, ips, status };
   } catch (error) {
     if (!signal.aborted)

@@ -63,6 +63,8 @@ export interface TargetLink {
 export interface TargetNetwork {
   /** True when pods reach neither the cluster's other pods nor its Services, including its DNS. */
   readonly isolated: boolean;
+  /** True when they reach Services over the link alone; it carries nothing from the cluster to them. */
+  readonly tunneled?: boolean;
   /** Address at which pods reach the API server, in place of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
+import { ownNetwork } from "../../../src/node/target-conditions.ts";
 import { type TargetStatusDeps, createTargetStatus } from "../../../src/node/target-status.ts";
 import type { NodePressure } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -139,7 +140,7 @@ test("an ordinary target has no conditions but the kubelet's, and what another l
 
 test("an isolated network and missing rights are conditions of their own, which leave the node ready", async () => {
   const rights = { sentences: ["User me is not root: log in as root.", "No awk: install it."], lacks: {} };
-  const { target, lines } = rig("known", { network: { isolated: true }, rights: { read: async () => rights } });
+  const { target, lines } = rig("known", { isolation: () => ownNetwork, rights: { read: async () => rights } });
   assert.equal(
     await lines(),
     "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure False, PIDPressure False, Ready True",
@@ -155,10 +156,10 @@ test("an isolated network and missing rights are conditions of their own, which 
 
 test("a routed network is no condition; rights that are all there are a good one, unknown ones none", async () => {
   const whole = { sentences: [], lacks: {} };
-  const known = rig("known", { network: { isolated: false }, rights: { read: async () => whole } });
+  const known = rig("known", { isolation: () => undefined, rights: { read: async () => whole } });
   assert.match(await known.lines(), /^TargetPrivileges True, MemoryPressure/);
   assert.deepEqual((await known.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
-  const unknown = rig("known", { network: { isolated: false }, rights: { read: async () => undefined } });
+  const unknown = rig("known", { isolation: () => undefined, rights: { read: async () => undefined } });
   assert.match(await unknown.lines(), /^MemoryPressure/);
   assert.deepEqual((await unknown.target.wanted(never)).absent, ["PodNetworkIsolated", "KubeletReachable"]);
 });
@@ -174,7 +175,7 @@ test("the way from the API server to the kubelet API is a condition once it has 
 
 test("a target out of reach is the Ready condition's reason, and nothing else is said or taken back", async () => {
   const link = fakeLink();
-  const { target, lines } = rig("known", { link, network: { isolated: true } });
+  const { target, lines } = rig("known", { link, isolation: () => ownNetwork });
   link.cut({ reason: "HostKeyMismatch", message: "another key" });
   assert.equal(await lines(), "Ready False");
   const { verdicts, absent = [] } = await target.wanted(never);

@@ -1,0 +1,57 @@
+import { isIPv4 } from "node:net";
+import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import type { Column } from "../state/rows.ts";
+
+/** Addresses of this node's pods: what the runtime was last seen to have, and what is known to have come or gone since. */
+export interface PodAddresses {
+  /** Sorted; those on the target's own network are not among them. */
+  list(): readonly string[];
+  /** A sandbox of the pod has these addresses now, which has not been seen yet. */
+  joined(uid: string, addresses: readonly string[]): void;
+  /** The pod's sandboxes are about to be stopped: their addresses may become others'. */
+  left(uid: string): void;
+  /** Calls back when the list may be another. @returns ends the calls. */
+  onChange(hear: () => void): () => void;
+}
+
+/** Follows the addresses of the pods that are seen. */
+export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
+  /** What is newer than what has been seen, by UID. */
+  const news = new Map<string, readonly string[]>();
+  const hearers = new Set<() => void>();
+  const tell = () => hearers.forEach((hear) => hear());
+  seen.onChange((uid) => {
+    const newer = news.get(uid);
+    if (newer && addressesOf(seen.get(uid)).join() === newer.join()) news.delete(uid);
+    tell();
+  });
+  const note = (uid: string, addresses: readonly string[]) => {
+    news.set(uid, addresses);
+    tell();
+  };
+  return {
+    list() {
+      const old = seen.entries().flatMap(([uid, pod]) => (news.has(uid) ? [] : addressesOf(pod)));
+      return [...new Set([...old, ...[...news.values()].flat()])].sort();
+    },
+    joined: (uid, addresses) =>
+      note(
+        uid,
+        addresses.filter((address) => isIPv4(address)),
+      ),
+    left: (uid) => note(uid, []),
+    onChange(hear) {
+      hearers.add(hear);
+      return () => void hearers.delete(hear);
+    },
+  };
+}
+
+function addressesOf(pod: RuntimePod | undefined): readonly string[] {
+  return (pod?.sandboxes ?? []).flatMap(({ state, network, linux }) => {
+    if (state !== PodSandboxState.SANDBOX_READY || linux?.namespaces?.options?.network === NamespaceMode.NODE)
+      return [];
+    return [network?.ip ?? "", ...(network?.additionalIps ?? []).map(({ ip }) => ip)].filter((ip) => isIPv4(ip));
+  });
+}

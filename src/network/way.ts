@@ -1,0 +1,204 @@
+import type { Duplex } from "node:stream";
+import { coalesce } from "../lib/coalesce.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import { createLimitedWarning } from "../lib/limited-warning.ts";
+import type { Logger } from "../lib/log.ts";
+import { paced } from "../lib/paced.ts";
+import { patrol } from "../lib/patrol.ts";
+import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
+import type { Service as ClusterService } from "../objects.ts";
+import type { PodWay, Presence, RuntimePod } from "../pipeline.ts";
+import type { Host } from "../seams/host.ts";
+import type { Column } from "../state/rows.ts";
+import { createJoiner } from "./connections.ts";
+import { createFlows } from "./datagrams.ts";
+import { type Destinations, destinationsOf } from "./destinations.ts";
+import { createPodAddresses } from "./pod-addresses.ts";
+import { startRelay } from "./relay.ts";
+import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
+
+/** The way of a target's pods into the cluster, over the link. */
+export interface ClusterWay extends Service, PodWay {
+  /** A sentence that says why the target cannot have one. */
+  trouble(): string | undefined;
+}
+
+export interface WayDeps {
+  readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs">;
+  readonly rootDir: string;
+  readonly seen: Column<RuntimePod>;
+  readonly services: {
+    list(): readonly ClusterService[] | undefined;
+    onChange(hear: () => void): () => void;
+  };
+  readonly presence: Presence;
+  readonly onTrouble: () => void;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Changes of Services are followed no more often than this, milliseconds. */
+const followMs = 250;
+/** Longest wait of a pod's start for the way, milliseconds. */
+const patienceMs = 5_000;
+/** Pause after the way has ended, and after it has turned out that the target cannot have one, milliseconds. */
+const againMs = 500;
+const unfitMs = 30_000;
+
+/** What stands while the way does. */
+interface Standing {
+  /** Brings the target up to date with Services and pods. */
+  readonly sync: () => Promise<void>;
+}
+
+/** Keeps a way from pods on an isolated target into the cluster: rules of the target's firewall lead what this node's pods send to
+ *  Services to a relay there, the link carries it here, and graftlet joins it to the Service from its own network. The rules stay when
+ *  graftlet ends; then connections are refused until it is back. */
+export function createClusterWay(deps: WayDeps): ClusterWay {
+  const { services, seen, clock, log } = deps;
+  const addresses = createPodAddresses(seen);
+  let trouble: string | undefined;
+  let standing: Standing | undefined;
+  let news = Promise.withResolvers<void>();
+  const become = (now: Standing | undefined, why?: string) => {
+    standing = now;
+    const changed = trouble !== why;
+    trouble = why;
+    news.resolve();
+    news = Promise.withResolvers();
+    if (changed) deps.onTrouble();
+  };
+  const synced = async (signal: AbortSignal) => {
+    const soon = clock.within(patienceMs, signal);
+    try {
+      if (!standing && !trouble) await untilAborted(news.promise, soon);
+      await untilAborted(standing?.sync() ?? Promise.resolve(), soon);
+    } catch (err) {
+      if (!signal.aborted) log.warn({ err }, "a pod's way into the cluster is not open yet, its start goes on");
+    }
+  };
+  const round = async (signal: AbortSignal) => {
+    try {
+      await stand({ ...deps, addresses, ready: (now) => become(now) }, signal);
+      become(undefined);
+    } catch (error) {
+      const why = signal.aborted ? undefined : troubleOf(error);
+      become(undefined, why);
+      if (why) log.warn({ err: error }, "pods have no way into the cluster");
+      else throw error;
+    }
+  };
+  const { presence } = deps;
+  const everyMs = () => (trouble ? unfitMs : againMs);
+  return {
+    ...patrol({ name: "cluster way", everyMs, presence, clock, log }, async (signal) => {
+      while (services.list() === undefined) await clock.sleep(followMs, signal);
+      await round(signal);
+    }),
+    trouble: () => trouble,
+    async joined(uid, given, signal) {
+      addresses.joined(uid, given);
+      await synced(signal);
+    },
+    async left(uid, signal) {
+      addresses.left(uid);
+      if (standing) await synced(signal);
+    },
+  };
+}
+
+/** What a target lacks, if that is why; undefined for what may be mended by trying again. */
+function troubleOf(error: unknown): string | undefined {
+  const isUnfit = hasCode(error, "not_found", "failed_precondition", "permission_denied", "unimplemented");
+  return isUnfit ? messageOf(error) : undefined;
+}
+
+interface StandDeps extends WayDeps {
+  readonly addresses: ReturnType<typeof createPodAddresses>;
+  readonly ready: (standing: Standing) => void;
+}
+
+/** Makes the way and keeps it until the relay ends or the signal aborts. @throws what the target says when it cannot be made. */
+async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
+  const { host, rootDir, services, addresses, clock, log } = deps;
+  await using stack = new AsyncDisposableStack();
+  const over = new AbortController();
+  const until = AbortSignal.any([signal, over.signal]);
+  stack.defer(() => over.abort());
+  let failure: { readonly error: unknown } | undefined;
+  const fail = (error: unknown) => {
+    failure ??= { error };
+    over.abort();
+  };
+  let destinations: Destinations = { tcp: [], udp: [], addresses: [] };
+  let reachable: ReadonlySet<string> = new Set();
+  const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
+  const link = wayLink(rootDir);
+  const join = createJoiner({ allowed: (to) => reachable.has(to), refused, clock });
+  await listenAt(deps, stack, link, (connection) => void join(connection), until);
+  const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram) });
+  stack.defer(() => flows.close());
+  let applied: Redirections | undefined;
+  const relay = await startRelay(
+    deps,
+    { link, check: rulesCheck(rootDir) },
+    {
+      datagram: (datagram) => flows.send(datagram),
+      lost() {
+        log.warn(
+          {},
+          "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
+        );
+        applied = undefined;
+        follow();
+      },
+    },
+    until,
+  );
+  let ports: Redirections["udp"] = [];
+  const sync = coalesce(async () => {
+    const before = destinations;
+    destinations = destinationsOf(services.list() ?? []);
+    const pods = addresses.list();
+    reachable = new Set(destinations.tcp);
+    relay.allow(pods);
+    if (before.udp.join() !== destinations.udp.join() || ports.length !== destinations.udp.length) {
+      flows.keep(destinations.udp);
+      ports = await untilAborted(relay.listen(destinations.udp), until);
+    }
+    const { tcp, addresses: cluster } = destinations;
+    const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster };
+    const text = rulesText(rootDir, now, applied);
+    if (text === "") return;
+    applied = undefined;
+    await applyRules(host, text, until);
+    applied = now;
+  });
+  const follow = paced(() => void sync().catch(fail), followMs, clock);
+  await sync();
+  stack.defer(services.onChange(follow));
+  stack.defer(addresses.onChange(follow));
+  deps.ready({ sync });
+  void relay.ended.then(
+    (said) => fail(new CodedError("unavailable", `the relay on the target has ended: ${said || "without a word"}`)),
+    fail,
+  );
+  await onAbort(until);
+  if (failure && !signal.aborted) throw failure.error;
+}
+
+/** Listens at the target's end of the link, over what an earlier process has left there.
+ *  @throws unimplemented where the target has no such end; permission_denied where its sshd allows none. */
+async function listenAt(
+  { host }: WayDeps,
+  stack: AsyncDisposableStack,
+  path: string,
+  take: (connection: Duplex) => void,
+  signal: AbortSignal,
+): Promise<void> {
+  await host.fs.apply([{ do: "remove", path }], signal);
+  const listener = await host.listen?.({ unix: path }, take, signal);
+  if (!listener) throw new CodedError("unimplemented", "nothing leads from the target back to graftlet");
+  stack.use(listener);
+}

@@ -1,0 +1,183 @@
+import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
+import { after, before, describe, test } from "node:test";
+import { nodeReady } from "../harness/agent.ts";
+import { startDns } from "../harness/dns.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { images } from "../harness/pods.ts";
+import { releaseOf } from "./helm/release.ts";
+import { placed } from "./helm/workload.ts";
+
+const serverPort = 8080;
+
+const server = (name: string, more: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Pod",
+  metadata: { name, labels: { app: name } },
+  spec: {
+    terminationGracePeriodSeconds: 1,
+    containers: [
+      {
+        name: "agnhost",
+        image: images.agnhost,
+        command: ["/agnhost", "netexec", `--http-port=${serverPort}`, `--udp-port=${serverPort + 1}`],
+        readinessProbe: { httpGet: { path: "/healthz", port: serverPort }, periodSeconds: 1 },
+      },
+    ],
+    ...more,
+  },
+});
+
+const service = (name: string, spec: object = {}) => ({
+  apiVersion: "v1",
+  kind: "Service",
+  metadata: { name },
+  spec: {
+    selector: { app: "web" },
+    ports: [
+      { name: "http", port: 80, targetPort: serverPort },
+      { name: "echo", port: 81, targetPort: serverPort + 1, protocol: "UDP" },
+    ],
+    ...spec,
+  },
+});
+
+const tunneled = [
+  "--set=nodes[0].ssh.network=tunneled",
+  `--set=nodes[0].kubeletConfiguration.clusterDNS={${addresses.dns}}`,
+  "--set=nodes[0].kubeletConfiguration.clusterDomain=cluster.local",
+];
+
+describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
+  let lab: HelmLab;
+
+  /** Runs a command in a pod. */
+  const inside = async (pod: string, script: string) => {
+    const { code, stdout, stderr } = await lab.cluster.kubectl(["exec", pod, "--", "sh", "-c", script]);
+    return { code, text: stdout.trim(), stderr };
+  };
+  const said = async (pod: string, script: string) => {
+    const { code, text, stderr } = await inside(pod, script);
+    assert.equal(code, 0, `${script}: ${text} ${stderr}`);
+    return text;
+  };
+  const get = (url: string) => `curl --silent --show-error --connect-timeout 1 --max-time 10 ${url}`;
+  const rules = () => lab.edge.mustInside(["nft", "list", "ruleset"]);
+
+  before(async () => {
+    lab = await startHelmLab("tunnel", { say: (line) => console.error(line) });
+    const { cluster } = lab;
+    await Promise.all([startDns(cluster), cluster.apply([server("web"), service("web")])]);
+    await releaseOf(lab).install(...tunneled);
+    await nodeReady(cluster, release.node);
+    await cluster.apply([server("far", placed), server("other", placed)]);
+    await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/web", "pod/far", "pod/other", "--timeout=60s"]);
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("names, Services and the API server, from a pod that knows nothing of it", async () => {
+    const { cluster } = lab;
+    const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
+    assert.equal(await said("far", "dig +search +short web"), spec?.clusterIP);
+    assert.equal(await said("far", "dig +search +short +tcp web.default"), spec?.clusterIP);
+    assert.equal(await said("far", get("http://web/hostname")), "web");
+    assert.match(await said("far", get("--insecure https://kubernetes.default/version")), /"major": "1"/);
+    const { status } = (await cluster.get<{ status: { conditions: { type: string }[] } }>("node", release.node)) ?? {};
+    assert.ok(!status?.conditions.some(({ type }) => type === "PodNetworkIsolated"));
+  });
+
+  test("an in-cluster client works as it does anywhere", async () => {
+    const token = "/var/run/secrets/kubernetes.io/serviceaccount";
+    const ask = get(
+      `--cacert ${token}/ca.crt --header "Authorization: Bearer $(cat ${token}/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces/default`,
+    );
+    assert.match(await said("far", ask), /system:serviceaccount:default:default/);
+  });
+
+  test("datagrams go there and back", async () => {
+    const ask = "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3";
+    assert.equal(await said("far", `bash -c '${ask}'`), "web");
+  });
+
+  test("half a connection closes by itself, and large ones arrive whole, both ways", async () => {
+    const digest = createHash("sha256")
+      .update(Buffer.alloc(1 << 26))
+      .digest("hex");
+    const taken = `${get(`--output - "http://web/shell?cmd=true"`)} >/dev/null; head -c 67108864 /dev/zero | sha256sum`;
+    assert.ok((await said("far", taken)).startsWith(digest));
+  });
+
+  test("a port that no Service has is refused at once, and so is a Service's without pods", async () => {
+    await lab.cluster.apply([service("nobody", { selector: { app: "nobody" } })]);
+    await lab.cluster.waitFor("the Service to be known there", async () =>
+      (await rules()).includes(
+        (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "nobody"))?.spec.clusterIP ?? "?",
+      ),
+    );
+    for (const url of ["http://web:82", "http://nobody"]) {
+      const started = Date.now();
+      const { code } = await inside("far", get(url));
+      assert.ok([7, 52, 56].includes(code), `${url}: ${code}`);
+      assert.ok(Date.now() - started < 5_000);
+    }
+  });
+
+  test("a Service that comes, changes and goes is followed at once", async () => {
+    const { cluster } = lab;
+    await cluster.apply([service("late", { clusterIP: "10.96.9.9" })]);
+    const answers = async () => (await inside("far", `${get("http://10.96.9.9/hostname")} --max-time 1`)).code === 0;
+    const until = (what: string, good: boolean) => cluster.waitFor(what, async () => (await answers()) === good, 4_000);
+    await until("the new Service to answer", true);
+    await cluster.mustKubectl(["delete", "service", "late"]);
+    await until("the Service to be gone", false);
+  });
+
+  test("nobody on the machine but the node's pods has the way", async () => {
+    const { cluster, edge } = lab;
+    const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
+    const port = /redirect to :(\d+)/.exec(await rules())?.[1];
+    const get2 = (url: string) =>
+      edge
+        .mustInside(["sh", "-c", `curl --silent --max-time 3 ${url} >/dev/null; echo $?`])
+        .then((text) => text.trim());
+    assert.notEqual(await get2(`http://${spec?.clusterIP}/hostname`), "0", "a process of the machine");
+    assert.notEqual(await get2(`http://127.0.0.1:${port}/hostname`), "0", "straight to the relay");
+  });
+
+  test("rules that somebody flushes are back within ten seconds", async () => {
+    await lab.edge.mustInside(["nft", "flush", "ruleset"]);
+    await lab.cluster.waitFor("the rules to be back", async () => (await rules()).includes("redirect to"), 10_000);
+    assert.equal(await said("far", get("http://web/hostname")), "web");
+  });
+
+  test("a break of the link ends connections; after it all works within five seconds", async () => {
+    const { cluster, edge } = lab;
+    await edge.unplug();
+    await new Promise((resolve) => setTimeout(resolve, 3_000));
+    assert.match(await rules(), /redirect to/);
+    await edge.plug();
+    await nodeReady(cluster, release.node);
+    await cluster.waitFor(
+      "Services to answer again",
+      async () => (await inside("far", get("http://web/hostname"))).text === "web",
+      10_000,
+    );
+  });
+
+  test("graftlet replaced: the pods keep their way", async () => {
+    const { cluster } = lab;
+    await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].kubeletConfiguration.maxPods=50"]);
+    await cluster.waitFor(
+      "the new graftlet",
+      async () =>
+        (await cluster.get<{ status: { capacity: { pods: string } } }>("node", release.node))?.status.capacity.pods ===
+        "50",
+    );
+    await cluster.waitFor(
+      "Services to answer",
+      async () => (await inside("other", get("http://web/hostname"))).text === "web",
+      15_000,
+    );
+  });
+});
