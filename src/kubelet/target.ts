@@ -5,6 +5,7 @@ import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { wayBelongings } from "../network/rules.ts";
 import { type ClusterWay, createClusterWay } from "../network/way.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
@@ -57,7 +58,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
-  const link = reboot ? [reboot, followLink(context), ...(made.way ? [made.way] : [])] : [];
+  const link = reboot ? [reboot, followLink(context), made.way ?? withoutWay(context)] : [];
   const own = [...link, targetClock, health, podCidr, devices.service];
   const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
   const presence = reboot && { presence: reboot.present };
@@ -108,6 +109,17 @@ function createWay({ config, target, clock, log, hand }: NodeContext, { services
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
   return createClusterWay({ ...target, rootDir: config.rootDir, seen, services, presence, onTrouble, clock, log });
+}
+
+/** Takes away what a time with another network has left: it would refuse what pods send to the cluster's addresses. */
+function withoutWay({ config, target: { host }, log }: NodeContext): Service {
+  return onceThenIdle("no cluster way", async (signal) => {
+    try {
+      for (const left of await wayBelongings(host, config.rootDir, signal)) await left.remove(signal);
+    } catch (err) {
+      if (!signal.aborted) log.debug({ err }, "what an earlier way into the cluster has left was not looked for");
+    }
+  });
 }
 
 /** Why pods do not reach the cluster, asked again and again. */

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
-import { CodedError, hasCode } from "../lib/errors.ts";
+import { CodedError, hasCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
+import type { Belonging } from "../seams/runtime.ts";
 
 /** What the target's firewall leads to the relay. */
 export interface Redirections {
@@ -83,8 +84,32 @@ export async function applyRules({ run }: Pick<Host, "run">, text: string, signa
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
-/** True when rules of the node stand on the target. */
-export async function rulesStand({ run }: Pick<Host, "run">, rootDir: string, signal: AbortSignal): Promise<boolean> {
+/** What a node has on its target for the way into the cluster, at most one thing: the rules, and the socket that they lead to in the
+ *  end. */
+export async function wayBelongings(
+  host: Pick<Host, "run" | "fs">,
+  rootDir: string,
+  signal: AbortSignal,
+): Promise<readonly Belonging[]> {
+  const socket = wayLink(rootDir);
+  const [rules, end] = await Promise.all([
+    rulesStand(host, rootDir, signal),
+    unlessGone(host.fs.lstat(socket, signal)),
+  ]);
+  if (!rules && !end) return [];
+  const table = `ip ${wayName(rootDir)}`;
+  return [
+    {
+      name: `firewall table ${wayName(rootDir)}`,
+      async remove(until) {
+        if (rules) await applyRules(host, `add table ${table}\ndelete table ${table}\n`, until);
+        await host.fs.apply([{ do: "remove", path: socket }], until);
+      },
+    },
+  ];
+}
+
+async function rulesStand({ run }: Pick<Host, "run">, rootDir: string, signal: AbortSignal): Promise<boolean> {
   try {
     const { code } = await run(["nft", "list", "table", "ip", wayName(rootDir)], { signal });
     return code === 0;
@@ -92,10 +117,4 @@ export async function rulesStand({ run }: Pick<Host, "run">, rootDir: string, si
     if (hasCode(error, "not_found")) return false;
     throw error;
   }
-}
-
-/** Takes the rules away. */
-export async function removeRules(host: Pick<Host, "run">, rootDir: string, signal: AbortSignal): Promise<void> {
-  const table = `ip ${wayName(rootDir)}`;
-  await applyRules(host, `add table ${table}\ndelete table ${table}\n`, signal);
 }

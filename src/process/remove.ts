@@ -7,6 +7,7 @@ import { silentLog } from "../lib/log.ts";
 import { createGivingBack } from "./give-back.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
+import { wayBelongings } from "../network/rules.ts";
 import { openTarget } from "./open-target.ts";
 import { type CgroupLayout, cgroupBelow, tierCgroup } from "../pod/cgroup-path.ts";
 import { execute, type Outcome } from "../remove/execute.ts";
@@ -52,9 +53,14 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   const version = await cgroupVersion(host.fs, signal);
   const layout = await createCgroupLayout({ ...target, kubelet: node.kubelet, clock, log: silentLog() })(signal);
   await using cgroups = await openCgroupsOf({ ...layout, version }, { host, clock }, signal);
+  const belongings = async (until: AbortSignal) => [
+    ...((await runtime.belongings?.(until)) ?? []),
+    ...(target.link ? await wayBelongings(host, node.rootDir, until) : []),
+  ];
   const findings = await survey(
     {
       ...target,
+      runtime: { ...runtime, belongings },
       nodeName: node.nodeName,
       rootDir: node.rootDir,
       podLogsDir: node.kubelet.podLogsDir,

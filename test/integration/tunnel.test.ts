@@ -180,4 +180,24 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
       15_000,
     );
   });
+
+  test("without it nothing of it is left on the machine, and the condition tells of it", async () => {
+    const { cluster } = lab;
+    assert.match(await rules(), /table ip graftlet-/);
+    await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
+    await cluster.waitFor("the rules to be gone", async () => !(await rules()).includes("table ip graftlet-"), 60_000);
+    const conditions = async () =>
+      (await cluster.get<{ status: { conditions: { type: string }[] } }>("node", release.node))?.status.conditions;
+    await cluster.waitFor("the condition", async () =>
+      (await conditions())?.some(({ type }) => type === "PodNetworkIsolated"),
+    );
+  });
+
+  test("uninstall with drain leaves nothing of it either", async () => {
+    await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
+    await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
+    await lab.mustHelm(["uninstall", release.name, `--namespace=${release.namespace}`, "--timeout=5m"]);
+    assert.doesNotMatch(await rules(), /table ip graftlet-/);
+    assert.equal((await lab.edge.mustInside(["sh", "-c", "ls /run | grep ^graftlet- || true"])).trim(), "");
+  });
 });

@@ -106,7 +106,7 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
   ],
   ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
   ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
-  ["a network that is neither", { ...least, network: "host" }, /write isolated or routed/],
+  ["a network that is neither", { ...least, network: "host" }, /write isolated or tunneled or routed/],
   ["an API server without a port", { ...least, kubernetesService: "10.0.0.1" }, /write host:port/],
   [
     "an API server with a port that is none",

@@ -1,0 +1,189 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { createSocket } from "node:dgram";
+import { once } from "node:events";
+import { mkdtempSync } from "node:fs";
+import { connect, createServer, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { localHost } from "../../providers/local/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createJoiner } from "../../src/network/connections.ts";
+import { createFlows } from "../../src/network/datagrams.ts";
+import { relayPrograms } from "../../src/network/relay-program.ts";
+import { type Relay, startRelay } from "../../src/network/relay.ts";
+import { rulesText, wayName } from "../../src/network/rules.ts";
+
+const run = promisify(execFile);
+const clock = systemClock();
+const namespace = `graftlet-relay-${process.pid}`;
+const [pod, stranger, machine] = ["10.99.0.2", "10.99.0.3", "10.99.0.1"] as const;
+const cluster = "10.96.77.1";
+const root = "/relay-test";
+
+/** Runs a command on the pretended machine, or in a pod of it. */
+const inside = async (where: string, ...argv: readonly string[]): Promise<string> =>
+  (await run("ip", ["netns", "exec", `${namespace}${where}`, ...argv], { maxBuffer: 1 << 28 })).stdout;
+
+const python = (where: string, script: string) => inside(where, "python3", "-c", script);
+
+/** Connects from a pod, sends so many bytes, ends its half, and prints what comes back as a digest, or the error. */
+const talk = (address: string, bytes: number) => `
+import hashlib, socket, threading
+s = socket.create_connection(("${address}", 80), 5)
+try:
+    t = threading.Thread(target=lambda: (s.sendall(bytes(${bytes})), s.shutdown(socket.SHUT_WR))); t.start()
+    h = hashlib.sha256(); n = 0
+    while True:
+        d = s.recv(65536)
+        if not d: break
+        h.update(d); n += len(d)
+    t.join(); print(n, h.hexdigest())
+except OSError as e: print(type(e).__name__)
+`;
+
+for (const { interpreter } of relayPrograms("", [])) {
+  describe(`the relay on the target, run by ${interpreter}`, { timeout: 120_000 }, () => {
+    const stop = new AbortController();
+    const link = join(mkdtempSync(join(tmpdir(), "relay-")), "link");
+    const check = ["nft", "list", "chain", "ip", wayName(root), "prerouting"];
+    const refused: string[] = [];
+    const opened: string[] = [];
+    let lost = Promise.withResolvers<void>();
+    let echo: Server;
+    let end: Server;
+    let relay: Relay;
+
+    before(async () => {
+      await run("sh", [
+        "-ec",
+        `ip netns add ${namespace}
+         ip netns exec ${namespace} sysctl -qw net.ipv4.ip_forward=1
+         ip -n ${namespace} link set lo up
+         ip -n ${namespace} link add pods type bridge
+         ip -n ${namespace} addr add ${machine}/24 dev pods
+         ip -n ${namespace} link set pods up
+         ip -n ${namespace} link add out type veth peer name in
+         ip -n ${namespace} link set out up
+         ip -n ${namespace} link set in up
+         ip -n ${namespace} route add default dev out
+         for pod in ${pod} ${stranger}; do
+           name=${namespace}-\${pod##*.}
+           ip netns add $name
+           ip -n ${namespace} link add v\${pod##*.} type veth peer name eth0 netns $name
+           ip -n ${namespace} link set v\${pod##*.} master pods up
+           ip -n $name addr add $pod/24 dev eth0
+           ip -n $name link set eth0 up
+           ip -n $name route add default via ${machine}
+         done`,
+      ]);
+      echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
+      await once(echo, "listening");
+      const { port } = echo.address() as { port: number };
+      const joiner = createJoiner({
+        allowed: (to) => to === `${cluster}:80`,
+        refused: ({ to }) => void refused.push(to),
+        clock,
+        dial: (to) => {
+          opened.push(`${to.host}:${to.port}`);
+          return connect({ host: "127.0.0.1", port, allowHalfOpen: true });
+        },
+      });
+      end = createServer({ allowHalfOpen: true }, (socket) => void joiner(socket)).listen(link);
+      await once(end, "listening");
+      const local = localHost({ clock });
+      const host = {
+        spawn: (argv: readonly string[], signal?: AbortSignal) =>
+          argv[0] === interpreter
+            ? local.spawn(["ip", "netns", "exec", namespace, ...argv], signal)
+            : local.spawn(["/no-such-interpreter"], signal),
+      };
+      const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram), open: echoingSocket });
+      relay = await startRelay(
+        { host, clock },
+        { link, check },
+        { datagram: (datagram) => flows.send(datagram), lost: () => lost.resolve() },
+        stop.signal,
+      );
+      void relay.ended.then((said) => assert.equal(said, ""));
+      relay.allow([pod]);
+      const udp = await relay.listen([`${cluster}:53`]);
+      const rules = rulesText(
+        root,
+        { port: relay.port, pods: [pod], tcp: [`${cluster}:80`, `${cluster}:81`], udp, addresses: [cluster] },
+        undefined,
+      );
+      await inside("", "sh", "-c", `echo '${rules}' | nft -f -`);
+    });
+    after(async () => {
+      stop.abort();
+      await relay?.ended.catch(() => undefined);
+      echo?.close();
+      end?.close();
+      for (const name of ["", "-2", "-3"])
+        await run("ip", ["netns", "del", `${namespace}${name}`]).catch(() => undefined);
+    });
+
+    test("joins a pod to where it meant to go, and closes half by half; nothing is lost", async () => {
+      const bytes = 32 * 1024 * 1024;
+      const digest = createHash("sha256").update(Buffer.alloc(bytes)).digest("hex");
+      assert.equal((await python("-2", talk(cluster, bytes))).trim(), `${bytes} ${digest}`);
+      assert.deepEqual(opened, [`${cluster}:80`]);
+    });
+
+    test("many connections at once", async () => {
+      const many = `
+import socket
+open = [socket.create_connection(("${cluster}", 80), 10) for _ in range(300)]
+for n, s in enumerate(open): s.sendall(b"%d" % n)
+print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
+      assert.equal((await python("-2", many)).trim(), "300");
+    });
+
+    test("resets what graftlet does not join", async () => {
+      assert.equal((await python("-2", talk(cluster, 10).replace(", 80)", ", 81)"))).trim(), "ConnectionResetError");
+      assert.deepEqual(refused, [`${cluster}:81`]);
+    });
+
+    test("an address of the cluster without that port is refused, and leaves the machine for nobody", async () => {
+      await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
+    });
+
+    test("takes nobody else: neither another pod's packets nor whoever knows the port", async () => {
+      const before = opened.length;
+      await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
+      for (const where of ["", "-2", "-3"])
+        assert.match(await python(where, talk(machine, 10).replace(", 80)", `, ${relay.port})`)), /^0 |Error/);
+      assert.equal(opened.length, before);
+    });
+
+    test("datagrams go there and come back from where they went", async () => {
+      const ask = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
+s.send(b"x" * 1200); print(len(s.recv(65536))); s.send(b""); print(len(s.recv(65536)))`;
+      assert.equal((await python("-2", ask)).trim(), "1200\n0");
+    });
+
+    test("says that the rules are gone", async () => {
+      await clock.sleep(6_000);
+      lost = Promise.withResolvers<void>();
+      await inside("", "nft", "flush", "ruleset");
+      await lost.promise;
+    });
+  });
+}
+
+/** A socket that answers itself what it is given, whatever it was to be connected to. */
+function echoingSocket() {
+  const socket = createSocket("udp4");
+  const echo = createSocket("udp4").unref();
+  echo.on("message", (data, { port, address }) => echo.send(data, port, address));
+  socket.once("close", () => echo.close());
+  const connect = socket.connect.bind(socket);
+  socket.connect = () => void echo.bind(0, "127.0.0.1", () => connect(echo.address().port, "127.0.0.1"));
+  return socket;
+}

@@ -1,0 +1,63 @@
+import assert from "node:assert/strict";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { type Redirections, rulesText, wayBelongings, wayLink, wayName } from "../../../src/network/rules.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const root = "/var/lib/kubelet/edge-1";
+const table = `ip ${wayName(root)}`;
+const rules: Redirections = {
+  port: 1023,
+  pods: ["10.88.0.2", "10.88.0.3"],
+  tcp: ["10.96.0.1:443"],
+  udp: [["10.96.0.10:53", 1022]],
+  addresses: ["10.96.0.1", "10.96.0.10"],
+};
+const never = new AbortController().signal;
+
+test("at first the whole table is made, in place of whatever stood there", () => {
+  const text = rulesText(root, rules, undefined);
+  assert.ok(text.startsWith(`add table ${table}\ndelete table ${table}\ntable ${table} {`));
+  assert.ok(text.includes("redirect to :1023"));
+  for (const line of [
+    `add element ${table} pods { 10.88.0.2, 10.88.0.3 }`,
+    `add element ${table} connections { 10.96.0.1 . 443 }`,
+    `add element ${table} datagrams { 10.96.0.10 . 53 : 1022 }`,
+    `add element ${table} cluster { 10.96.0.1, 10.96.0.10 }`,
+  ])
+    assert.ok(text.split("\n").includes(line), line);
+});
+
+test("later only what has changed is said, nothing when nothing has", () => {
+  assert.equal(rulesText(root, { ...rules }, rules), "");
+  assert.equal(
+    rulesText(root, { ...rules, pods: ["10.88.0.3"] }, rules),
+    `flush set ${table} pods\nadd element ${table} pods { 10.88.0.3 }\n`,
+  );
+  assert.equal(rulesText(root, { ...rules, udp: [] }, rules), `flush map ${table} datagrams\n`);
+  assert.ok(rulesText(root, { ...rules, port: 1000 }, rules).includes("redirect to :1000"));
+});
+
+test("nodes of one machine have rules apart", () => {
+  assert.notEqual(wayName(root), wayName(`${root}0`));
+});
+
+test("what is left on the target is found and removed; without nft there is nothing", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  assert.deepEqual(await wayBelongings(host, root, never), []);
+  const standing = new Set([wayName(root)]);
+  host.program("nft", async (args, { stdin }) => {
+    if (args[0] === "list") return standing.has(args.at(-1) ?? "") ? 0 : 1;
+    if ((await text(stdin)).includes(`delete table ${table}`)) standing.clear();
+    return 0;
+  });
+  await host.fs.apply([
+    { do: "mkdir", path: "/run", parents: true },
+    { do: "write", path: wayLink(root), data: "" },
+  ]);
+  const [left, ...more] = await wayBelongings(host, root, never);
+  assert.deepEqual([left?.name, more], [`firewall table ${wayName(root)}`, []]);
+  await left?.remove(never);
+  assert.deepEqual(await wayBelongings(host, root, never), []);
+});
