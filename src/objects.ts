@@ -46,6 +46,7 @@ export type CSIDriver = Omit<Wire<k8s.V1CSIDriver>, "metadata"> & { metadata: Cl
 export type CSINode = Omit<Wire<k8s.V1CSINode>, "metadata"> & { metadata: ClusterMeta };
 export type VolumeAttachment = Omit<Wire<k8s.V1VolumeAttachment>, "metadata"> & { metadata: ClusterMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
+export type EndpointSlice = Omit<Wire<k8s.V1EndpointSlice>, "metadata"> & { metadata: NamespacedMeta };
 export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
 export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningRequest>, "metadata"> & {

@@ -1,7 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service as Running } from "../lib/service-group.ts";
-import type { Node, Service } from "../objects.ts";
+import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource, ServiceLister } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
 import { createReflector, type Reflector } from "./reflector.ts";
@@ -31,6 +31,35 @@ export function createServiceLister(deps: ListerDeps): ServiceWatch {
     name: "services",
     run: reflector.run,
     list: () => (reflector.synced() ? reflector.list() : undefined),
+    onChange(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+  };
+}
+
+export interface EndpointWatch extends Running {
+  /** Empty until they have been read once. */
+  list(): readonly EndpointSlice[];
+  /** Calls back after every change. @returns what stops that. */
+  onChange(listener: () => void): () => void;
+}
+
+/** Endpoints of headless Services, by the label that the control plane gives them.
+ *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
+export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
+  const listeners = new Set<() => void>();
+  const tell = () => listeners.forEach((listener) => listener());
+  const reflector: Reflector<EndpointSlice> = createReflector<EndpointSlice>({
+    ...deps,
+    path: "/apis/discovery.k8s.io/v1/endpointslices",
+    labelSelector: "service.kubernetes.io/headless",
+    handler: { replace: tell, changed: tell },
+  });
+  return {
+    name: "headless endpoints",
+    run: reflector.run,
+    list: reflector.list,
     onChange(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);

@@ -1,6 +1,6 @@
 import { createClaims } from "../api/claims.ts";
 import { createEventRecorder } from "../api/events.ts";
-import { createNodeWatch, createServiceLister } from "../api/listers.ts";
+import { createHeadlessEndpoints, createNodeWatch, createServiceLister } from "../api/listers.ts";
 import { createObjectCaches } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
@@ -37,11 +37,14 @@ export function observeCluster(context: NodeContext): Cluster {
   // Static pods may be what the API server itself is run by: with them a node does not wait for it.
   const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
   const first = staticSources(config).length > 0 ? patient : nodes;
-  const watching: readonly Service[] = alone ? [] : [first, services, runtimeClasses];
+  const { account, target } = context;
+  const headless = account && target.network?.tunneled ? createHeadlessEndpoints({ ...common, ...account }) : undefined;
+  const watching: readonly Service[] = alone ? [] : [first, services, runtimeClasses, ...(headless ? [headless] : [])];
   return {
     events,
     nodes,
     services,
+    ...(headless && { headless }),
     runtimeClasses,
     objects,
     claims: createClaims(common),

@@ -1,5 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
-import type { NodeWatch, ServiceWatch } from "../api/listers.ts";
+import type { EndpointWatch, NodeWatch, ServiceWatch } from "../api/listers.ts";
 import type { ObjectCaches } from "../api/objects.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
 import type { Approve } from "../certificates/approver.ts";
@@ -75,6 +75,8 @@ export interface Cluster {
   readonly events: EventSink & Service;
   readonly nodes: NodeWatch;
   readonly services: ServiceWatch;
+  /** Present where pods reach the cluster over the link, and an account may read them. */
+  readonly headless?: EndpointWatch;
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
   readonly claims: Claims;

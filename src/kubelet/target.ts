@@ -105,10 +105,13 @@ function createPodWatch(
 }
 
 /** Keeps the way of pods into the cluster. */
-function createWay({ config, target, clock, log, hand }: NodeContext, { services }: Cluster, presence: Presence) {
+function createWay({ config, target, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
-  return createClusterWay({ ...target, rootDir: config.rootDir, seen, services, presence, onTrouble, clock, log });
+  const { services, headless } = cluster;
+  const { rootDir, nodeName } = config;
+  const watched = { services, ...(headless && { headless }) };
+  return createClusterWay({ ...target, ...watched, rootDir, nodeName, seen, presence, onTrouble, clock, log });
 }
 
 /** Takes away what a time with another network has left: it would refuse what pods send to the cluster's addresses. */

@@ -1,11 +1,11 @@
 import { isIPv4 } from "node:net";
-import type { Service } from "../objects.ts";
+import type { EndpointSlice, Service } from "../objects.ts";
 
 /** Addresses and ports of the cluster that pods reach through the link, each as `address:port`, sorted. */
 export interface Destinations {
   readonly tcp: readonly string[];
   readonly udp: readonly string[];
-  /** Addresses of which some port is a destination. */
+  /** Cluster addresses of Services. */
   readonly addresses: readonly string[];
 }
 
@@ -28,6 +28,21 @@ export function destinationsOf(services: readonly Pick<Service, "spec">[]): Dest
     }
   }
   return { tcp: [...tcp].sort(), udp: [...udp].sort(), addresses: [...addresses].sort() };
+}
+
+/** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
+ *  there. Pure.
+ *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
+export function headlessDestinations(slices: readonly EndpointSlice[], nodeName: string): readonly string[] {
+  const found = new Set<string>();
+  for (const { addressType, endpoints, ports } of slices) {
+    if (addressType !== "IPv4") continue;
+    const elsewhere = (endpoints ?? []).filter((endpoint) => endpoint.nodeName !== nodeName);
+    for (const address of elsewhere.flatMap((endpoint) => endpoint.addresses).filter((one) => isIPv4(one)))
+      for (const { port, protocol = "TCP" } of ports ?? [])
+        if (protocol === "TCP" && port !== undefined) found.add(`${address}:${port}`);
+  }
+  return [...found].sort();
 }
 
 /** Address and port of `address:port`; undefined for anything else. */

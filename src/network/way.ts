@@ -7,13 +7,13 @@ import type { Logger } from "../lib/log.ts";
 import { paced } from "../lib/paced.ts";
 import { patrol } from "../lib/patrol.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
-import type { Service as ClusterService } from "../objects.ts";
+import type { EndpointSlice, Service as ClusterService } from "../objects.ts";
 import type { PodWay, Presence, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
 import { createFlows } from "./datagrams.ts";
-import { type Destinations, destinationsOf } from "./destinations.ts";
+import { type Destinations, destinationOf, destinationsOf, headlessDestinations } from "./destinations.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
@@ -32,6 +32,12 @@ export interface WayDeps {
     list(): readonly ClusterService[] | undefined;
     onChange(hear: () => void): () => void;
   };
+  /** Endpoints of headless Services; absent where graftlet may not read them. */
+  readonly headless?: {
+    list(): readonly EndpointSlice[];
+    onChange(hear: () => void): () => void;
+  };
+  readonly nodeName: string;
   readonly presence: Presence;
   readonly onTrouble: () => void;
   readonly clock: Clock;
@@ -159,8 +165,8 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   let ports: Redirections["udp"] = [];
   const sync = coalesce(async () => {
     const before = destinations;
-    destinations = destinationsOf(services.list() ?? []);
     const pods = addresses.list();
+    destinations = destinationsNow(deps, pods);
     reachable = new Set(destinations.tcp);
     relay.allow(pods);
     if (before.udp.join() !== destinations.udp.join() || ports.length !== destinations.udp.length) {
@@ -178,6 +184,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const follow = paced(() => void sync().catch(fail), followMs, clock);
   await sync();
   stack.defer(services.onChange(follow));
+  if (deps.headless) stack.defer(deps.headless.onChange(follow));
   stack.defer(addresses.onChange(follow));
   deps.ready({ sync });
   void relay.ended.then(
@@ -186,6 +193,14 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   );
   await onAbort(until);
   if (failure && !signal.aborted) throw failure.error;
+}
+
+/** Destinations as the cluster has them now. Where its pods' addresses are this node's too, they are this node's pods. */
+function destinationsNow({ services, headless, nodeName }: WayDeps, pods: readonly string[]): Destinations {
+  const { tcp, ...rest } = destinationsOf(services.list() ?? []);
+  const single = headlessDestinations(headless?.list() ?? [], nodeName);
+  const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
+  return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
 }
 
 /** Listens at the target's end of the link, over what an earlier process has left there.

@@ -1,3 +1,4 @@
+import { isIPv4 } from "node:net";
 import { posix } from "node:path";
 import {
   type ContainerConfig,
@@ -97,6 +98,10 @@ export interface PrepareDeps {
   readonly log: Logger;
 }
 
+/** The Service of the cluster's DNS, whatever program serves it, and the domain that nearly every cluster has. */
+const usualDns = "kube-system/kube-dns";
+const usualDomain = "cluster.local";
+
 /** Configuration of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "unlinkLog"> &
   Pick<NeedsDeps, "loggedContainers"> & {
@@ -129,7 +134,8 @@ async function configureSandbox(
   signal: AbortSignal,
 ): Promise<PodSandboxConfig> {
   const { settings, events } = deps;
-  const { clusterDNS, clusterDomain, network } = settings;
+  const { network } = settings;
+  const { clusterDNS, clusterDomain } = clusterNames(deps);
   // The pod's containers will need the facts, which are read once.
   const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
   // A way over the link is a pod's own: the target itself has none.
@@ -150,6 +156,14 @@ async function configureSandbox(
     resources: settings,
     ownerLabels: settings.ownerLabels,
   });
+}
+
+/** The cluster's DNS as it is configured. Where pods reach the cluster by the link and nothing is, it is the Service of that name. */
+function clusterNames({ settings: { clusterDNS, clusterDomain, network }, services }: PrepareDeps) {
+  if (network?.tunneled !== true || clusterDNS.length > 0) return { clusterDNS, clusterDomain };
+  const dns = services.list()?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === usualDns);
+  const found = (dns?.spec?.clusterIPs ?? []).filter((address) => isIPv4(address));
+  return { clusterDNS: found, clusterDomain: clusterDomain || usualDomain };
 }
 
 async function resolverOf({ fs, settings: { resolvConf } }: PrepareDeps, signal: AbortSignal) {

@@ -216,6 +216,14 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
+  test("endpoints are read only where a node's pods are led into the cluster", async () => {
+    const reads = async (...set: string[]) =>
+      /resources: \[endpointslices\]\n +verbs: \[list, watch\]/.test(
+        await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]),
+      );
+    assert.deepEqual([await reads(), await reads("--set", "nodes[0].ssh.network=tunneled")], [false, true]);
+  });
+
   test("each node has a Service of its own, whose port leads to it, and each Secret is mounted where its node looks", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);

@@ -56,6 +56,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- toJson $services -}}
 {{- end -}}
 
+{{- define "graftlet.tunneledNames" -}}
+{{- $names := list -}}
+{{- range .Values.nodes }}{{ if eq (dig "network" "" (.ssh | default dict)) "tunneled" }}{{ $names = append $names .name }}{{ end }}{{ end -}}
+{{- toJson $names -}}
+{{- end -}}
+
 {{- define "graftlet.nodeNames" -}}
 {{- $names := list -}}
 {{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { destinationOf, destinationsOf } from "../../../src/network/destinations.ts";
+import { destinationOf, destinationsOf, headlessDestinations } from "../../../src/network/destinations.ts";
+import type { EndpointSlice } from "../../../src/objects.ts";
 
 test("destinations are the ports of Services' IPv4 addresses, by protocol", () => {
   const found = destinationsOf([
@@ -17,6 +18,23 @@ test("destinations are the ports of Services' IPv4 addresses, by protocol", () =
     udp: ["10.96.0.10:53"],
     addresses: ["10.96.0.1", "10.96.0.10", "10.96.0.9"],
   });
+});
+
+test("endpoints of headless Services are destinations of connections, but for those on the node itself", () => {
+  const slice = (more: object) =>
+    ({
+      metadata: { name: "s", namespace: "default", uid: "u" },
+      addressType: "IPv4",
+      endpoints: [
+        { addresses: ["10.244.1.2"], nodeName: "node-1" },
+        { addresses: ["10.244.9.9"], nodeName: "edge-1" },
+      ],
+      ports: [{ port: 5432 }, { port: 53, protocol: "UDP" }, {}],
+      ...more,
+    }) as EndpointSlice;
+  assert.deepEqual(headlessDestinations([slice({}), slice({ addressType: "IPv6" }), slice({ ports: [] })], "edge-1"), [
+    "10.244.1.2:5432",
+  ]);
 });
 
 test("an address and a port, and nothing else", () => {

@@ -1,0 +1,174 @@
+import assert from "node:assert/strict";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { silentLog } from "../../../src/lib/log.ts";
+import { createClusterWay } from "../../../src/network/way.ts";
+import { wayLink } from "../../../src/network/rules.ts";
+import type { Service } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { aColumn } from "../../fakes/state.ts";
+
+const rootDir = "/var/lib/kubelet/edge-1";
+
+const service = (clusterIP: string, ...ports: number[]): Service => ({
+  metadata: { name: `s-${clusterIP}`, namespace: "default" } as Service["metadata"],
+  spec: { clusterIP, clusterIPs: [clusterIP], ports: ports.map((port) => ({ port })) },
+});
+
+function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly string[] } = {}) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const inputs: string[] = [];
+  const relays: { readonly lines: string[]; end(): void; say(line: string): void }[] = [];
+  let services: readonly Service[] | undefined = [service("10.96.0.1", 443)];
+  let tell = () => {};
+  let troubles = 0;
+  const install = (name: string) =>
+    name === "nft"
+      ? host.program("nft", async (_args, { stdin }) => {
+          inputs.push(await text(stdin));
+          return 0;
+        })
+      : host.program(name, async (_args, { stdin, stdout, killed }) => {
+          const lines: string[] = [];
+          const over = Promise.withResolvers<void>();
+          const say = (line: string) => void stdout.write(`${line}\n`);
+          relays.push({ lines, say, end: over.resolve });
+          stdin.setEncoding("utf8").on("data", (typed: string) => {
+            for (const line of typed.split("\n").filter(Boolean)) {
+              lines.push(line);
+              if (line.startsWith("udp"))
+                say(
+                  [
+                    "udp",
+                    ...line
+                      .split(" ")
+                      .slice(1)
+                      .map((to) => `${to}=700`),
+                  ].join(" "),
+                );
+            }
+          });
+          stdin.once("end", over.resolve);
+          killed.addEventListener("abort", () => over.resolve());
+          say("ready 1023");
+          await over.promise;
+          return 0;
+        });
+  programs.forEach(install);
+  const seen = aColumn<RuntimePod>();
+  const way = createClusterWay({
+    host,
+    rootDir,
+    nodeName: "edge-1",
+    seen,
+    services: {
+      list: () => services,
+      onChange(hear) {
+        tell = hear;
+        return () => void (tell = () => {});
+      },
+    },
+    presence: async () => new AbortController().signal,
+    onTrouble: () => void (troubles += 1),
+    clock,
+    log: silentLog(),
+  });
+  const stop = new AbortController();
+  const ran = way.run(stop.signal);
+  return {
+    clock,
+    host,
+    way,
+    inputs,
+    relays,
+    install,
+    troubles: () => troubles,
+    become(next: readonly Service[]) {
+      services = next;
+      tell();
+    },
+    async stop() {
+      stop.abort();
+      await clock.advance(2_000);
+      await ran;
+    },
+  };
+}
+
+test("rules for the Services are made once the relay listens, and follow them", async () => {
+  const t = setUp();
+  await t.clock.advance(1_000);
+  assert.match(t.inputs[0] ?? "", /redirect to :1023[^]*connections \{ 10\.96\.0\.1 \. 443 \}/);
+  t.become([service("10.96.0.1", 443), service("10.96.0.2", 80)]);
+  await t.clock.advance(1_000);
+  assert.match(t.inputs[1] ?? "", /^flush set .* connections\nadd element .*10\.96\.0\.2 \. 80/);
+  assert.equal(t.way.trouble(), undefined);
+  await t.stop();
+});
+
+test("a pod's start waits until it may use the way; its end shuts it", async () => {
+  const t = setUp();
+  const { signal } = new AbortController();
+  const joined = t.way.joined("uid-1", ["10.88.0.2"], signal);
+  await t.clock.advance(1_000);
+  await joined;
+  assert.ok(t.inputs.join("").includes("pods { 10.88.0.2 }"));
+  assert.equal(
+    t.relays[0]?.lines.findLast((line) => line.startsWith("pods")),
+    "pods 10.88.0.2",
+  );
+  const left = t.way.left("uid-1", signal);
+  await t.clock.advance(1_000);
+  await left;
+  assert.match(t.inputs.at(-1) ?? "", /^flush set .* pods\n$/);
+  await t.stop();
+});
+
+test("a relay that ends is followed by another, whose port the rules take", async () => {
+  const t = setUp();
+  await t.clock.advance(1_000);
+  t.relays[0]?.end();
+  await t.clock.advance(2_000);
+  assert.equal(t.relays.length, 2);
+  assert.match(t.inputs.at(-1) ?? "", /redirect to :1023/);
+  await t.stop();
+});
+
+test("rules that are gone are made again, whole", async () => {
+  const t = setUp();
+  await t.clock.advance(1_000);
+  t.relays[0]?.say("lost");
+  await t.clock.advance(1_000);
+  assert.match(t.inputs[1] ?? "", /^add table/);
+  await t.stop();
+});
+
+for (const [missing, left] of [
+  ["nft", ["python3"]],
+  ["python3 or perl", ["nft"]],
+] as const)
+  test(`a target without ${missing} has none: the node tells why, pods start, and it is tried again`, async () => {
+    const t = setUp({ programs: left });
+    await t.clock.advance(1_000);
+    assert.match(t.way.trouble() ?? "", new RegExp(missing));
+    assert.equal(t.troubles(), 1);
+    await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+    for (const name of ["nft", "python3"]) t.install(name);
+    await t.clock.advance(40_000);
+    assert.deepEqual([t.way.trouble(), t.troubles()], [undefined, 2]);
+    await t.stop();
+  });
+
+test("what an earlier process left where graftlet listens does not matter", async () => {
+  const t = setUp();
+  await t.host.fs.apply([
+    { do: "mkdir", path: "/run", parents: true },
+    { do: "write", path: wayLink(rootDir), data: "" },
+  ]);
+  await t.clock.advance(1_000);
+  assert.equal(t.relays.length, 1);
+  await t.stop();
+});
