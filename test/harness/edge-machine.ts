@@ -1,9 +1,11 @@
 import { readFileSync } from "node:fs";
+import { dirname } from "node:path";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { createCgroup } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { insideArgv, networkArgv } from "./namespaces.ts";
+import { runtimeDaemons } from "./runtime-daemon.ts";
 import { cgroupsOf } from "./pod-machine.ts";
 import { listProcesses, must, type ProcessId } from "./processes.ts";
 import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
@@ -29,10 +31,20 @@ export interface EdgeMachine extends RuntimeRig {
   plug(): Promise<void>;
 }
 
+export interface EdgeMachineOptions {
+  readonly kit?: Kit;
+  /** Says its runtime: containerd unless given. */
+  readonly provider?: "ssh" | "ssh-docker";
+}
+
 /** Starts it beside a cluster. Removed when disposed of or when this process ends. */
-export async function startEdgeMachine(cluster: Cluster, name: string, kit: Kit = testKit): Promise<EdgeMachine> {
+export async function startEdgeMachine(
+  cluster: Cluster,
+  name: string,
+  { kit = testKit, provider = "ssh" }: EdgeMachineOptions = {},
+): Promise<EdgeMachine> {
   await using undo = new AsyncDisposableStack();
-  const rig = undo.use(await startRuntimeRig(name, "ssh", { address: edgeAddress, kit }));
+  const rig = undo.use(await startRuntimeRig(name, provider, { address: edgeAddress, kit }));
   const { layout } = rig;
   createCgroup(layout);
   const holder = holderOf(rig);
@@ -52,12 +64,10 @@ export async function startEdgeMachine(cluster: Cluster, name: string, kit: Kit 
   await must(
     networkArgv(cluster.layout, ["sh", "-ec", `ip addr add ${agent}/${prefix} dev edge0; ip link set edge0 up`]),
   );
-  // Where Debian's containerd has its socket: graftlet finds it there by itself.
-  await inside([
-    "sh",
-    "-ec",
-    `mkdir -p /run/containerd; ln -s ${layout.containerdSocket} /run/containerd/containerd.sock`,
-  ]);
+  // Where Debian's packages have the socket: graftlet finds it there by itself.
+  const usual = provider === "ssh" ? "/run/containerd/containerd.sock" : "/run/docker.sock";
+  const socket = runtimeDaemons[provider].socket(layout);
+  await inside(["sh", "-ec", `mkdir -p ${dirname(usual)}; ln -sf ${socket} ${usual}`]);
   const key = readFileSync(`${hostKeyFile(layout)}.pub`, "utf8")
     .trim()
     .split(" ")
@@ -68,7 +78,7 @@ export async function startEdgeMachine(cluster: Cluster, name: string, kit: Kit 
     ...rig,
     ssh: { host: target, port: sshPort },
     kubeletConfiguration: {
-      cgroupRoot: layout.cgroup,
+      ...(provider === "ssh" && { cgroupRoot: layout.cgroup }),
       podLogsDir: layout.podLogs,
       failSwapOn: false,
       evictionHard: { "memory.available": "100Mi", "nodefs.available": "1%", "imagefs.available": "1%" },

@@ -38,6 +38,8 @@ export interface HelmLabOptions {
   readonly bare?: boolean;
   /** The programs and images that it is brought up with; all that tests use unless given. */
   readonly kit?: Kit;
+  /** What runs the machine's pods: containerd unless given. */
+  readonly machine?: "ssh" | "ssh-docker";
   readonly say?: (line: string) => void;
 }
 
@@ -45,7 +47,14 @@ export interface HelmLabOptions {
  *  yet. */
 export async function startHelmLab(
   name: string,
-  { firstNode = "kubelet", audited = false, bare = false, kit = testKit, say = () => {} }: HelmLabOptions = {},
+  {
+    firstNode = "kubelet",
+    audited = false,
+    bare = false,
+    kit = testKit,
+    machine = "ssh",
+    say = () => {},
+  }: HelmLabOptions = {},
 ): Promise<HelmLab> {
   await using stack = new AsyncDisposableStack();
   const tools = await findTools(say, undefined, kit);
@@ -63,7 +72,7 @@ export async function startHelmLab(
     }),
   );
   say("starting the machine that shall become a node");
-  const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`, kit));
+  const edge = stack.use(await startEdgeMachine(cluster, `${name}-edge`, { kit, provider: machine }));
   const first = await (firstNode === "kubelet" ? startKubelet : startGraftlet)(cluster);
   let released = false;
   stack.defer(() => (released ? undefined : first[Symbol.asyncDispose]()));

@@ -6,47 +6,9 @@ import { nodeReady } from "../harness/agent.ts";
 import { startDns } from "../harness/dns.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { images } from "../harness/pods.ts";
 import { releaseOf } from "./helm/release.ts";
+import { server, serverPort, service, tunneled } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
-
-const serverPort = 8080;
-
-const server = (name: string, more: object = {}) => ({
-  apiVersion: "v1",
-  kind: "Pod",
-  metadata: { name, labels: { app: name } },
-  spec: {
-    terminationGracePeriodSeconds: 1,
-    containers: [
-      {
-        name: "agnhost",
-        image: images.agnhost,
-        command: ["/agnhost", "netexec", `--http-port=${serverPort}`, `--udp-port=${serverPort + 1}`],
-        readinessProbe: { httpGet: { path: "/healthz", port: serverPort }, periodSeconds: 1 },
-        volumeMounts: [{ name: "uploads", mountPath: "/uploads" }],
-      },
-    ],
-    volumes: [{ name: "uploads", emptyDir: {} }],
-    ...more,
-  },
-});
-
-const service = (name: string, spec: object = {}) => ({
-  apiVersion: "v1",
-  kind: "Service",
-  metadata: { name },
-  spec: {
-    selector: { app: "web" },
-    ports: [
-      { name: "http", port: 80, targetPort: serverPort },
-      { name: "echo", port: 81, targetPort: serverPort + 1, protocol: "UDP" },
-    ],
-    ...spec,
-  },
-});
-
-const tunneled = ["--set=nodes[0].ssh.network=tunneled"];
 
 describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
   let lab: HelmLab;
