@@ -10,16 +10,21 @@ export interface FieldsOptions {
   readonly known: readonly string[];
   /** The remedy for a `providerConfig` that is no map of fields. */
   readonly write: string;
+  /** Where the fields are, for messages; `providerConfig` by default. */
+  readonly at?: string;
 }
 
 /** A `providerConfig` as a map of the provider's fields. @throws CodedError invalid_argument, a sentence with the remedy. */
-export function fieldsOf(config: unknown, { provider, known, write }: FieldsOptions): ConfigFields {
+export function fieldsOf(
+  config: unknown,
+  { provider, known, write, at = "providerConfig" }: FieldsOptions,
+): ConfigFields {
   if (typeof config !== "object" || config === null || Array.isArray(config))
-    throw invalidField(`providerConfig of the ${provider} provider is not a map of fields: ${write}.`);
+    throw invalidField(`${at} of the ${provider} provider is not a map of fields: ${write}.`);
   const unknown = Object.keys(config).find((name) => !known.includes(name));
   if (unknown !== undefined)
     throw invalidField(
-      `providerConfig.${unknown} is not a field of the ${provider} provider: remove it (it knows ${known.join(", ")}).`,
+      `${at}.${unknown} is not a field of the ${provider} provider: remove it (it knows ${known.join(", ")}).`,
     );
   return { ...config };
 }

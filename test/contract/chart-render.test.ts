@@ -158,6 +158,13 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       by: "password",
       passwordFile: "/etc/graftlet/nodes/press.hall-2/ssh-password",
     });
+    assert.deepEqual(
+      readSshConfig(sealed.providerConfig).proxyJump.map(({ host, port, user, login }) => [host, port, user, login]),
+      [
+        ["jump.example", 22, "hop", { by: "key", privateKeyFile: "/etc/graftlet/nodes/sealed_0/ssh-privatekey" }],
+        ["192.0.2.1", 2222, "root", { by: "agent", agentSocket: "/agent/socket" }],
+      ],
+    );
     assert.deepEqual(readSshConfig(sealed.providerConfig).login, {
       by: "key",
       privateKeyFile: "/etc/graftlet/nodes/sealed/ssh-privatekey",

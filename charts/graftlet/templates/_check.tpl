@@ -122,6 +122,7 @@
 {{- $path := get $ssh . -}}
 {{- if and $path (not (hasPrefix "/" $path)) }}{{ printf "%s.%s %q is no absolute path: write it from the root" $at . $path | fail }}{{ end -}}
 {{- end -}}
+{{- range $hop, $door := $ssh.proxyJump }}{{ include "graftlet.check.ssh" (dict "at" (printf "%s.proxyJump[%d]" $at $hop) "ssh" $door) }}{{ end -}}
 {{- if and $ssh.runtime (not (regexMatch "^(auto|unix:///.+)$" $ssh.runtime)) }}{{ printf "%s.runtime %q: write auto, or a socket of the machine as unix:///run/containerd/containerd.sock" $at $ssh.runtime | fail }}{{ end -}}
 {{- if and $ssh.kubernetesService (not (regexMatch "^[^/]+:[0-9]{1,5}$" $ssh.kubernetesService)) }}{{ printf "%s.kubernetesService %q: write host:port at which pods on the machine reach the API server" $at $ssh.kubernetesService | fail }}{{ end -}}
 {{- end -}}

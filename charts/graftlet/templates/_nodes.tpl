@@ -37,18 +37,48 @@
 {{- toJson $ports -}}
 {{- end -}}
 
-{{/* Where the Secret of a node's ssh.existingSecret is in the Pod. */}}
-{{- define "graftlet.secretDirectory" -}}
-/etc/graftlet/nodes/{{ .name }}
+{{/* The Secrets by which nodes log in, at their machines and on the way there, as JSON: {name, secret, directory} of each, where
+     `directory` is in the Pod. */}}
+{{- define "graftlet.loginSecrets" -}}
+{{- $secrets := list -}}
+{{- range $index, $node := .Values.nodes -}}
+{{- $ssh := .ssh | default dict -}}
+{{- if $ssh.existingSecret -}}
+{{- $secrets = append $secrets (dict "name" (printf "ssh-%d" $index) "secret" $ssh.existingSecret "directory" (include "graftlet.secretDirectory" .name)) -}}
+{{- end -}}
+{{- range $hop, $door := $ssh.proxyJump -}}
+{{- if $door.existingSecret -}}
+{{- $secrets = append $secrets (dict "name" (printf "ssh-%d-hop-%d" $index $hop) "secret" $door.existingSecret "directory" (include "graftlet.secretDirectory" (printf "%s_%d" $node.name $hop))) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $secrets -}}
 {{- end -}}
 
-{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secret. */}}
+{{- define "graftlet.secretDirectory" -}}
+/etc/graftlet/nodes/{{ . }}
+{{- end -}}
+
+{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secrets. */}}
 {{- define "graftlet.sshConfig" -}}
+{{- $name := .name -}}
 {{- $ssh := .ssh | default dict -}}
+{{- $config := include "graftlet.sshDoor" (list $ssh $name) | fromJson -}}
+{{- if $ssh.proxyJump -}}
+{{- $hops := list -}}
+{{- range $hop, $door := $ssh.proxyJump }}{{ $hops = append $hops (include "graftlet.sshDoor" (list $door (printf "%s_%d" $name $hop)) | fromJson) }}{{ end -}}
+{{- $_ := set $config "proxyJump" $hops -}}
+{{- end -}}
+{{- toJson $config -}}
+{{- end -}}
+
+{{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES DIRECTORY-OF-ITS-SECRET). */}}
+{{- define "graftlet.sshDoor" -}}
+{{- $ssh := index . 0 -}}
 {{- $config := omit $ssh "existingSecret" "login" -}}
 {{- if not $config.user }}{{ $_ := set $config "user" "root" }}{{ end -}}
 {{- if $ssh.existingSecret -}}
-{{- $directory := include "graftlet.secretDirectory" . -}}
+{{- $directory := include "graftlet.secretDirectory" (index . 1) -}}
 {{- $login := $ssh.login | default "key" -}}
 {{- if eq $login "password" -}}
 {{- $_ := set $config "passwordFile" (printf "%s/ssh-password" $directory) -}}

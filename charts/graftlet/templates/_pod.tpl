@@ -32,12 +32,10 @@ capabilities: { drop: [ALL] }
   emptyDir: {}
 - name: tmp
   emptyDir: {}
-{{- range $index, $node := .Values.nodes }}
-{{- if and .ssh .ssh.existingSecret }}
+{{- range include "graftlet.loginSecrets" . | fromJsonArray }}
 # One that is not there is that node's trouble alone: its files appear when it is made.
-- name: ssh-{{ $index }}
-  secret: { secretName: {{ .ssh.existingSecret | quote }}, optional: true, defaultMode: {{ ternary "0400" "0440" (not (empty (include "graftlet.local" $))) }} }
-{{- end }}
+- name: {{ .name }}
+  secret: { secretName: {{ .secret | quote }}, optional: true, defaultMode: {{ ternary "0400" "0440" (not (empty (include "graftlet.local" $))) }} }
 {{- end }}
 {{- range include "graftlet.machinePaths" . | fromJsonArray }}
 - name: {{ .name }}
@@ -52,10 +50,8 @@ capabilities: { drop: [ALL] }
 - { name: configuration, mountPath: /etc/graftlet/configuration, readOnly: true }
 - { name: state, mountPath: /var/lib/graftlet }
 - { name: tmp, mountPath: /tmp }
-{{- range $index, $node := .Values.nodes }}
-{{- if and .ssh .ssh.existingSecret }}
-- { name: ssh-{{ $index }}, mountPath: {{ include "graftlet.secretDirectory" . | quote }}, readOnly: true }
-{{- end }}
+{{- range include "graftlet.loginSecrets" . | fromJsonArray }}
+- { name: {{ .name }}, mountPath: {{ .directory | quote }}, readOnly: true }
 {{- end }}
 {{- range include "graftlet.machinePaths" . | fromJsonArray }}
 - { name: {{ .name }}, mountPath: {{ .path }}, mountPropagation: {{ .propagation }} }

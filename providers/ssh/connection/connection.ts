@@ -1,8 +1,12 @@
-import { type Socket, connect } from "node:net";
+import { Socket, connect } from "node:net";
+import type { Duplex } from "node:stream";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
+import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
+import type { Door } from "../door.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { LinkError } from "./link-state.ts";
@@ -28,23 +32,84 @@ const keepaliveMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
 
-/** Connects and logs in. @throws LinkError with the reason and a sentence. */
-export async function openConnection(config: SshConfig, signal: AbortSignal): Promise<Connection> {
-  const check = await hostKeyCheck(config.trust, config.host, config.port);
-  const credentials = await loginOf(config);
+/** Connects and logs in, by way of the machines of proxyJump. @throws LinkError with the reason and a sentence. */
+export async function openConnection(
+  config: SshConfig,
+  clock: Pick<Clock, "within">,
+  signal: AbortSignal,
+): Promise<Connection> {
+  const hops: Connection[] = [];
+  const closeHops = () => {
+    for (const hop of hops.toReversed()) hop.close();
+  };
+  try {
+    let from: Hop | undefined;
+    for (const door of config.proxyJump) {
+      const before = from;
+      const connection = await enter(door, () => wayTo(door, before, clock.within(readyTimeoutMs, signal)), signal);
+      hops.push(connection);
+      from = { door, connection };
+    }
+    const last = from;
+    const way = () => wayTo(config, last, clock.within(readyTimeoutMs, signal));
+    const connection = await enter(config, way, signal, hops);
+    if (connection.lost.aborted) closeHops();
+    connection.lost.addEventListener("abort", closeHops, { once: true });
+    return connection;
+  } catch (error) {
+    closeHops();
+    throw error;
+  }
+}
+
+/** A machine on the way, and the connection to it. */
+interface Hop {
+  readonly door: Door;
+  readonly connection: Connection;
+}
+
+/** Opens what leads to an sshd: a connection of this machine's, or of the machine before it on the way.
+ *  @throws LinkError when that machine does not reach it. */
+async function wayTo({ host, port }: Door, from: Hop | undefined, soon: AbortSignal): Promise<Duplex> {
+  if (!from) return connect({ host, port });
+  const { client } = from.connection;
+  const channel = opened((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
+  try {
+    return await untilAborted(channel, soon);
+  } catch (error) {
+    void channel.then(
+      (late) => late.destroy(),
+      () => undefined,
+    );
+    const [there, hop] = [`${host}:${port}`, nameOf(from.door)];
+    const why = `${there} cannot be reached from ${hop} (${messageOf(error)}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
+    throw new LinkError("LinkDown", "unavailable", why, { cause: error });
+  }
+}
+
+/** Logs in at an sshd. @param way opens what leads there. @param hops whose loss is the loss of this connection. */
+async function enter(
+  door: Door,
+  way: () => Promise<Duplex>,
+  signal: AbortSignal,
+  hops: readonly Connection[] = [],
+): Promise<Connection> {
+  const check = await hostKeyCheck(door.trust, door.host, door.port);
+  const credentials = await loginOf(door);
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
-  const socket = connect({ host: config.host, port: config.port });
-  await ready(client, connectConfig(config, credentials, { check, refused }), { config, socket, refused, signal });
+  const socket = await way();
+  await ready(client, connectConfig(door, credentials, { check, refused }), { door, socket, refused, signal });
   client.setNoDelay(true);
   // One listener per socket that graftlet listens on at the target.
   client.setMaxListeners(0);
   const lost = new AbortController();
   const lose = (error?: unknown) => {
-    if (!lost.signal.aborted) lost.abort(lostError(config, error));
+    if (!lost.signal.aborted) lost.abort(error instanceof LinkError ? error : lostError(door, error));
   };
   client.on("error", lose);
   client.once("close", () => lose());
+  for (const hop of hops) hop.lost.addEventListener("abort", () => lose(hop.lost.reason), { once: true });
   await check.remember();
   return {
     client,
@@ -56,12 +121,13 @@ export async function openConnection(config: SshConfig, signal: AbortSignal): Pr
       lose(new Error("closed by graftlet"));
       client.end();
       // A dead peer would never close its half.
-      socket.destroySoon();
+      if (socket instanceof Socket) socket.destroySoon();
+      else socket.end();
     },
   };
 }
 
-async function loginOf({ login }: SshConfig): Promise<Credentials> {
+async function loginOf({ login }: Door): Promise<Credentials> {
   try {
     const credentials = await readCredentials(login);
     if ("privateKey" in credentials) {
@@ -84,9 +150,9 @@ interface HostKeyVerdict {
 
 type Settings = Omit<ConnectConfig, "sock">;
 
-function connectConfig(config: SshConfig, credentials: Credentials, { check, refused }: HostKeyVerdict): Settings {
+function connectConfig({ user }: Door, credentials: Credentials, { check, refused }: HostKeyVerdict): Settings {
   return {
-    username: config.user,
+    username: user,
     ...credentials,
     algorithms: {
       serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {},
@@ -103,13 +169,13 @@ function connectConfig(config: SshConfig, credentials: Credentials, { check, ref
 }
 
 interface Attempt {
-  readonly config: SshConfig;
-  readonly socket: Socket;
+  readonly door: Door;
+  readonly socket: Duplex;
   readonly refused: { readonly by?: LinkError };
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: Settings, { config, socket, refused, signal }: Attempt): Promise<void> {
+function ready(client: Client, settings: Settings, { door, socket, refused, signal }: Attempt): Promise<void> {
   const greeted = listenIn(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
@@ -120,10 +186,10 @@ function ready(client: Client, settings: Settings, { config, socket, refused, si
       finish(() => {
         client.destroy();
         socket.destroy();
-        reject(refused.by ?? (error instanceof LinkError ? error : connectError(config, error)));
+        reject(refused.by ?? (error instanceof LinkError ? error : connectError(door, error)));
       });
     // An early end of the socket is reported as an error, without the peer's message.
-    const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(config, greeted.said(), error) : error);
+    const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(door, greeted.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Later errors belong to a connection that is not in use.
     client.on("error", end);
@@ -141,8 +207,8 @@ function ready(client: Client, settings: Settings, { config, socket, refused, si
 const keptOfGreeting = 200;
 
 /** Records the peer's output until both sides have agreed to speak SSH. */
-function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said(): string } {
-  const heard = { connected: false, agreed: false, ended: false, text: "" };
+function listenIn(client: Client, socket: Duplex): { turnedAway(): boolean; said(): string } {
+  const heard = { connected: !(socket instanceof Socket), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
   for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
   const listen = (chunk: Buffer) => {
@@ -159,13 +225,13 @@ function listenIn(client: Client, socket: Socket): { turnedAway(): boolean; said
 }
 
 /** sshd gives its reason in a line that is not SSH, as may any other service on that port; or none at all. */
-function turnedAway(config: SshConfig, text: string, cause: unknown): LinkError {
+function turnedAway(door: Door, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const said = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
     "TurnedAway",
     "unavailable",
-    `${nameOf(config)} closed the connection before the login${said}: sshd does so when too many log in at once (MaxStartups) or a login has failed too often (PerSourcePenalties); else check that port is that of an sshd.`,
+    `${nameOf(door)} closed the connection before the login${said}: sshd does so when too many log in at once (MaxStartups) or a login has failed too often (PerSourcePenalties); else check that port is that of an sshd.`,
     { cause },
   );
 }
@@ -175,15 +241,15 @@ function levelOf(error: unknown): string | undefined {
   return error instanceof Error && "level" in error ? String(error.level) : undefined;
 }
 
-function connectError(config: SshConfig, error: unknown): LinkError {
-  const target = nameOf(config);
+function connectError(door: Door, error: unknown): LinkError {
+  const target = nameOf(door);
   const level = levelOf(error);
   const cause = { cause: error };
   if (level === "client-authentication" || level === "agent")
     return new LinkError(
       "LoginRefused",
       "permission_denied",
-      `${target} refused the login: ${loginRemedy(config)}`,
+      `${target} refused the login: ${loginRemedy(door)}`,
       cause,
     );
   const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
@@ -200,7 +266,7 @@ const networkHints: Readonly<Record<string, string>> = {
   ETIMEDOUT: "nothing answers there: check host, that the machine is up, and the firewalls between",
 };
 
-function loginRemedy({ user, login }: SshConfig): string {
+function loginRemedy({ user, login }: Door): string {
   switch (login.by) {
     case "key":
       return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
@@ -214,14 +280,14 @@ function loginRemedy({ user, login }: SshConfig): string {
 /** ssh2's level for a peer that does not answer. */
 const silence = "client-timeout";
 
-function lostError(config: SshConfig, error: unknown): LinkError {
+function lostError(door: Door, error: unknown): LinkError {
   const why =
     levelOf(error) === silence
       ? "it no longer answers"
       : error === undefined
         ? "it closed the connection"
         : messageOf(error);
-  return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(config)} is lost: ${why}.`, {
+  return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(door)} is lost: ${why}.`, {
     cause: error,
   });
 }
@@ -232,7 +298,7 @@ export function wentSilent(why: LinkError): boolean {
 }
 
 /** The target's name for messages. */
-export function nameOf({ user, host, port }: Pick<SshConfig, "user" | "host" | "port">): string {
+export function nameOf({ user, host, port }: Pick<Door, "user" | "host" | "port">): string {
   return `${user}@${host.includes(":") ? `[${host}]` : host}:${port}`;
 }
 

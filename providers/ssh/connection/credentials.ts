@@ -1,7 +1,7 @@
 import { readFile, stat } from "node:fs/promises";
 import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf } from "../../local/errors.ts";
-import type { SshLogin } from "../config.ts";
+import type { SshLogin } from "../door.ts";
 
 /** Credentials of a connection. Never logged. */
 export type Credentials =

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { appendFile, readFile } from "node:fs/promises";
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { hasErrno } from "../../local/errors.ts";
-import type { HostKeyTrust } from "../config.ts";
+import type { HostKeyTrust } from "../door.ts";
 import { type KnownKey, hostName, knownKeys } from "./known-hosts.ts";
 import { LinkError } from "./link-state.ts";
 

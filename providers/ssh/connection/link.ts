@@ -80,11 +80,11 @@ class SshLink implements Link {
   #exchanges = 0;
   #growing: Promise<Connection> | undefined;
 
-  constructor({ config, clock, log, open = openConnection, check }: LinkOptions) {
+  constructor({ config, clock, log, open, check }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
-    this.#open = open;
+    this.#open = open ?? ((to, signal) => openConnection(to, clock, signal));
     this.#check = check;
     this.#born = clock.now();
     this.#downSince = this.#born;

@@ -13,6 +13,7 @@ test("the least that is needed, and what the rest is then", () => {
     trust: { by: "knownHosts", file: "/h" },
     runtime: "auto",
     sudo: "auto",
+    proxyJump: [],
     network: "isolated",
     cri: undefined,
     docker: undefined,
@@ -31,6 +32,7 @@ test("every field", () => {
     rootDir: "/var/lib/graftlet",
     sudo: "never",
     network: "routed",
+    proxyJump: [{ host: "jump", user: "hop", passwordFile: "/w", hostKeyFingerprints: [fingerprint] }],
     kubernetesService: "[fd00::2]:6443",
     cri: { sharing: "shared" },
     docker: { network: "n" },
@@ -45,6 +47,15 @@ test("every field", () => {
     rootDir: "/var/lib/graftlet",
     sudo: "never",
     network: "routed",
+    proxyJump: [
+      {
+        host: "jump",
+        port: 22,
+        user: "hop",
+        login: { by: "password", passwordFile: "/w" },
+        trust: { by: "fingerprints", fingerprints: [fingerprint] },
+      },
+    ],
     kubernetesService: { host: "fd00::2", port: 6443 },
     cri: { sharing: "shared" },
     docker: { network: "n" },
@@ -81,7 +92,7 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
     { ...least, privateKeyFile: "key" },
     /providerConfig\.privateKeyFile is "key", not an absolute path/,
   ],
-  ["no host key", { ...least, knownHostsFile: undefined }, /does not say how to know the target/],
+  ["no host key", { ...least, knownHostsFile: undefined }, /does not say how to know the machine/],
   ["two ways to know it", { ...least, hostKeyFingerprints: [] }, /both knownHostsFile and hostKeyFingerprints/],
   [
     "no fingerprint",
@@ -107,6 +118,32 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
   ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
   ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
   ["a network that is neither", { ...least, network: "host" }, /write isolated or tunneled or routed/],
+  ["a way that is no list", { ...least, proxyJump: "jump" }, /proxyJump is not a list of at most 8 machines/],
+  [
+    "a way of nine hops",
+    { ...least, proxyJump: Array.from({ length: 9 }, () => least) },
+    /proxyJump is not a list of at most 8/,
+  ],
+  [
+    "a hop that is none",
+    { ...least, proxyJump: ["jump"] },
+    /proxyJump\[0\] of the ssh provider is not a map of fields/,
+  ],
+  [
+    "a hop with a field of the target's",
+    { ...least, proxyJump: [least, { ...least, runtime: "auto" }] },
+    /proxyJump\[1\]\.runtime is not a field/,
+  ],
+  [
+    "a hop without a host",
+    { ...least, proxyJump: [{ ...least, host: "" }] },
+    /providerConfig\.proxyJump\[0\]\.host is ""/,
+  ],
+  [
+    "a hop that nobody knows",
+    { ...least, proxyJump: [{ ...least, knownHostsFile: undefined }] },
+    /providerConfig\.proxyJump\[0\] does not say how to know the machine/,
+  ],
   ["an API server without a port", { ...least, kubernetesService: "10.0.0.1" }, /write host:port/],
   [
     "an API server with a port that is none",

@@ -1,0 +1,140 @@
+import { isAbsolute } from "node:path";
+import { type ConfigFields, invalidField } from "../config-fields.ts";
+
+/** Credentials of the login. Files are on graftlet's own machine and are read on each connect. */
+export type SshLogin =
+  | { readonly by: "key"; readonly privateKeyFile: string; readonly passphraseFile?: string }
+  | { readonly by: "agent"; readonly agentSocket: string }
+  | { readonly by: "password"; readonly passwordFile: string };
+
+/** Verification of the target's host key. */
+export type HostKeyTrust =
+  | { readonly by: "knownHosts"; readonly file: string }
+  /** `SHA256:…`, as `ssh-keygen -l` prints them. */
+  | { readonly by: "fingerprints"; readonly fingerprints: readonly string[] }
+  /** The first key seen is written to the file, and only that key is accepted from then on. */
+  | { readonly by: "firstUse"; readonly file: string };
+
+/** An sshd, and how graftlet logs in there. */
+export interface Door {
+  readonly host: string;
+  readonly port: number;
+  readonly user: string;
+  readonly login: SshLogin;
+  readonly trust: HostKeyTrust;
+}
+
+/** Names of its fields. */
+export const doorFields = [
+  "host",
+  "port",
+  "user",
+  "privateKeyFile",
+  "passphraseFile",
+  "agentSocket",
+  "passwordFile",
+  "knownHostsFile",
+  "hostKeyFingerprints",
+  "hostKey",
+];
+
+/** Reads them. @param at where they are, for messages. @throws CodedError invalid_argument, a sentence with the field and the remedy. */
+export function doorOf(given: ConfigFields, at: string): Door {
+  return {
+    host: hostOf(given.host, at),
+    port: portOf(`${at}.port`, given.port ?? 22),
+    user: userOf(given.user, at),
+    login: loginOf(given, at),
+    trust: trustOf(given, at),
+  };
+}
+
+function hostOf(value: unknown, at: string): string {
+  if (typeof value !== "string" || !/^[\w.:%-]+$/.test(value))
+    throw invalidField(
+      `${at}.host is ${JSON.stringify(value)}, not a machine's name or address: write host: machine.example.`,
+    );
+  return value;
+}
+
+function userOf(value: unknown, at: string): string {
+  if (typeof value !== "string" || value === "" || /[\0\n]/.test(value))
+    throw invalidField(
+      `${at}.user is ${JSON.stringify(value)}, not the name of a user on the target: write user: root.`,
+    );
+  return value;
+}
+
+/** @param field its full name. */
+export function portOf(field: string, value: unknown): number {
+  if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > 65_535)
+    throw invalidField(`${field} is ${JSON.stringify(value)}, not a port: write a number from 1 to 65535.`);
+  return value;
+}
+
+/** @param field its full name. */
+export function pathOf(field: string, value: unknown): string {
+  if (typeof value !== "string" || !isAbsolute(value) || value.includes("\0"))
+    throw invalidField(
+      `${field} is ${JSON.stringify(value)}, not an absolute path: write it from the root, such as /etc/graftlet/key.`,
+    );
+  return value;
+}
+
+function loginOf(given: ConfigFields, at: string): SshLogin {
+  const ways = ["privateKeyFile", "agentSocket", "passwordFile"].filter((name) => given[name] !== undefined);
+  if (ways.length !== 1)
+    throw invalidField(
+      ways.length === 0
+        ? `${at} names no way to log in: add one of privateKeyFile, agentSocket, passwordFile.`
+        : `${at} has both ${ways.join(" and ")}: keep one of them.`,
+    );
+  if (given.passphraseFile !== undefined && given.privateKeyFile === undefined)
+    throw invalidField(`${at}.passphraseFile opens no key: add privateKeyFile, or remove it.`);
+  if (given.agentSocket !== undefined)
+    return { by: "agent", agentSocket: pathOf(`${at}.agentSocket`, given.agentSocket) };
+  if (given.passwordFile !== undefined)
+    return { by: "password", passwordFile: pathOf(`${at}.passwordFile`, given.passwordFile) };
+  return {
+    by: "key",
+    privateKeyFile: pathOf(`${at}.privateKeyFile`, given.privateKeyFile),
+    ...(given.passphraseFile !== undefined && { passphraseFile: pathOf(`${at}.passphraseFile`, given.passphraseFile) }),
+  };
+}
+
+function trustOf(given: ConfigFields, at: string): HostKeyTrust {
+  const file = given.knownHostsFile === undefined ? undefined : pathOf(`${at}.knownHostsFile`, given.knownHostsFile);
+  if (given.hostKey !== undefined) return firstUseOf(given, file, at);
+  if (file !== undefined && given.hostKeyFingerprints !== undefined)
+    throw invalidField(`${at} has both knownHostsFile and hostKeyFingerprints: keep one of them.`);
+  if (file !== undefined) return { by: "knownHosts", file };
+  if (given.hostKeyFingerprints !== undefined)
+    return { by: "fingerprints", fingerprints: fingerprintsOf(given.hostKeyFingerprints, at) };
+  throw invalidField(
+    `${at} does not say how to know the machine: add knownHostsFile, hostKeyFingerprints, or hostKey: trustOnFirstUse.`,
+  );
+}
+
+function firstUseOf(given: ConfigFields, file: string | undefined, at: string): HostKeyTrust {
+  if (given.hostKey !== "trustOnFirstUse")
+    throw invalidField(
+      `${at}.hostKey is ${JSON.stringify(given.hostKey)}: write trustOnFirstUse, or remove it and add knownHostsFile.`,
+    );
+  if (given.hostKeyFingerprints !== undefined)
+    throw invalidField(`${at} has both hostKey and hostKeyFingerprints: keep one of them.`);
+  if (file === undefined)
+    throw invalidField(
+      `${at}.hostKey: trustOnFirstUse has no place to keep the first key in: add knownHostsFile, a file that graftlet may write.`,
+    );
+  return { by: "firstUse", file };
+}
+
+function fingerprintsOf(value: unknown, at: string): readonly string[] {
+  const list: readonly unknown[] = Array.isArray(value) ? value : [];
+  const texts = list.filter((item) => typeof item === "string" && /^SHA256:[A-Za-z0-9+/]{43}=?$/.test(item));
+  if (list.length === 0 || texts.length !== list.length)
+    throw invalidField(
+      `${at}.hostKeyFingerprints is ${JSON.stringify(value)}, not a list of fingerprints: write SHA256:… as \`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\` prints it on the target.`,
+    );
+  return texts.map((text) => String(text).replace(/=$/, ""));
+}
