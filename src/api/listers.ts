@@ -4,7 +4,7 @@ import type { Service as Running } from "../lib/service-group.ts";
 import type { EndpointSlice, Node, Service } from "../objects.ts";
 import type { NodeSource, ServiceLister } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
-import { createReflector, type Reflector } from "./reflector.ts";
+import { type ApiObject, createReflector, type ReflectorOptions } from "./reflector.ts";
 
 export interface ListerDeps {
   readonly client: ApiClient;
@@ -19,23 +19,12 @@ export interface ServiceWatch extends ServiceLister, Running {
 
 /** Services with a cluster IP, for the environment of containers and the way that pods have to them. */
 export function createServiceLister(deps: ListerDeps): ServiceWatch {
-  const listeners = new Set<() => void>();
-  const tell = () => listeners.forEach((listener) => listener());
-  const reflector: Reflector<Service> = createReflector<Service>({
-    ...deps,
+  const { reflector, onChange } = observe<Service>(deps, {
     path: "/api/v1/services",
     fieldSelector: "spec.clusterIP!=None",
-    handler: { replace: tell, changed: tell },
   });
-  return {
-    name: "services",
-    run: reflector.run,
-    list: () => (reflector.synced() ? reflector.list() : undefined),
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-  };
+  const list = () => (reflector.synced() ? reflector.list() : undefined);
+  return { name: "services", run: reflector.run, list, onChange };
 }
 
 export interface EndpointWatch extends Running {
@@ -48,23 +37,25 @@ export interface EndpointWatch extends Running {
 /** Endpoints of headless Services, by the label that the control plane gives them.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
-  const listeners = new Set<() => void>();
-  const tell = () => listeners.forEach((listener) => listener());
-  const reflector: Reflector<EndpointSlice> = createReflector<EndpointSlice>({
-    ...deps,
+  const { reflector, onChange } = observe<EndpointSlice>(deps, {
     path: "/apis/discovery.k8s.io/v1/endpointslices",
     labelSelector: "service.kubernetes.io/headless",
-    handler: { replace: tell, changed: tell },
   });
-  return {
-    name: "headless endpoints",
-    run: reflector.run,
-    list: reflector.list,
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+  return { name: "headless endpoints", run: reflector.run, list: reflector.list, onChange };
+}
+
+type Which = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;
+
+/** A copy of some objects that tells of its changes. */
+function observe<T extends ApiObject>(deps: ListerDeps, which: Which) {
+  const listeners = new Set<() => void>();
+  const tell = () => listeners.forEach((listener) => listener());
+  const reflector = createReflector<T>({ ...deps, ...which, handler: { replace: tell, changed: tell } });
+  const onChange = (listener: () => void) => {
+    listeners.add(listener);
+    return () => void listeners.delete(listener);
   };
+  return { reflector, onChange };
 }
 
 export interface NodeWatch extends NodeSource, Running {
@@ -77,26 +68,17 @@ export interface NodeWatch extends NodeSource, Running {
 
 /** This node's object, watched by name. */
 export function createNodeWatch(deps: ListerDeps & { readonly nodeName: string }): NodeWatch {
-  const listeners = new Set<(node: Node | undefined) => void>();
-  const node = () => reflector.get(undefined, deps.nodeName);
-  const tell = () => {
-    for (const listener of listeners) listener(node());
-  };
-  const reflector: Reflector<Node> = createReflector<Node>({
-    ...deps,
+  const { reflector, onChange } = observe<Node>(deps, {
     path: "/api/v1/nodes",
     fieldSelector: `metadata.name=${deps.nodeName}`,
-    handler: { replace: tell, changed: tell },
   });
+  const node = () => reflector.get(undefined, deps.nodeName);
   return {
     name: "node watch",
     run: reflector.run,
     ready: reflector.ready,
     synced: reflector.synced,
     node,
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onChange: (listener) => onChange(() => listener(node())),
   };
 }
