@@ -9,6 +9,9 @@ import type { Use } from "./kind.ts";
 /** Interval of looks at the Node, which is watched, milliseconds: the kubelet's. */
 const lookMs = 100;
 
+/** Looks after which the driver's own object is asked for, too: it may have changed. */
+const looksPerDriver = 20;
+
 /** The status code of gRPC with which a controller says that a node can have no more volumes. */
 const resourceExhausted = 8;
 
@@ -22,7 +25,7 @@ export function isAttached(about: CSIDriver | undefined): boolean {
   return about?.spec.attachRequired !== false;
 }
 
-/** Waits until the control plane has attached a volume to the node.
+/** Waits until the control plane has attached a volume to the node, or its driver has come to want no attachment.
  *  @returns what the driver said of it then. @throws StepError with the kubelet's reasons; NotYetError when the signal aborts first.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/ */
 export async function untilAttached(
@@ -35,10 +38,12 @@ export async function untilAttached(
   const name = `${csiPlugin}/${id}`;
   deps.staging.uses(id, pod.metadata.uid, name);
   deps.awaiting((stop) => isExhausted(deps, handle, stop));
-  while (!showsAttached(deps.node(), name))
+  for (let looks = 1; !showsAttached(deps.node(), name); looks += 1) {
     await deps.clock.sleep(lookMs, signal).catch(() => {
       throw new NotYetError(`volume ${name} is not yet in node's status`);
     });
+    if (looks % looksPerDriver === 0 && (await isNoLongerAttached(deps, handle, signal))) return {};
+  }
   deps.awaiting(undefined);
   try {
     return await attachment(deps, handle, signal);
@@ -46,6 +51,16 @@ export async function untilAttached(
     const operation = volume.spec?.volumeMode === "Block" ? "MapVolume" : "MountVolume";
     throw new StepError(`${operation}.WaitForAttach failed`, volume.metadata.name, error);
   }
+}
+
+/** True when the driver has come to want no attachment: then the cluster may detach the volume, which counts as used no more.
+ *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-driver-v1/ */
+async function isNoLongerAttached(deps: SetUpDeps, handle: Handle, signal: AbortSignal): Promise<boolean> {
+  const about = await deps.drivers.about(handle.driver, signal).catch(() => undefined);
+  if (isAttached(about)) return false;
+  deps.awaiting(undefined);
+  deps.staging.usesNot(csiId(handle));
+  return true;
 }
 
 /** True when the Node shows the volume in use, so that nobody detaches it, and attached. */

@@ -86,7 +86,9 @@ interface Known {
 async function knownOf(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<Known> {
   const source = sourceOf(use.volume);
   const about = await aboutOf(deps, source.driver, signal);
-  return { about, context: isAttached(about) ? await untilAttached(deps, use, source, signal) : {} };
+  if (isAttached(about)) return { about, context: await untilAttached(deps, use, source, signal) };
+  deps.staging.usesNot(csiId(source));
+  return { about, context: {} };
 }
 
 async function stage(

@@ -25,6 +25,8 @@ export interface Staging {
   /** The pod is about to have a volume that is attached to the node: the cluster has to know of it from now on until it is unstaged.
    *  @param name by which the cluster knows it. */
   uses(id: string, uid: string, name: string): void;
+  /** The volume's driver wants no attachment: the cluster may detach it, whoever has it. */
+  usesNot(id: string): void;
   /** Takes up what an earlier process left staged. @throws what the target says. */
   recover(signal: AbortSignal): Promise<void>;
   /** A pod's volumes are unmounted: what it was the last to have is unstaged. What fails is logged and tried again: it does not keep
@@ -66,6 +68,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     isStanding: (id) => standing.has(id),
     stands: (id) => void standing.add(id),
     uses: use.begins,
+    usesNot: use.ends,
     async recover(signal) {
       await Promise.all(kinds.flatMap((kind) => kind.tidy?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
@@ -146,6 +149,9 @@ function createUse(onUse: (names: readonly string[]) => void) {
       tell();
     },
     left: wanted.left,
+    ends(id: string) {
+      if (names.delete(id)) tell();
+    },
     /** The volume lies staged no longer. */
     unstaged(id: string) {
       if (!wanted.isElsewhere(id, "") && names.delete(id)) tell();

@@ -4,38 +4,10 @@ import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/c
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { PodRejectedError } from "../../../src/pod/rejected.ts";
 import type { NodePublishVolumeRequest, NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
-import type { PersistentVolume, Volume } from "../../../src/objects.ts";
+import type { Volume } from "../../../src/objects.ts";
 import { aContainer } from "../../fakes/pods.ts";
-import { type Bench, directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
-
-const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
-/** SHA-256 of `h`. */
-const sum = "aaa9402664f1a41f40ebbc52c9993eb66aeb366602958fdfaa283b71e64db123";
-const staged = `${rootDir}/plugins/kubernetes.io/csi/d/${sum}`;
-const published = directoryOf("csi", "pv");
-
-/** A bench with a claim that is bound to a volume of the driver `d`. */
-function bound(spec: NonNullable<PersistentVolume["spec"]> = {}, csi: object = {}): Bench {
-  const bench = volumeBench();
-  const metadata = { name: "data", namespace: "default", uid: "u" };
-  bench.claims.set("data", { metadata, spec: { volumeName: "pv" }, status: { phase: "Bound" } });
-  bench.volumes.set("pv", {
-    metadata: { name: "pv" },
-    spec: {
-      claimRef: metadata,
-      volumeMode: "Filesystem",
-      accessModes: ["ReadWriteOnce"],
-      csi: { driver: "d", volumeHandle: "h", ...csi },
-      ...spec,
-    },
-  });
-  return bench;
-}
-
-/** Lets the tries at an end pass. */
-async function longer({ clock }: Bench): Promise<void> {
-  for (let ms = 0; ms < 8_000; ms += 500) await clock.advance(500);
-}
+import { bound, data, longer, published, staged } from "./csi-bench.ts";
+import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const other = { uid: "uid-2", name: "other" };
 
@@ -123,36 +95,6 @@ test("another process takes up what lies staged: it is in use, and leaves once n
   await next.unmount("uid-1", never);
   await clock.advance(0);
   assert.deepEqual(storage.calls, [`unpublish h ${published}/mount`, `unstage h ${staged}/globalmount`]);
-  assert.deepEqual(bench.inUse, []);
-});
-
-test("a volume that the cluster attaches waits for that, and is in use before", async () => {
-  const bench = bound();
-  const { storage, clock } = bench;
-  storage.objects.clear();
-  const stage = bench.start();
-  await stage.recover(never);
-  const mounting = stage.mount(podWith([data]), never);
-  await clock.advance(300);
-  const name = "kubernetes.io/csi/d^h";
-  assert.deepEqual(bench.inUse, [name]);
-  storage.status = { volumesInUse: [name], volumesAttached: [{ name, devicePath: "" }] };
-  await clock.advance(100);
-  // Of the handle, the driver and the node.
-  const attachment = "csi-c42cf57099d6443b605c16f111056170d3d4e01cedcbcbac71a93245953703cf";
-  const why = `volume h has GET error for volume attachment ${attachment}: volumeattachments.storage.k8s.io "${attachment}" not found`;
-  assert.deepEqual(bench.events, [
-    `Pod Warning FailedMount: MountVolume.WaitForAttach failed for volume "pv" : ${why}`,
-  ]);
-  storage.attachments.set(attachment, {
-    metadata: { name: attachment },
-    spec: { attacher: "d", nodeName: "node", source: { persistentVolumeName: "pv" } },
-    status: { attached: true, attachmentMetadata: { device: "one" } },
-  });
-  await clock.advance(1_000);
-  await mounting;
-  assert.deepEqual((storage.requests[0] as NodeStageVolumeRequest).publishContext, { device: "one" });
-  await stage.unmount("uid-1", never);
   assert.deepEqual(bench.inUse, []);
 });
 
