@@ -25,15 +25,15 @@ export function isAttached(about: CSIDriver | undefined): boolean {
   return about?.spec.attachRequired !== false;
 }
 
-/** Waits until the control plane has attached a volume to the node, or its driver has come to want no attachment.
- *  @returns what the driver said of it then. @throws StepError with the kubelet's reasons; NotYetError when the signal aborts first.
+/** Waits until the control plane has attached a volume to the node.
+ *  @returns what the driver said of it then; undefined when the driver has come to want no attachment meanwhile. @throws StepError with the kubelet's reasons; NotYetError when the signal aborts first.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/ */
 export async function untilAttached(
   deps: SetUpDeps,
   { pod, volume }: Use,
   handle: Handle,
   signal: AbortSignal,
-): Promise<Readonly<Record<string, string>>> {
+): Promise<Readonly<Record<string, string>> | undefined> {
   const id = csiId(handle);
   const name = `${csiPlugin}/${id}`;
   deps.staging.uses(id, pod.metadata.uid, name);
@@ -42,7 +42,10 @@ export async function untilAttached(
     await deps.clock.sleep(lookMs, signal).catch(() => {
       throw new NotYetError(`volume ${name} is not yet in node's status`);
     });
-    if (looks % looksPerDriver === 0 && (await isNoLongerAttached(deps, handle, signal))) return {};
+    if (looks % looksPerDriver === 0 && (await isNoLongerAttached(deps, handle, signal))) {
+      deps.awaiting(undefined);
+      return undefined;
+    }
   }
   deps.awaiting(undefined);
   try {
@@ -53,14 +56,9 @@ export async function untilAttached(
   }
 }
 
-/** True when the driver has come to want no attachment: then the cluster may detach the volume, which counts as used no more.
- *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-driver-v1/ */
-async function isNoLongerAttached(deps: SetUpDeps, handle: Handle, signal: AbortSignal): Promise<boolean> {
-  const about = await deps.drivers.about(handle.driver, signal).catch(() => undefined);
-  if (isAttached(about)) return false;
-  deps.awaiting(undefined);
-  deps.staging.usesNot(csiId(handle));
-  return true;
+/** True when the driver wants no attachment by now; it counts as unchanged while it cannot be read. */
+async function isNoLongerAttached({ drivers }: SetUpDeps, { driver }: Handle, signal: AbortSignal): Promise<boolean> {
+  return !isAttached(await drivers.about(driver, signal).catch(() => undefined));
 }
 
 /** True when the Node shows the volume in use, so that nobody detaches it, and attached. */

@@ -86,9 +86,12 @@ interface Known {
 async function knownOf(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<Known> {
   const source = sourceOf(use.volume);
   const about = await aboutOf(deps, source.driver, signal);
-  if (isAttached(about)) return { about, context: await untilAttached(deps, use, source, signal) };
-  deps.staging.usesNot(csiId(source));
-  return { about, context: {} };
+  if (!isAttached(about)) {
+    deps.staging.usesNot(csiId(source));
+    return { about, context: {} };
+  }
+  const context = await untilAttached(deps, use, source, signal);
+  return context ? { about, context } : knownOf(deps, use, signal);
 }
 
 async function stage(
