@@ -27,3 +27,8 @@ export function pluginRegistryOf(rootDir: string): string {
 export function stagedDriverVolumesOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io/csi`;
 }
+
+/** Where volumes of storage drivers that containers have as devices lie on the node, below a root directory. */
+export function driverDevicesOf(rootDir: string): string {
+  return `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+}

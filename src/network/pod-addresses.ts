@@ -1,7 +1,9 @@
 import { isIPv4 } from "node:net";
-import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import { NamespaceMode } from "../gen/cri.ts";
 import type { RuntimePod } from "../pipeline.ts";
+import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { Column } from "../state/rows.ts";
+import { createSignal } from "../state/signals.ts";
 
 /** Addresses of this node's pods: what the runtime was last seen to have, and what is known to have come or gone since. */
 export interface PodAddresses {
@@ -17,18 +19,17 @@ export interface PodAddresses {
 
 /** Follows the addresses of the pods that are seen. */
 export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
-  /** What is newer than what has been seen, by UID. */
+  /** Addresses that are newer than what has been seen, by UID. */
   const news = new Map<string, readonly string[]>();
-  const hearers = new Set<() => void>();
-  const tell = () => hearers.forEach((hear) => hear());
+  const changed = createSignal();
   seen.onChange((uid) => {
     const newer = news.get(uid);
     if (newer && addressesOf(seen.get(uid)).join() === newer.join()) news.delete(uid);
-    tell();
+    changed.send();
   });
   const note = (uid: string, addresses: readonly string[]) => {
     news.set(uid, addresses);
-    tell();
+    changed.send();
   };
   return {
     list() {
@@ -41,17 +42,11 @@ export function createPodAddresses(seen: Column<RuntimePod>): PodAddresses {
         addresses.filter((address) => isIPv4(address)),
       ),
     left: (uid) => note(uid, []),
-    onChange(hear) {
-      hearers.add(hear);
-      return () => void hearers.delete(hear);
-    },
+    onChange: changed.heard,
   };
 }
 
 function addressesOf(pod: RuntimePod | undefined): readonly string[] {
-  return (pod?.sandboxes ?? []).flatMap(({ state, network, linux }) => {
-    if (state !== PodSandboxState.SANDBOX_READY || linux?.namespaces?.options?.network === NamespaceMode.NODE)
-      return [];
-    return [network?.ip ?? "", ...(network?.additionalIps ?? []).map(({ ip }) => ip)].filter((ip) => isIPv4(ip));
-  });
+  const own = pod?.sandboxes.filter(({ linux }) => linux?.namespaces?.options?.network !== NamespaceMode.NODE) ?? [];
+  return own.flatMap(readySandboxIPs).filter((ip) => isIPv4(ip));
 }

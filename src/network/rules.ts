@@ -3,7 +3,7 @@ import { CodedError, hasCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Belonging } from "../seams/runtime.ts";
 
-/** What the target's firewall leads to the relay. */
+/** Packets that the target's firewall leads to the relay. */
 export interface Redirections {
   /** Port of the relay for connections. */
   readonly port: number;
@@ -84,7 +84,7 @@ export async function applyRules({ run }: Pick<Host, "run">, text: string, signa
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
-/** What a node has on its target for the way into the cluster, at most one thing: the rules, and the socket that they lead to in the
+/** Belongings of a node on its target for the way into the cluster, at most one: the rules, and the socket that they lead to in the
  *  end. */
 export async function wayBelongings(
   host: Pick<Host, "run" | "fs">,

@@ -52,7 +52,7 @@ const patienceMs = 5_000;
 const againMs = 500;
 const unfitMs = 30_000;
 
-/** What stands while the way does. */
+/** The way while it stands. */
 interface Standing {
   /** Brings the target up to date with Services and pods. */
   readonly sync: () => Promise<void>;
@@ -114,7 +114,7 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
   };
 }
 
-/** What a target lacks, if that is why; undefined for what may be mended by trying again. */
+/** The sentence of a target that lacks something; undefined for what may be mended by trying again. */
 function troubleOf(error: unknown): string | undefined {
   const isUnfit = hasCode(error, "not_found", "failed_precondition", "permission_denied", "unimplemented");
   return isUnfit ? messageOf(error) : undefined;
@@ -137,7 +137,6 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     failure ??= { error };
     over.abort();
   };
-  let destinations: Destinations = { tcp: [], udp: [], addresses: [] };
   let reachable: ReadonlySet<string> = new Set();
   const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
   const link = wayLink(rootDir);
@@ -164,16 +163,14 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   );
   let ports: Redirections["udp"] = [];
   const sync = coalesce(async () => {
-    const before = destinations;
     const pods = addresses.list();
-    destinations = destinationsNow(deps, pods);
-    reachable = new Set(destinations.tcp);
+    const { tcp, udp, addresses: cluster } = destinationsNow(deps, pods);
+    reachable = new Set(tcp);
     relay.allow(pods);
-    if (before.udp.join() !== destinations.udp.join() || ports.length !== destinations.udp.length) {
-      flows.keep(destinations.udp);
-      ports = await untilAborted(relay.listen(destinations.udp), until);
+    if (ports.map(([to]) => to).join() !== udp.join()) {
+      flows.keep(udp);
+      ports = await untilAborted(relay.listen(udp), until);
     }
-    const { tcp, addresses: cluster } = destinations;
     const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster };
     const text = rulesText(rootDir, now, applied);
     if (text === "") return;
@@ -185,7 +182,9 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   await sync();
   stack.defer(services.onChange(follow));
   if (deps.headless) stack.defer(deps.headless.onChange(follow));
-  stack.defer(addresses.onChange(follow));
+  // Most of what is seen of pods leaves their addresses as they are.
+  const followPods = () => (addresses.list().join() === applied?.pods.join() ? undefined : follow());
+  stack.defer(addresses.onChange(followPods));
   deps.ready({ sync });
   void relay.ended.then(
     (said) => fail(new CodedError("unavailable", `the relay on the target has ended: ${said || "without a word"}`)),

@@ -1,3 +1,4 @@
+import { readySandboxIPs } from "../pod/sandbox.ts";
 import {
   type Container,
   ContainerFilter,
@@ -5,7 +6,6 @@ import {
   type ContainerStatus,
   type PodSandbox,
   PodSandboxFilter,
-  PodSandboxState,
   type PodSandboxStatus,
 } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -155,15 +155,9 @@ export async function observePod(
     namespace: labels[podNamespaceLabel] ?? "",
     sandboxes: statuses,
     containers: containerStatuses,
-    ips: sandboxIPs(statuses[0]),
+    ips: readySandboxIPs(statuses[0]),
     observedAt: listing.listedAt,
   };
-}
-
-/** The addresses of a ready sandbox, primary first. */
-function sandboxIPs(sandbox: PodSandboxStatus | undefined): readonly string[] {
-  if (sandbox?.state !== PodSandboxState.SANDBOX_READY || !sandbox.network?.ip) return [];
-  return [sandbox.network.ip, ...sandbox.network.additionalIps.map(({ ip }) => ip)];
 }
 
 function newestFirst(a: { createdAt: bigint }, b: { createdAt: bigint }): number {

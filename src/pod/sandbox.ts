@@ -1,4 +1,4 @@
-import { NamespaceMode, PodSandboxState } from "../gen/cri.ts";
+import { NamespaceMode, PodSandboxState, type PodSandboxStatus } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isRunning } from "./runs.ts";
@@ -18,4 +18,10 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
 /** True when a sandbox or container of the pod runs. */
 export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
   return containers.some(isRunning) || sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
+}
+
+/** Addresses of a ready sandbox, the primary first; none of one that is not ready or has none. */
+export function readySandboxIPs(sandbox: PodSandboxStatus | undefined): readonly string[] {
+  if (sandbox?.state !== PodSandboxState.SANDBOX_READY || !sandbox.network?.ip) return [];
+  return [sandbox.network.ip, ...sandbox.network.additionalIps.map(({ ip }) => ip)];
 }

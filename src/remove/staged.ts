@@ -49,7 +49,7 @@ async function localDevices(fs: HostFs, root: string, signal: AbortSignal): Prom
   return { own: await heldIn(fs, volumes, signal), around: [...volumes, ...upTo(all, root)] };
 }
 
-/** What holds pods' devices, in the volumes' directories. */
+/** Files that hold pods' devices, in the volumes' directories. */
 async function heldIn(fs: HostFs, directories: readonly string[], signal: AbortSignal): Promise<Found["own"]> {
   const found = (await inside(fs, directories, signal)).filter(({ isFile }) => isFile);
   return found.map(({ path }) => ({ path, isHeld: true }));

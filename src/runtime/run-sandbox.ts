@@ -1,3 +1,4 @@
+import { readySandboxIPs } from "../pod/sandbox.ts";
 import { type PodSandboxConfig, PodSandboxState, type PodSandboxStatus, RunPodSandboxRequest } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink, PodWay, RuntimeClasses } from "../pipeline.ts";
@@ -50,8 +51,7 @@ export async function runSandbox(
   try {
     const { status } = await runtime.podSandboxStatus(sandbox.id, uninterrupted);
     if (status?.state !== PodSandboxState.SANDBOX_READY) throw new Error("pod sandbox ended right after its start");
-    const network = status.network;
-    const ips = network?.ip ? [network.ip, ...network.additionalIps.map(({ ip }) => ip)] : [];
+    const ips = readySandboxIPs(status);
     if (!pod.spec.hostNetwork) await deps.way?.joined(pod.metadata.uid, ips, signal);
     return { ...sandbox, ips, status };
   } catch (error) {

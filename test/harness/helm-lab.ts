@@ -38,7 +38,7 @@ export interface HelmLabOptions {
   readonly bare?: boolean;
   /** The programs and images that it is brought up with; all that tests use unless given. */
   readonly kit?: Kit;
-  /** What runs the machine's pods: containerd unless given. */
+  /** The machine, by the runtime of its pods: containerd unless given. */
   readonly machine?: "ssh" | "ssh-docker";
   readonly say?: (line: string) => void;
 }

@@ -250,7 +250,7 @@ describe("claims", () => {
     const events = () => kubectl("get", "events", "--field-selector", "involvedObject.name=shared-1", "-o", "yaml");
     const told = `MapVolume.MapPodDevice succeeded for volume "shared" globalMapPath "${all}/shared"`;
     await cluster.waitFor("the kubelet's event", async () => (await events()).includes(told));
-    // What holds the first pod's, by hand; then the process dies, and the second pod goes meanwhile.
+    // The first pod's loop device goes by hand; then the process dies, and the second pod goes meanwhile.
     await inside("losetup", "-d", (await heldDevices(cluster)).get(`${all}/shared/${one}`) ?? "");
     await agent.kill("SIGKILL");
     await pods.remove("shared-2", 0);

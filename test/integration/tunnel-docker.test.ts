@@ -5,7 +5,7 @@ import { startDns } from "../harness/dns.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { images } from "../harness/pods.ts";
 import { releaseOf } from "./helm/release.ts";
-import { server, service, tunneled } from "./helm/tunnel.ts";
+import { addressOf, server, service, tunneled } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
 
 describe("network: tunneled, where the Docker Engine runs the pods", { timeout: 600_000 }, () => {
@@ -35,8 +35,8 @@ describe("network: tunneled, where the Docker Engine runs the pods", { timeout: 
   });
 
   test("a container that is no pod of the node's has no way, even on its network", async () => {
-    const { spec } = (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
-    const ask = `curl --silent --max-time 2 http://${spec?.clusterIP}/hostname; echo $?`;
+    const web = await addressOf(lab.cluster, "web");
+    const ask = `curl --silent --max-time 2 http://${web}/hostname; echo $?`;
     for (const network of ["bridge", `graftlet-${release.node}`]) {
       const answer = await docker("run", "--rm", `--network=${network}`, "--entrypoint=sh", images.agnhost, "-c", ask);
       assert.match(answer, /^\d+\n$/, network);

@@ -7,7 +7,7 @@ import { startDns } from "../harness/dns.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { releaseOf } from "./helm/release.ts";
-import { server, serverPort, service, tunneled } from "./helm/tunnel.ts";
+import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
 
 describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
@@ -42,9 +42,9 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
 
   test("names, Services and the API server, from a pod that knows nothing of it", async () => {
     const { cluster } = lab;
-    const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
-    assert.equal(await said("far", "dig +search +short web"), spec?.clusterIP);
-    assert.equal(await said("far", "dig +search +short +tcp web.default"), spec?.clusterIP);
+    const web = await addressOf(cluster, "web");
+    assert.equal(await said("far", "dig +search +short web"), web);
+    assert.equal(await said("far", "dig +search +short +tcp web.default"), web);
     assert.equal(await said("far", get("http://web/hostname")), "web");
     assert.match(await said("far", "cat /etc/resolv.conf"), new RegExp(`nameserver ${addresses.dns}`));
     assert.match(await said("far", get("--insecure https://kubernetes.default/version")), /"major": "1"/);
@@ -98,9 +98,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
   test("a port that no Service has is refused at once, and so is a Service's without pods", async () => {
     await lab.cluster.apply([service("nobody", { selector: { app: "nobody" } })]);
     await lab.cluster.waitFor("the Service to be known there", async () =>
-      (await rules()).includes(
-        (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "nobody"))?.spec.clusterIP ?? "?",
-      ),
+      (await rules()).includes((await addressOf(lab.cluster, "nobody")) ?? "?"),
     );
     for (const url of ["http://web:82", "http://nobody"]) {
       const started = Date.now();
@@ -122,14 +120,14 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
 
   test("nobody on the machine but the node's pods has the way", async () => {
     const { cluster, edge } = lab;
-    const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
+    const web = await addressOf(cluster, "web");
     const port = /redirect to :(\d+)/.exec(await rules())?.[1];
-    const get2 = (url: string) =>
+    const answer = (url: string) =>
       edge
         .mustInside(["sh", "-c", `curl --silent --max-time 3 ${url} >/dev/null; echo $?`])
         .then((text) => text.trim());
-    assert.notEqual(await get2(`http://${spec?.clusterIP}/hostname`), "0", "a process of the machine");
-    assert.notEqual(await get2(`http://127.0.0.1:${port}/hostname`), "0", "straight to the relay");
+    assert.notEqual(await answer(`http://${web}/hostname`), "0", "a process of the machine");
+    assert.notEqual(await answer(`http://127.0.0.1:${port}/hostname`), "0", "straight to the relay");
   });
 
   test("rules that somebody flushes are back within ten seconds", async () => {

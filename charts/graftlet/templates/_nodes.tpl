@@ -48,13 +48,19 @@
 {{- end -}}
 {{- range $hop, $door := $ssh.proxyJump -}}
 {{- if $door.existingSecret -}}
-{{- $secrets = append $secrets (dict "name" (printf "ssh-%d-hop-%d" $index $hop) "secret" $door.existingSecret "directory" (include "graftlet.secretDirectory" (printf "%s_%d" $node.name $hop))) -}}
+{{- $secrets = append $secrets (dict "name" (printf "ssh-%d-hop-%d" $index $hop) "secret" $door.existingSecret "directory" (include "graftlet.secretDirectory" (include "graftlet.hopName" (list $node.name $hop)))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
 {{- toJson $secrets -}}
 {{- end -}}
 
+{{/* A machine on the way to a node: no node can have that name. Takes (list NODE-NAME INDEX). */}}
+{{- define "graftlet.hopName" -}}
+{{ printf "%s_%d" (index . 0) (index . 1) }}
+{{- end -}}
+
+{{/* Where a Secret is in the Pod. Takes the name of a node, or of a machine on the way there. */}}
 {{- define "graftlet.secretDirectory" -}}
 /etc/graftlet/nodes/{{ . }}
 {{- end -}}
@@ -66,13 +72,13 @@
 {{- $config := include "graftlet.sshDoor" (list $ssh $name) | fromJson -}}
 {{- if $ssh.proxyJump -}}
 {{- $hops := list -}}
-{{- range $hop, $door := $ssh.proxyJump }}{{ $hops = append $hops (include "graftlet.sshDoor" (list $door (printf "%s_%d" $name $hop)) | fromJson) }}{{ end -}}
+{{- range $hop, $door := $ssh.proxyJump }}{{ $hops = append $hops (include "graftlet.sshDoor" (list $door (include "graftlet.hopName" (list $name $hop))) | fromJson) }}{{ end -}}
 {{- $_ := set $config "proxyJump" $hops -}}
 {{- end -}}
 {{- toJson $config -}}
 {{- end -}}
 
-{{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES DIRECTORY-OF-ITS-SECRET). */}}
+{{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES NAME), the name as graftlet.secretDirectory takes it. */}}
 {{- define "graftlet.sshDoor" -}}
 {{- $ssh := index . 0 -}}
 {{- $config := omit $ssh "existingSecret" "login" -}}

@@ -38,21 +38,14 @@ export async function openConnection(
   clock: Pick<Clock, "within">,
   signal: AbortSignal,
 ): Promise<Connection> {
-  const hops: Connection[] = [];
+  const hops: Hop[] = [];
   const closeHops = () => {
-    for (const hop of hops.toReversed()) hop.close();
+    for (const { connection } of hops.toReversed()) connection.close();
   };
+  const wayOn = (door: Door) => () => wayTo(door, hops.at(-1), clock.within(readyTimeoutMs, signal));
   try {
-    let from: Hop | undefined;
-    for (const door of config.proxyJump) {
-      const before = from;
-      const connection = await enter(door, () => wayTo(door, before, clock.within(readyTimeoutMs, signal)), signal);
-      hops.push(connection);
-      from = { door, connection };
-    }
-    const last = from;
-    const way = () => wayTo(config, last, clock.within(readyTimeoutMs, signal));
-    const connection = await enter(config, way, signal, hops);
+    for (const door of config.proxyJump) hops.push({ door, connection: await enter(door, wayOn(door), signal) });
+    const connection = await enter(config, wayOn(config), signal, hops);
     if (connection.lost.aborted) closeHops();
     connection.lost.addEventListener("abort", closeHops, { once: true });
     return connection;
@@ -92,7 +85,7 @@ async function enter(
   door: Door,
   way: () => Promise<Duplex>,
   signal: AbortSignal,
-  hops: readonly Connection[] = [],
+  hops: readonly Hop[] = [],
 ): Promise<Connection> {
   const check = await hostKeyCheck(door.trust, door.host, door.port);
   const credentials = await loginOf(door);
@@ -109,7 +102,8 @@ async function enter(
   };
   client.on("error", lose);
   client.once("close", () => lose());
-  for (const hop of hops) hop.lost.addEventListener("abort", () => lose(hop.lost.reason), { once: true });
+  for (const { connection: hop } of hops)
+    hop.lost.addEventListener("abort", () => lose(hop.lost.reason), { once: true });
   await check.remember();
   return {
     client,

@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import { isMountPoint, listMounts } from "../../host/mounts.ts";
+import { driverDevicesOf } from "../../host/plugin-paths.ts";
 import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
 import { timed } from "../../lib/timed.ts";
 import { podDirectory } from "../paths.ts";
@@ -148,9 +149,8 @@ async function unstage({ host, drivers }: UnpublishDeps, path: string, { driver:
 
 /** Takes back what a pod has as devices: its links say what that is. */
 async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortSignal) {
-  const all = posix.dirname(posix.dirname(blockPlaces(deps.rootDir, "volume").mapped));
   const linked = devicesOfPod(deps, uid, signal);
-  const mapped = mappedTo(deps, { all, below: "/dev" }, uid, signal);
+  const mapped = mappedTo(deps, { all: driverDevicesOf(deps.rootDir), below: "/dev" }, uid, signal);
   const names = [...new Set((await Promise.all([linked, mapped])).flat())];
   if (names.length === 0) return [];
   const known = await dataOfDevices(deps, signal);

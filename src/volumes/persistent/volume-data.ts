@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { isMountPoint } from "../../host/mounts.ts";
-import { stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
+import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
 import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
@@ -42,7 +42,7 @@ export function publishedPath(rootDir: string, uid: string, volume: string): str
 /** Places of a volume that containers have as a device: where it is staged, the directory in which it is published to each pod under the
  *  pod's UID, the one in which the node binds it for each pod, and a name beside which its data lies. */
 export function blockPlaces(rootDir: string, volume: string) {
-  const all = `${stagedDriverVolumesOf(rootDir)}/volumeDevices`;
+  const all = driverDevicesOf(rootDir);
   return {
     staged: `${all}/staging/${volume}`,
     published: `${all}/publish/${volume}`,
@@ -120,7 +120,7 @@ export async function dataOfDevices(
   { host, rootDir }: Place,
   signal: AbortSignal,
 ): Promise<ReadonlyMap<string, DataDirectory>> {
-  const names = await devicesIn(host, `${stagedDriverVolumesOf(rootDir)}/volumeDevices`, signal);
+  const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
   const found = names.map(async (name) => {
     const path = posix.dirname(blockPlaces(rootDir, name).data);
     const one = await dataIn(host, path, (_, { specVolID = name }) => specVolID === name, signal);
@@ -139,7 +139,7 @@ export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal
 
 async function driversIn(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
   const all = stagedDriverVolumesOf(rootDir);
-  return (await directoriesIn(host, all, signal)).filter((path) => path !== `${all}/volumeDevices`);
+  return (await directoriesIn(host, all, signal)).filter((path) => path !== driverDevicesOf(rootDir));
 }
 
 /** Names of volumes that lie there as devices; beside them are the places in which all are staged and published. */
@@ -156,11 +156,10 @@ function isOf(path: string, { specVolID }: VolumeData): boolean {
 /** Removes directories of volumes of which nothing is written down: a process died when it began with them, or when it was about to be
  *  done. Nothing but what is empty. */
 export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSignal): Promise<void> {
-  const all = stagedDriverVolumesOf(rootDir);
   const drivers = await driversIn(host, rootDir, signal);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
   const mounts = volumes.map((path) => `${path}/globalmount`);
-  const names = await devicesIn(host, `${all}/volumeDevices`, signal);
+  const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
   const devices = names.map((name) => blockPlaces(rootDir, name));
   const unwritten = async (mount: string) =>
     (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) === undefined;

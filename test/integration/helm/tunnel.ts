@@ -1,3 +1,4 @@
+import type { Cluster } from "../../harness/cluster.ts";
 import { images } from "../../harness/pods.ts";
 
 /** Where its pods serve HTTP; one further they echo datagrams. */
@@ -39,5 +40,9 @@ export const service = (name: string, spec: object = {}) => ({
   },
 });
 
-/** What makes the release's first node a tunneled one. */
+/** The cluster address of a Service. */
+export const addressOf = async (cluster: Cluster, name: string) =>
+  (await cluster.get<{ spec: { clusterIP: string } }>("service", name))?.spec.clusterIP;
+
+/** Values that make the release's first node a tunneled one. */
 export const tunneled = ["--set=nodes[0].ssh.network=tunneled"];

@@ -28,7 +28,7 @@ async function bound(): Promise<Bench> {
   return bench;
 }
 
-/** What the target has of the volume: mounts and what loop devices hold. */
+/** Traces of the volume on the target: mounts and what loop devices hold. */
 async function standing({ host }: Bench): Promise<{ readonly mounts: readonly string[]; readonly held: string[] }> {
   const mounts = host.files.mounted().map(({ path }) => path);
   return { mounts, held: [...(await loopDevices(host.files)).values()] };
