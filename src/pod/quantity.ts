@@ -51,6 +51,13 @@ export function canonicalBytes(bytes: number, step: 1024 | 1000): string {
   return `${left}${units[unit]}`;
 }
 
+/** An amount as the API writes it, to the thousandth, in the manner of another: with binary units where that has them. */
+export function canonicalAmount(amount: number, like: string): string {
+  const milli = Math.round(amount * 1000);
+  if (milli % 1000 !== 0) return `${milli}m`;
+  return canonicalBytes(milli / 1000, like.endsWith("i") ? 1024 : 1000);
+}
+
 /** Rounds up, except where binary fractions alone made the excess (0.1 × 3 is not 0.3). */
 function ceil(value: number): number {
   const nearest = Math.round(value);

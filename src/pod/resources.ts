@@ -2,7 +2,7 @@ import { HugepageLimit, LinuxContainerResources } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "./containers.ts";
 import { qosClass } from "./qos.ts";
-import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
+import { canonicalAmount, quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 import { effectiveResources } from "./resize.ts";
 import { limitedSwap } from "./swap.ts";
 
@@ -168,6 +168,15 @@ export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }
   return overhead ? sum([total, Object.fromEntries(limited)]) : total;
 }
 
+/** True where a limit holds for a whole pod: it is the pod's own, or every container has one.
+ *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
+export function limitsWhole({ spec }: Pod, name: "cpu" | "memory"): boolean {
+  const isLimited = ({ resources }: Pick<Container, "resources">) =>
+    quantityValue(resources?.limits?.[name] ?? "0") > 0;
+  const all = [...spec.containers, ...(spec.initContainers ?? [])];
+  return qosClass(spec) !== "BestEffort" && (isLimited(spec) || all.every(isLimited));
+}
+
 function requestsOf({ resources }: Container): ResourceList {
   return resources?.requests ?? {};
 }
@@ -199,14 +208,26 @@ function largest(lists: readonly ResourceList[]): ResourceList {
 }
 
 function combine(lists: readonly ResourceList[], join: (a: number, b: number) => number): ResourceList {
-  const amounts = new Map<string, number>();
+  const amounts = new Map<string, Amount>();
   for (const list of lists) {
-    for (const [name, quantity] of Object.entries(list)) {
-      const amount = quantityNumber(quantity);
+    for (const [name, text] of Object.entries(list)) {
+      const amount = quantityNumber(text);
       const known = amounts.get(name);
-      amounts.set(name, known === undefined ? amount : join(known, amount));
+      amounts.set(name, known ? joined(known, { amount, text }, join) : { amount, text });
     }
   }
-  // Thousandths, so that adding binary fractions shows no dust.
-  return Object.fromEntries([...amounts].map(([name, amount]) => [name, `${Math.round(amount * 1000)}m`]));
+  return Object.fromEntries([...amounts].map(([name, { text }]) => [name, text]));
+}
+
+interface Amount {
+  readonly amount: number;
+  readonly text: string;
+}
+
+/** Two amounts in one, written as the first that is not zero. */
+function joined(known: Amount, next: Amount, join: (a: number, b: number) => number): Amount {
+  const amount = join(known.amount, next.amount);
+  if (amount === known.amount) return known;
+  if (amount === next.amount) return next;
+  return { amount, text: canonicalAmount(amount, known.text) };
 }

@@ -7,6 +7,7 @@ import { type ContainerStatusInput, containerStatuses } from "./container-status
 import { containerNameLabel } from "./labels.ts";
 import { isTerminal, type Phase, podPhase } from "./phase.ts";
 import { qosClass } from "./qos.ts";
+import { wholeResources } from "./whole-resources.ts";
 
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
@@ -35,26 +36,11 @@ export function generateStatus(input: StatusInput): PodStatus {
     ...(phase === previous?.phase && phaseNotes(pod, previous)),
     conditions: podConditions({ ...input, previous, statuses, phase }),
     qosClass: pod.status?.qosClass ?? qosClass(pod.spec),
-    ...wholeResources(pod, phase === "Running" ? input.wholeInForce : undefined),
+    ...wholeResources(pod, phase === "Running" ? (input.wholeInForce ?? {}) : undefined),
     ...addresses(known),
     ...(init.length > 0 && { initContainerStatuses: init }),
     containerStatuses: main,
     ...(ephemeral.length > 0 && { ephemeralContainerStatuses: ephemeral }),
-  };
-}
-
-/** The pod-level resources: allocated and in force. */
-function wholeResources(
-  { spec: { resources } }: Pod,
-  inForce: Resources | undefined,
-): Pick<PodStatus, "resources" | "allocatedResources"> {
-  if (!resources) return {};
-  const { requests, limits } = resources;
-  const asked = requests && { ...requests, ...inForce?.requests };
-  const most = limits && { ...limits, ...inForce?.limits };
-  return {
-    resources: { ...(asked && { requests: asked }), ...(most && { limits: most }) },
-    ...(requests && { allocatedResources: requests }),
   };
 }
 

@@ -1,7 +1,7 @@
 import type { CgroupLimits } from "../host/cgroups.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Container, Pod } from "../objects.ts";
+import type { Pod } from "../objects.ts";
 import { podCgroup } from "../pod/cgroup-path.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
@@ -11,6 +11,7 @@ import {
   milliCpuToQuota,
   milliCpuToShares,
   minShares,
+  limitsWhole,
   podLimits,
   podRequests,
 } from "../pod/resources.ts";
@@ -149,23 +150,16 @@ function createMending(
   };
 }
 
-/** A limit holds for a whole pod where it is the pod's own, or every container has one; huge pages that it does not ask for it does not
- *  get. */
+/** Huge pages that a pod does not ask for it does not get. */
 function podLimitsOf(pod: Pod, { settings, podPidsLimit, pageSizes }: PodCgroupsDeps): CgroupLimits {
   const qos = qosClass(pod.spec);
   const requests = podRequests(pod, { overhead: true });
   const limits = podLimits(pod, { overhead: true });
-  const all = [...pod.spec.containers, ...(pod.spec.initContainers ?? [])];
-  const declared = (name: "cpu" | "memory") => {
-    const isLimited = ({ resources }: Pick<Container, "resources">) =>
-      quantityValue(resources?.limits?.[name] ?? "0") > 0;
-    return qos !== "BestEffort" && (isLimited(pod.spec) || all.every(isLimited));
-  };
   const quota = milliCpuToQuota(quantityMilli(limits["cpu"] ?? "0"), settings.cpuCfsPeriodUs);
   return {
     cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(requests["cpu"] ?? "0")),
-    ...(declared("cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
-    ...(declared("memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
+    ...(limitsWhole(pod, "cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
+    ...(limitsWhole(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),
     ...(pageSizes.length > 0 && {
       hugepages: { ...Object.fromEntries(pageSizes.map((size) => [size, 0])), ...hugepagesOf(requests) },

@@ -277,5 +277,29 @@ test("a pod with amounts of its own shows what it has been given, and while it r
   assert.deepEqual(running.resources, { requests: { ...resources.requests, cpu: "1" }, limits: { cpu: "1" } });
   assert.deepEqual(running.allocatedResources, resources.requests);
   assert.deepEqual(generate({ pod, wholeInForce }).resources, resources);
-  assert.equal("resources" in generate({}), false);
+});
+
+test("a pod without amounts of its own shows the sums of its containers', and while it runs those that its cgroup has", () => {
+  const resources = { requests: { cpu: "100m", "ephemeral-storage": "1Gi" }, limits: { cpu: "200m", memory: "1Gi" } };
+  const limited = ["c", "d"].map((name) => aContainer(name, { resources }));
+  const runs = (...names: readonly string[]) =>
+    observe(
+      [aSandbox()],
+      names.map((name) => aStatus(aContainer(name), ContainerState.CONTAINER_RUNNING)),
+    );
+  const pod = aPod({ containers: limited, overhead: { cpu: "50m" } });
+  const requests = { cpu: "250m", "ephemeral-storage": "2Gi" };
+  const limits = { cpu: "450m", memory: "2Gi" };
+  const waiting = generate({ pod });
+  assert.deepEqual([waiting.resources, waiting.allocatedResources], [{ requests, limits }, requests]);
+  const running = generate({ pod, observed: runs("c", "d") });
+  assert.deepEqual([running.resources, running.allocatedResources], [{ requests: { cpu: "250m" }, limits }, requests]);
+  const onlyOne = aPod({ containers: [aContainer("c", { resources }), aContainer("d")] });
+  assert.deepEqual(generate({ pod: onlyOne, observed: runs("c", "d") }).resources, { requests: { cpu: "100m" } });
+  const least = aPod({
+    containers: [aContainer("c", { resources: { requests: { cpu: "2m" }, limits: { cpu: "10m" } } })],
+  });
+  const small = generate({ pod: least, observed: runs("c") });
+  assert.deepEqual([small.resources, small.allocatedResources], [{}, { cpu: "2m" }]);
+  assert.deepEqual(generate({}).resources, {});
 });

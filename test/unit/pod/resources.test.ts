@@ -104,8 +104,8 @@ describe("what a pod asks for", () => {
       containers: main,
       initContainers: [sized("i", { cpu: "250m", memory: "1Gi" }), sized("j", { cpu: "50m" })],
     });
-    assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: `${2 ** 30 * 1000}m` });
-    assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1000m" });
+    assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: "1Gi" });
+    assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1" });
   });
   it("counts sidecars beside what follows them", () => {
     const sidecar = sized("s", { cpu: "100m" }, {}, { restartPolicy: "Always" });
@@ -118,7 +118,7 @@ describe("what a pod asks for", () => {
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
     // What nobody limits is not limited by it.
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1050m" });
-    assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1000m" });
+    assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1" });
   });
 });
 
@@ -136,8 +136,8 @@ describe("what a pod asks for as a whole", () => {
   });
   it("wins over what its containers ask for, but for what is not a pod's to ask for", () => {
     const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
-    assert.deepEqual([cpu, memory, rest], ["1500m", `${2560 * 2 ** 20 * 1000}m`, {}]);
-    assert.equal(podLimits(pod, { overhead: true })["cpu"], "3000m");
+    assert.deepEqual([cpu, memory, rest], ["1500m", "2560Mi", {}]);
+    assert.equal(podLimits(pod, { overhead: true })["cpu"], "3");
   });
   it("limits containers that have no limit of their own", () => {
     const of = (container: Container) => {

@@ -1,0 +1,57 @@
+import type { Pod, PodStatus, Resources } from "../objects.ts";
+import { quantityMilli } from "./quantity.ts";
+import { limitsWhole, podLimits, podRequests, type ResourceList } from "./resources.ts";
+
+/** CPU that a cgroup cannot tell from none, thousandths: it is not read back. */
+const leastRequest = 2;
+const leastLimit = 10;
+
+/** Resources of a pod as a whole, in its status: what it has been given, and what is in force. A pod that does not name any has the sums
+ *  of its containers.
+ *  @param inForce CPU and memory in force while the pod runs, where they may differ from what it has been given; undefined for a pod
+ *  that does not run.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-pod-resources/ */
+export function wholeResources(
+  pod: Pod,
+  inForce: Resources | undefined,
+): Pick<PodStatus, "resources" | "allocatedResources"> {
+  const [requests, limits] = [podRequests(pod, { overhead: true }), podLimits(pod, { overhead: true })];
+  const shown = inForce ? shownWhileRunning(pod, inForce, { requests, limits }) : { requests, limits };
+  return {
+    resources: {
+      ...(isAny(shown.requests) && { requests: shown.requests }),
+      ...(isAny(shown.limits) && { limits: shown.limits }),
+    },
+    ...(isAny(requests) && { allocatedResources: requests }),
+  };
+}
+
+type Amounts = Readonly<Record<"requests" | "limits", ResourceList>>;
+
+/** The pod's own amounts, completed by what its cgroup has. */
+function shownWhileRunning(pod: Pod, inForce: Resources, total: Amounts): Amounts {
+  const own = pod.spec.resources;
+  const tells = (amount: string | undefined, least: number) => amount !== undefined && quantityMilli(amount) > least;
+  const { cpu, memory } = total.requests;
+  const requests = {
+    ...(tells(cpu, leastRequest) && { cpu }),
+    ...(memory !== undefined && { memory }),
+    ...own?.requests,
+    ...inForce.requests,
+  };
+  const limits = {
+    ...(limitsWhole(pod, "cpu") && tells(total.limits["cpu"], leastLimit) && { cpu: total.limits["cpu"] }),
+    ...(limitsWhole(pod, "memory") && { memory: total.limits["memory"] }),
+    ...own?.limits,
+    ...inForce.limits,
+  };
+  return { requests: present(requests), limits: present(limits) };
+}
+
+function present(amounts: Readonly<Record<string, string | undefined>>): ResourceList {
+  return Object.fromEntries(Object.entries(amounts).flatMap(([name, amount]) => (amount ? [[name, amount]] : [])));
+}
+
+function isAny(amounts: ResourceList): boolean {
+  return Object.keys(amounts).length > 0;
+}
