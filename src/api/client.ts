@@ -28,7 +28,7 @@ export interface ObjectList<T> {
 }
 
 export type Patch =
-  | { readonly type: "strategic" | "merge"; readonly body: object }
+  | { readonly type: "strategic" | "merge" | "apply"; readonly body: object }
   | { readonly type: "json"; readonly body: readonly object[] };
 
 export interface WatchEvent<T> {
@@ -77,6 +77,8 @@ const patchTypes = {
   strategic: "application/strategic-merge-patch+json",
   merge: "application/merge-patch+json",
   json: "application/json-patch+json",
+  // JSON is YAML.
+  apply: "application/apply-patch+yaml",
 } as const;
 
 interface Parts {

@@ -37,11 +37,18 @@ export interface EndpointWatch extends Running {
 /** Endpoints of headless Services, by the label that the control plane gives them.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
-  const { reflector, onChange } = observe<EndpointSlice>(deps, {
-    path: "/apis/discovery.k8s.io/v1/endpointslices",
-    labelSelector: "service.kubernetes.io/headless",
-  });
-  return { name: "headless endpoints", run: reflector.run, list: reflector.list, onChange };
+  return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");
+}
+
+/** Endpoints that bear a label. */
+export function createEndpointWatch(
+  deps: ListerDeps,
+  name: string,
+  labelSelector: string,
+): EndpointWatch & Required<Running> {
+  const path = "/apis/discovery.k8s.io/v1/endpointslices";
+  const { reflector, onChange } = observe<EndpointSlice>(deps, { path, labelSelector });
+  return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
 }
 
 type Which = Pick<ReflectorOptions<ApiObject>, "path" | "fieldSelector" | "labelSelector">;

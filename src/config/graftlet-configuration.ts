@@ -45,6 +45,7 @@ const sharedFields = {
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),
   approveServingCertificates: field(bool, false),
+  endpointsOwner: field(text, ""),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
@@ -213,11 +214,11 @@ function kubeconfigOf(
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
-type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing">;
+type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpointsOwner">;
 
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
 function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: Shared): InPod {
-  const { certificateSecret, kubeletAddress: of, approveServingCertificates } = shared;
+  const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;
   const given = {
@@ -225,6 +226,7 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
     [named]: service,
     ...(of === "service" && { kubeletAddress: of }),
     ...(approveServingCertificates && { approveServingCertificates }),
+    endpointsOwner,
   };
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
   if (field && !io.env["KUBERNETES_SERVICE_HOST"])
@@ -241,6 +243,7 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
+    endpointsOwner: endpointsOwner || undefined,
   };
 }
 

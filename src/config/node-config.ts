@@ -35,6 +35,9 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
   readonly approvesServing: boolean;
+  /** The ClusterRole that owns endpoints of this node's pods, which the Pod's service account publishes where the target is isolated;
+   *  undefined where it publishes none. */
+  readonly endpointsOwner?: string | undefined;
   /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
   readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;

@@ -7,6 +7,7 @@ import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
 import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
+import { publishing } from "./publishing.ts";
 import { type NodeServer, createNodeServer } from "./server.ts";
 import { sourceNames } from "./settings.ts";
 import { observeTarget } from "./target.ts";
@@ -32,7 +33,7 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const server = await createNodeServer(context, { cluster, observed, stats: work.stats });
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
 
-  const stages = [...cluster.running, ...observed.running, ...work.running];
+  const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
   const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server)];
   await runGroup([...server.running, ...stages, ...telling], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";

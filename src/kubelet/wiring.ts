@@ -24,6 +24,7 @@ export const wiring = {
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },
   clusterWay: { reads: ["seen"], sends: ["nodeChanged"] },
+  servicePublisher: { reads: ["shown", "seen"] },
   storageDrivers: { sends: ["nodeChanged"] },
   nodeAgent: { reads: ["reachable", "pressure", "goingDown", "inUse"], hears: ["nodeChanged"] },
   pleg: { writes: ["seen"], sends: ["wake", "retry"] },

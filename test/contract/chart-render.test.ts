@@ -24,6 +24,8 @@ import { restrictedBreaches } from "../harness/pod-security.ts";
 const clusterScoped = new Set([
   "ClusterRole",
   "ClusterRoleBinding",
+  "MutatingAdmissionPolicy",
+  "MutatingAdmissionPolicyBinding",
   "ValidatingAdmissionPolicy",
   "ValidatingAdmissionPolicyBinding",
 ]);
@@ -281,9 +283,12 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       readonly from: readonly V1NetworkPolicyPeer[];
       readonly ports: readonly V1NetworkPolicyPort[];
     }
-    const policies = files.flatMap(({ name }) => ofKind<Policy>(objects(name), "NetworkPolicy"));
-    assert.equal(policies.length, 1);
-    const [policy] = policies;
+    const having = files.filter(({ name }) => ofKind<Policy>(objects(name), "NetworkPolicy").length > 0);
+    assert.deepEqual(
+      having.map(({ name }) => name),
+      ["several", "tunneled"],
+    );
+    const policy = one<Policy>("several", "NetworkPolicy");
     assert.deepEqual(policy?.spec.policyTypes, ["Ingress"]);
     const [rule, ...others] = policy?.spec.ingress ?? [];
     assert.deepEqual(others, []);
@@ -295,6 +300,22 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       rule?.ports.map(({ port }) => port),
       nodesOf("several").map(({ kubelet }) => kubelet.port),
     );
+    const [, toPods] = one<Policy>("tunneled", "NetworkPolicy").spec.ingress;
+    assert.deepEqual(toPods, { ports: [{ protocol: "TCP", port: 20_000, endPort: 29_999 }] });
+  });
+
+  test("pods are published only where a node is tunneled, and where that can be done", async () => {
+    const values = valuesOf("tunneled");
+    const has = (text: string) => [/endpointsOwner/.test(text), /kind: MutatingAdmissionPolicy$/m.test(text)];
+    const rendered = (...more: readonly string[]) =>
+      must([helm, ...templateArguments("--values", values, ...more)]).then(has);
+    const version = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+    assert.deepEqual(await rendered(), [true, true]);
+    assert.deepEqual(await rendered("--set=publishServices.enabled=auto", version), [true, true]);
+    assert.deepEqual(await rendered("--set=publishServices.enabled=false", version), [false, false]);
+    assert.deepEqual(await rendered("--set=nodes[0].ssh.network=isolated", version), [false, false]);
+    assert.equal(nodesOf("tunneled")[0]?.endpointsOwner, "edge-graftlet.graftlet.endpoints");
+    assert.equal(nodesOf("several")[0]?.endpointsOwner, undefined);
   });
 
   test("on the machine's own network graftlet answers probes to that machine alone", () => {

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { V1EndpointSlice, V1ObjectMeta } from "@kubernetes/client-node";
 import { nodeReady } from "../harness/agent.ts";
 import { startDns } from "../harness/dns.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
@@ -9,6 +10,8 @@ import { addresses } from "../harness/namespaces.ts";
 import { releaseOf } from "./helm/release.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
+
+type Slice = Pick<V1EndpointSlice, "metadata" | "endpoints" | "ports"> & { metadata: V1ObjectMeta };
 
 describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
   let lab: HelmLab;
@@ -24,6 +27,15 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     return text;
   };
   const get = (url: string) => `curl --silent --show-error --connect-timeout 1 --max-time 10 ${url}`;
+  /** graftlet's own slices of a Service, or of all. */
+  const slicesOf = async (name?: string) => {
+    const labels = [
+      "endpointslice.kubernetes.io/managed-by=graftlet.dev",
+      ...(name ? [`kubernetes.io/service-name=${name}`] : []),
+    ];
+    const listed = await lab.cluster.mustKubectl(["get", "endpointslices", "-A", `-l${labels.join(",")}`, "-ojson"]);
+    return (JSON.parse(listed) as { items: Slice[] }).items;
+  };
   const rules = () => lab.edge.mustInside(["nft", "list", "ruleset"]);
 
   before(async () => {
@@ -84,6 +96,88 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     };
     const shell = `--get --data-urlencode "cmd=sha256sum < ${output}" http://web/shell`;
     assert.equal((JSON.parse(await said("far", get(shell))) as { output: string }).output.trim(), made);
+  });
+
+  test("a Service whose pods are on the machine answers in the cluster, beside pods of the cluster", async () => {
+    const { cluster } = lab;
+    await cluster.apply([
+      service("there", { selector: { app: "far" } }),
+      service("both", { selector: { part: "both" } }),
+    ]);
+    await cluster.mustKubectl(["label", "pod", "web", "far", "part=both"]);
+    const answers = async (from: string, name: string) => (await inside(from, get(`http://${name}/hostname`))).text;
+    await cluster.waitFor(
+      "the pod on the machine to answer",
+      async () => (await answers("web", "there")) === "far",
+      10_000,
+    );
+    await cluster.waitFor("both to be endpoints", async () => (await slicesOf("both")).length === 1, 10_000);
+    const some = await said(
+      "web",
+      `for i in $(seq 40); do ${get("http://both/hostname")}; echo; done | sort -u | xargs`,
+    );
+    assert.equal(some, "far web");
+    assert.equal(await answers("other", "there"), "far", "from a pod of the same machine");
+    assert.equal(await answers("far", "there"), "far", "from the pod itself");
+    await cluster.mustKubectl(["label", "pod", "far", "part-"]);
+    await cluster.waitFor("one to be left", async () => (await slicesOf("both")).length === 0, 10_000);
+    const twenty = `for i in $(seq 20); do ${get("http://both/hostname")}; echo; done | sort -u | xargs`;
+    await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
+  });
+
+  test("64 MiB arrive whole on the machine, too", async () => {
+    const made = await said("web", "head -c 67108864 /dev/urandom > /uploads/f; sha256sum < /uploads/f");
+    const { output } = JSON.parse(await said("web", get("--form file=@/uploads/f http://there/upload"))) as {
+      output: string;
+    };
+    const sum = `--get --data-urlencode "cmd=sha256sum < ${output}" http://there/shell`;
+    assert.equal((JSON.parse(await said("web", get(sum))) as { output: string }).output.trim(), made);
+  });
+
+  test("a pod that ends is an endpoint no more, and a pod that is not ready is none yet", async () => {
+    const { cluster } = lab;
+    await cluster.apply([service("brief", { selector: { app: "brief" } }), server("brief", placed)]);
+    const ready = async () =>
+      (await slicesOf("brief")).some(({ endpoints }) => endpoints?.some(({ conditions }) => conditions?.ready));
+    await cluster.waitFor("the pod to be an endpoint", ready, 30_000);
+    await cluster.mustKubectl(["delete", "pod", "brief", "--grace-period=1"]);
+    await cluster.waitFor("the endpoint to be gone", async () => (await slicesOf("brief")).length === 0, 10_000);
+    const { code } = await inside("web", get("http://brief"));
+    assert.ok([7, 28].includes(code), String(code));
+  });
+
+  test("the release's account publishes its own Pod for its own nodes and nothing else", async () => {
+    const { cluster } = lab;
+    const [slice] = await slicesOf("there");
+    assert.ok(slice);
+    const account = `system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
+    const tries = async (change: (slice: Slice) => void) => {
+      const tried = structuredClone(slice);
+      tried.metadata = { name: "tried", namespace: "default", labels: { ...slice.metadata.labels } };
+      change(tried);
+      const stdin = JSON.stringify({ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", ...tried });
+      const { code, stderr } = await cluster.kubectl(["create", `--as=${account}`, "--dry-run=server", "-f", "-"], {
+        stdin,
+      });
+      return code === 0 ? "" : stderr;
+    };
+    assert.equal(await tries(() => {}), "");
+    assert.match(
+      await tries((one) => void (one.endpoints = [{ addresses: ["192.0.2.1"] }])),
+      /the addresses of its own Pod alone/,
+    );
+    assert.match(
+      await tries(({ metadata }) => void delete metadata.labels?.["endpointslice.kubernetes.io/managed-by"]),
+      /of its own tunneled nodes alone/,
+    );
+    assert.match(
+      await tries(({ metadata: { labels } }) => labels && void (labels["graftlet.dev/node"] = "first")),
+      /of its own tunneled nodes alone/,
+    );
+    assert.match(
+      await tries(({ metadata: { labels } }) => labels && void (labels["kubernetes.io/service-name"] = "kubernetes")),
+      /no endpoints of that Service/,
+    );
   });
 
   test("two hundred connections at once, and control of the node meanwhile", async () => {
@@ -164,12 +258,18 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
       async () => (await inside("other", get("http://web/hostname"))).text === "web",
       15_000,
     );
+    await cluster.waitFor(
+      "pods of the machine to answer",
+      async () => (await inside("web", get("http://there/hostname"))).text === "far",
+      15_000,
+    );
   });
 
   test("without it nothing of it is left on the machine, and the condition tells of it", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);
     await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
+    await cluster.waitFor("endpoints to be gone", async () => (await slicesOf()).length === 0, 30_000);
     await cluster.waitFor("the rules to be gone", async () => !(await rules()).includes("table ip graftlet-"), 60_000);
     const conditions = async () =>
       (await cluster.get<{ status: { conditions: { type: string }[] } }>("node", release.node))?.status.conditions;

@@ -62,6 +62,19 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- toJson $names -}}
 {{- end -}}
 
+{{/* The version of MutatingAdmissionPolicy that the cluster has, if any. */}}
+{{- define "graftlet.mutatingPolicies" -}}
+{{- range list "v1" "v1beta1" -}}
+{{- if $.Capabilities.APIVersions.Has (printf "admissionregistration.k8s.io/%s/MutatingAdmissionPolicy" .) }}admissionregistration.k8s.io/{{ . }}{{ break }}{{ end -}}
+{{- end -}}
+{{- end -}}
+
+{{/* "true" where pods of tunneled nodes are published as endpoints of Services. */}}
+{{- define "graftlet.publishes" -}}
+{{- $wanted := .Values.publishServices.enabled | toString -}}
+{{- if and (include "graftlet.tunneledNames" . | fromJsonArray) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
+{{- end -}}
+
 {{- define "graftlet.nodeNames" -}}
 {{- $names := list -}}
 {{- range .Values.nodes }}{{ $names = append $names .name }}{{ end -}}

@@ -148,6 +148,9 @@ kubeletAddress: {{ .Values.kubeletAddress }}
 {{- if include "graftlet.approvedNames" . | fromJsonArray }}
 approveServingCertificates: true
 {{- end }}
+{{- if include "graftlet.publishes" . }}
+endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
+{{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:

@@ -1,0 +1,150 @@
+import { isIPv4 } from "node:net";
+import type { Clock } from "../lib/clock.ts";
+import { coalesce } from "../lib/coalesce.ts";
+import { createLimitedWarning } from "../lib/limited-warning.ts";
+import type { Logger } from "../lib/log.ts";
+import { paced } from "../lib/paced.ts";
+import { onAbort, type Service } from "../lib/service-group.ts";
+import type { EndpointSlice, Service as ClusterService } from "../objects.ts";
+import type { RuntimePod } from "../pipeline.ts";
+import { readySandboxIPs } from "../pod/sandbox.ts";
+import type { ShownPod } from "../roles.ts";
+import type { Host } from "../seams/host.ts";
+import type { Column } from "../state/rows.ts";
+import { createDoors, type Door, type Doors } from "./doors.ts";
+import { type ServedEndpoint, servedEndpoints } from "./served.ts";
+import {
+  isOfNode,
+  portsAt,
+  saysTheSame,
+  type SliceOwner,
+  type SlicePlace,
+  sliceOf,
+  type WrittenSlice,
+} from "./slices.ts";
+
+/** EndpointSlices that graftlet's nodes have in the cluster. */
+export interface SliceStore {
+  ready(signal: AbortSignal): Promise<void>;
+  list(): readonly EndpointSlice[];
+  onChange(hear: () => void): () => void;
+  /** Makes the slice, or makes it as it is here. */
+  put(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
+  /** Nothing happens where it is gone. */
+  drop(slice: EndpointSlice, signal: AbortSignal): Promise<void>;
+}
+
+export interface PublisherDeps {
+  readonly host: Pick<Host, "dial" | "forUsers">;
+  readonly nodeName: string;
+  /** Address in the cluster of graftlet itself. */
+  readonly own: string;
+  /** Owner of the slices. Asked once. */
+  readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
+  readonly services: {
+    list(): readonly ClusterService[] | undefined;
+    onChange(hear: () => void): () => void;
+  };
+  readonly slices: SliceStore;
+  readonly shown: Column<ShownPod>;
+  readonly seen: Column<RuntimePod>;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Changes are followed no more often than this, milliseconds. */
+const followMs = 250;
+/** Pause after the cluster has refused a slice, milliseconds. */
+const againMs = 2_000;
+/** Time to take the slices back when graftlet ends, milliseconds. */
+const takeBackMs = 5_000;
+
+/** Publishes the pods of an isolated target as endpoints of the cluster's Services: each at ports of graftlet itself, which lead over
+ *  the link. When it ends it takes them back, since its address may become another's. */
+export function createServicePublisher(deps: PublisherDeps): Service {
+  const { services, slices, shown, seen, clock, log } = deps;
+  const warn = createLimitedWarning(
+    { log, clock },
+    "endpoints of this node's pods could not be published, will try again",
+  );
+  return {
+    name: "endpoints of Services",
+    async run(signal) {
+      await slices.ready(signal).catch(() => undefined);
+      if (signal.aborted) return;
+      await using doors = createDoors({
+        // Users of pods leave some of the link to the node's own work.
+        dial: (deps.host.forUsers ?? deps.host).dial,
+        addressOf: (uid) => addressOf(shown.get(uid), seen.get(uid)),
+        own: deps.own,
+        clock,
+        log,
+      });
+      let owner: SliceOwner | undefined;
+      const sync = coalesce(async () => {
+        owner ??= await deps.owner(signal);
+        await publish(deps, doors, { address: deps.own, nodeName: deps.nodeName, owner }, signal);
+      });
+      const follow = paced(() => void round(), followMs, clock);
+      const round = async () => {
+        try {
+          await sync();
+        } catch (err) {
+          if (signal.aborted) return;
+          warn({ err });
+          clock.after(againMs, follow);
+        }
+      };
+      const stops = [services, slices, shown].map((source) => source.onChange(follow));
+      follow();
+      await onAbort(signal);
+      for (const stop of stops) stop();
+      await takeBack(deps).catch((err: unknown) => log.warn({ err }, "endpoints of this node's pods are left behind"));
+    },
+  };
+}
+
+/** Brings the cluster's slices in line with Services and pods. */
+async function publish(deps: PublisherDeps, doors: Doors, place: SlicePlace, signal: AbortSignal): Promise<void> {
+  const { services, slices, shown } = deps;
+  const known = services.list();
+  if (!known || signal.aborted) return;
+  const wanted = servedEndpoints(known, shown.list());
+  doors.keep(wanted.flatMap(doorsOf));
+  const avoided = portsAt(slices.list(), place.address);
+  const listed = new Map(ownSlices(deps).map((slice) => [keyOf(slice), slice]));
+  const made = new Set<string>();
+  for (const endpoint of wanted) {
+    const ports: number[] = [];
+    for (const door of doorsOf(endpoint)) ports.push(await doors.open(door, avoided));
+    const slice = sliceOf(endpoint, { ...place, ports });
+    made.add(keyOf(slice));
+    if (!saysTheSame(listed.get(keyOf(slice)), slice)) await slices.put(slice, signal);
+  }
+  for (const [key, slice] of listed) if (!made.has(key)) await slices.drop(slice, signal);
+}
+
+function ownSlices({ slices, nodeName }: PublisherDeps): readonly EndpointSlice[] {
+  return slices.list().filter((slice) => isOfNode(slice, nodeName));
+}
+
+async function takeBack(deps: PublisherDeps): Promise<void> {
+  const { slices, clock } = deps;
+  const soon = clock.within(takeBackMs);
+  await Promise.all(ownSlices(deps).map((slice) => slices.drop(slice, soon)));
+}
+
+function doorsOf({ pod, ports }: ServedEndpoint): readonly Door[] {
+  return ports.map(({ target: port }) => ({ uid: pod.metadata.uid, port }));
+}
+
+function keyOf({ metadata }: WrittenSlice): string {
+  return `${metadata.namespace}/${metadata.name}`;
+}
+
+/** The address of a pod on which the API server and the runtime agree: one that has just been given to another pod is not among them. */
+function addressOf(shown: ShownPod | undefined, seen: RuntimePod | undefined): string | undefined {
+  const address = shown?.status?.podIP;
+  const has = seen?.sandboxes.flatMap(readySandboxIPs) ?? [];
+  return address !== undefined && isIPv4(address) && has.includes(address) ? address : undefined;
+}

@@ -1,0 +1,207 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { text } from "node:stream/consumers";
+import { test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { silentLog } from "../../../src/lib/log.ts";
+import { createServicePublisher, type SliceStore } from "../../../src/network/publisher.ts";
+import { type WrittenSlice, sliceOf } from "../../../src/network/slices.ts";
+import { servedEndpoints } from "../../../src/network/served.ts";
+import type { EndpointSlice, Pod, Service } from "../../../src/objects.ts";
+import type { RuntimePod } from "../../../src/pipeline.ts";
+import { type ShownPod, shownPod } from "../../../src/roles.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod, aSandbox, observe } from "../../fakes/pods.ts";
+import { aColumn } from "../../fakes/state.ts";
+
+const owner = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole", name: "edge", uid: "o" };
+const own = "127.0.0.1";
+const address = "10.88.0.5";
+
+const pod = (uid: string, podIP = address): Pod => ({
+  ...aPod({}, { uid, name: uid, labels: { app: "shop" } }),
+  status: { phase: "Running", podIP, conditions: [{ type: "Ready", status: "True" }] },
+});
+const shop: Service = {
+  metadata: { name: "shop", namespace: "default", uid: "s" },
+  spec: { clusterIP: "10.96.0.9", clusterIPs: ["10.96.0.9"], selector: { app: "shop" }, ports: [{ port: 80 }] },
+};
+
+/** A publisher with a cluster of slices, and a pod's server that says where it was dialled. */
+async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
+  const clock = fakeClock();
+  const shown = aColumn<ShownPod>();
+  const seen = aColumn<RuntimePod>();
+  const slices = new Map(left.map((slice) => [slice.metadata.name, slice]));
+  const calls: string[] = [];
+  const hears = new Set<() => void>();
+  let services: readonly Service[] = [shop];
+  let refusals = 0;
+  const tell = () => hears.forEach((hear) => hear());
+  const onChange = (hear: () => void) => {
+    hears.add(hear);
+    return () => void hears.delete(hear);
+  };
+  const store: SliceStore = {
+    ready: async () => {},
+    list: () => [...slices.values()],
+    onChange,
+    async put(slice: WrittenSlice) {
+      if (refusals > 0) {
+        refusals -= 1;
+        throw new CodedError("permission_denied", "not yet");
+      }
+      calls.push(`put ${slice.metadata.name}`);
+      slices.set(slice.metadata.name, { ...slice, metadata: { ...slice.metadata, uid: "u" } });
+    },
+    async drop(slice) {
+      calls.push(`drop ${slice.metadata.name}`);
+      slices.delete(slice.metadata.name);
+    },
+  };
+  const server = createServer({ allowHalfOpen: true }, (socket) => void socket.end("hello")).listen(0, own);
+  await once(server, "listening");
+  const dialled: string[] = [];
+  const publisher = createServicePublisher({
+    host: {
+      async dial(to) {
+        assert.ok("host" in to);
+        dialled.push(`${to.host}:${to.port}`);
+        return connect((server.address() as AddressInfo).port, own);
+      },
+    },
+    nodeName: "edge-1",
+    own,
+    owner: async () => owner,
+    services: { list: () => services, onChange },
+    slices: store,
+    shown,
+    seen,
+    clock,
+    log: silentLog(),
+  });
+  const over = new AbortController();
+  const running = publisher.run(over.signal);
+  return {
+    clock,
+    slices,
+    calls,
+    dialled,
+    show(uid: string, one = pod(uid), ip = address) {
+      shown.set(uid, shownPod(one));
+      seen.set(uid, observe([aSandbox({ network: { ip, additionalIps: [] } })], []));
+    },
+    hide: (uid: string) => shown.delete(uid),
+    offer(given: readonly Service[]) {
+      services = given;
+      tell();
+    },
+    refuse: (times: number) => void (refusals = times),
+    tell,
+    only() {
+      const [slice, ...more] = slices.values();
+      assert.ok(slice && more.length === 0);
+      return slice;
+    },
+    async settle() {
+      for (let round = 0; round < 8; round += 1) {
+        await clock.advance(300);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    },
+    async stop() {
+      over.abort();
+      await running;
+      server.close();
+    },
+  };
+}
+
+const portOf = ({ ports }: EndpointSlice) => ports?.[0]?.port ?? 0;
+const ask = (port: number) => text(connect({ port, host: own }));
+
+test("a pod's slice names a port here that leads to the pod, and goes when the pod or graftlet goes", async () => {
+  const t = await setUp();
+  t.show("a");
+  await t.settle();
+  const slice = t.only();
+  assert.deepEqual(slice.endpoints?.[0]?.addresses, [own]);
+  assert.deepEqual(slice.metadata.ownerReferences, [owner]);
+  assert.equal(await ask(portOf(slice)), "hello");
+  assert.deepEqual(t.dialled, [`${address}:80`]);
+  t.hide("a");
+  await t.settle();
+  assert.equal(t.slices.size, 0);
+  await assert.rejects(ask(portOf(slice)), { code: "ECONNREFUSED" });
+  t.show("b");
+  await t.settle();
+  assert.notEqual(portOf(t.only()), portOf(slice), "a port that was just another pod's");
+  await t.stop();
+  assert.equal(t.slices.size, 0);
+});
+
+test("nothing is written while nothing changes, and what somebody changes or removes is put right", async () => {
+  const t = await setUp();
+  t.show("a");
+  await t.settle();
+  const { name } = t.only().metadata;
+  t.tell();
+  await t.settle();
+  assert.deepEqual(t.calls, [`put ${name}`]);
+  t.slices.set(name, { ...t.only(), endpoints: [{ addresses: ["192.0.2.1"] }] });
+  t.tell();
+  await t.settle();
+  assert.deepEqual(t.only().endpoints?.[0]?.addresses, [own]);
+  t.slices.clear();
+  t.tell();
+  await t.settle();
+  assert.equal(t.only().metadata.name, name);
+  await t.stop();
+});
+
+test("an address that the runtime no longer has leads nowhere", async () => {
+  const t = await setUp();
+  t.show("a");
+  await t.settle();
+  const port = portOf(t.only());
+  t.show("a", pod("a"), "10.88.0.6");
+  await t.settle();
+  await assert.rejects(ask(port), { code: "ECONNRESET" });
+  assert.deepEqual(t.dialled, []);
+  await t.stop();
+});
+
+test("what an earlier graftlet left of this node goes, and its ports are nobody else's meanwhile", async () => {
+  const [endpoint] = servedEndpoints([shop], [pod("gone")]);
+  assert.ok(endpoint);
+  const old = sliceOf(endpoint, { address: own, nodeName: "edge-1", owner, ports: [20_000] });
+  const other = sliceOf(endpoint, { address: own, nodeName: "edge-2", owner, ports: [20_001] });
+  const made = (slice: WrittenSlice, name: string) => ({ ...slice, metadata: { ...slice.metadata, name, uid: name } });
+  const t = await setUp({ left: [made(old, "old"), made(other, "other")] });
+  t.show("a");
+  await t.settle();
+  assert.deepEqual(t.slices.has("old"), false);
+  assert.ok(t.slices.has("other"));
+  const mine = [...t.slices.values()].find(({ metadata }) => metadata.name !== "other");
+  assert.ok(mine && ![20_000, 20_001].includes(portOf(mine)));
+  await t.stop();
+  assert.deepEqual([...t.slices.keys()], ["other"]);
+});
+
+test("a refusal is tried again, and a Service that goes takes its slice with it", async () => {
+  const t = await setUp();
+  t.refuse(2);
+  t.show("a");
+  await t.clock.advance(10_000);
+  await t.settle();
+  assert.equal(t.slices.size, 1);
+  const port = portOf(t.only());
+  t.offer([]);
+  await t.settle();
+  assert.equal(t.slices.size, 0);
+  assert.equal(await ask(port), "hello", "nodes of the cluster may not have heard of it yet");
+  await t.clock.advance(10_000);
+  await assert.rejects(ask(port), { code: "ECONNREFUSED" });
+  await t.stop();
+});
