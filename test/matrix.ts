@@ -178,6 +178,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   "tunnel-docker": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 60 },
+  "tunnel-load": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 260 },
   tunnel: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 75 },
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {

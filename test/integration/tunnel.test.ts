@@ -1,32 +1,19 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { V1EndpointSlice, V1ObjectMeta } from "@kubernetes/client-node";
 import { nodeReady } from "../harness/agent.ts";
-import { startDns } from "../harness/dns.ts";
-import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { release } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { releaseOf } from "./helm/release.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
+import { get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { placed } from "./helm/workload.ts";
 
 type Slice = Pick<V1EndpointSlice, "metadata" | "endpoints" | "ports"> & { metadata: V1ObjectMeta };
 
 describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
-  let lab: HelmLab;
-
-  /** Runs a command in a pod. */
-  const inside = async (pod: string, script: string) => {
-    const { code, stdout, stderr } = await lab.cluster.kubectl(["exec", pod, "--", "sh", "-c", script]);
-    return { code, text: stdout.trim(), stderr };
-  };
-  const said = async (pod: string, script: string) => {
-    const { code, text, stderr } = await inside(pod, script);
-    assert.equal(code, 0, `${script}: ${text} ${stderr}`);
-    return text;
-  };
-  const get = (url: string) => `curl --silent --show-error --connect-timeout 1 --max-time 10 ${url}`;
+  let lab: TunnelLab;
+  const inside = (pod: string, script: string) => lab.inside(pod, script);
+  const said = (pod: string, script: string) => lab.said(pod, script);
   /** graftlet's own slices of a Service, or of all. */
   const slicesOf = async (name?: string) => {
     const labels = [
@@ -39,16 +26,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
   const rules = () => lab.edge.mustInside(["nft", "list", "ruleset"]);
 
   before(async () => {
-    lab = await startHelmLab("tunnel", { say: (line) => console.error(line) });
-    const { cluster, edge } = lab;
-    // Its pods have addresses that the cluster's pods have not.
-    const network = join(edge.layout.containerd, "cni", "10-bridge.conflist");
-    writeFileSync(network, readFileSync(network, "utf8").replace(addresses.cniPods, "10.88.0.0/24"));
-    await Promise.all([startDns(cluster), cluster.apply([server("web"), service("web")])]);
-    await releaseOf(lab).install(...tunneled);
-    await nodeReady(cluster, release.node);
-    await cluster.apply([server("far", placed), server("other", placed)]);
-    await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/web", "pod/far", "pod/other", "--timeout=60s"]);
+    lab = await startTunnelLab("tunnel");
   });
   after(() => lab?.[Symbol.asyncDispose]());
 

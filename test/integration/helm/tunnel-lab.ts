@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { nodeReady } from "../../harness/agent.ts";
+import { startDns } from "../../harness/dns.ts";
+import { type HelmLab, release, startHelmLab } from "../../harness/helm-lab.ts";
+import { addresses } from "../../harness/namespaces.ts";
+import { releaseOf } from "./release.ts";
+import { server, service, tunneled } from "./tunnel.ts";
+import { placed } from "./workload.ts";
+
+/** A cluster with the pod and Service `web`, and a tunneled machine whose pods have addresses that the cluster's pods have not: `far`
+ *  and `other`. */
+export interface TunnelLab extends HelmLab {
+  /** Runs a command in a pod, with `bash`. */
+  inside(
+    pod: string,
+    script: string,
+  ): Promise<{ readonly code: number; readonly text: string; readonly stderr: string }>;
+  /** What a command in a pod says, which has to succeed. */
+  said(pod: string, script: string): Promise<string>;
+}
+
+/** Starts it all, with the DNS of the cluster. */
+export async function startTunnelLab(name: string): Promise<TunnelLab> {
+  const lab = await startHelmLab(name, { say: (line) => console.error(line) });
+  const { cluster, edge } = lab;
+  const network = join(edge.layout.containerd, "cni", "10-bridge.conflist");
+  writeFileSync(network, readFileSync(network, "utf8").replace(addresses.cniPods, "10.88.0.0/24"));
+  await Promise.all([startDns(cluster), cluster.apply([server("web"), service("web")])]);
+  await releaseOf(lab).install(...tunneled);
+  await nodeReady(cluster, release.node);
+  await cluster.apply([server("far", placed), server("other", placed)]);
+  await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/web", "pod/far", "pod/other", "--timeout=60s"]);
+  const inside = async (pod: string, script: string) => {
+    const timeoutMs = 300_000;
+    const argv = ["exec", pod, "--", "bash", "-c", script];
+    const { code, stdout, stderr } = await cluster.kubectl(argv, { timeoutMs });
+    return { code, text: stdout.trim(), stderr };
+  };
+  return {
+    ...lab,
+    inside,
+    async said(pod, script) {
+      const { code, text, stderr } = await inside(pod, script);
+      assert.equal(code, 0, `${script}: ${text} ${stderr}`);
+      return text;
+    },
+  };
+}
+
+/** A command that gets a page. */
+export const get = (url: string) => `curl --silent --show-error --connect-timeout 1 --max-time 10 ${url}`;
