@@ -1,9 +1,12 @@
 import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 import { type Door, doorFields, doorOf, pathOf, portOf } from "./door.ts";
+import { type Proxy, proxyOf } from "./proxy.ts";
 
 export interface SshConfig extends Door {
   /** Machines on the way to the target, each reached from the one before. */
   readonly proxyJump: readonly Door[];
+  /** Proxy on the way to the first machine. */
+  readonly proxy?: Proxy;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
   /** The kubelet's root directory on the target; the node's configured one when absent. */
@@ -20,6 +23,8 @@ export interface SshConfig extends Door {
 const fields = [
   ...doorFields,
   "proxyJump",
+  "proxy",
+  "proxyPasswordFile",
   "runtime",
   "rootDir",
   "sudo",
@@ -39,6 +44,7 @@ export function readSshConfig(config: unknown): SshConfig {
   });
   const rootDir = given.rootDir === undefined ? undefined : pathOf("providerConfig.rootDir", given.rootDir);
   const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
+  const proxy = proxyOf(given.proxy, given.proxyPasswordFile);
   return {
     ...doorOf(given, "providerConfig"),
     proxyJump: hopsOf(given.proxyJump ?? []),
@@ -47,6 +53,7 @@ export function readSshConfig(config: unknown): SshConfig {
     network: oneOf("network", given.network ?? "isolated", ["isolated", "tunneled", "routed"]),
     cri: given.cri,
     docker: given.docker,
+    ...(proxy && { proxy }),
     ...(rootDir !== undefined && { rootDir }),
     ...(service !== undefined && { kubernetesService: service }),
   };

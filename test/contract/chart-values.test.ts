@@ -65,6 +65,8 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a"],
     /nodes\[0\]\.ssh does not say how the machine is known: add hostKeyFingerprints, or knownHostsFile/,
   ],
+  [["nodes[0].ssh.proxy=ftp://proxy"], /ssh\/proxy': 'ftp:\/\/proxy' does not match pattern/],
+  [["nodes[0].ssh.proxy=http://me:secret@proxy"], /nodes\[0\]\.ssh\.proxy has a password: put it into the Secret/],
   [["nodes[0].ssh.proxyJump[0].host=jump"], /nodes\[0\]\.ssh\.proxyJump\[0\] has no way to log in: name a Secret/],
   [["nodes[0].ssh.proxyJump[0].runtime=auto"], /proxyJump\/0': additional properties 'runtime' not allowed/],
   [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile opens privateKeyFile/],

@@ -118,11 +118,12 @@
 {{- if and $ssh.login (not $ssh.existingSecret) }}{{ printf "%s.login says which keys of existingSecret are used: name that too, or leave login out" $at | fail }}{{ end -}}
 {{- if and $ssh.passphraseFile (not $ssh.privateKeyFile) }}{{ printf "%s.passphraseFile opens privateKeyFile: name that too; for a Secret write login: keyWithPassphrase" $at | fail }}{{ end -}}
 {{- include "graftlet.check.hostKey" . -}}
-{{- range list "privateKeyFile" "passphraseFile" "agentSocket" "passwordFile" "knownHostsFile" "rootDir" -}}
+{{- range list "privateKeyFile" "passphraseFile" "agentSocket" "passwordFile" "knownHostsFile" "proxyPasswordFile" "rootDir" -}}
 {{- $path := get $ssh . -}}
 {{- if and $path (not (hasPrefix "/" $path)) }}{{ printf "%s.%s %q is no absolute path: write it from the root" $at . $path | fail }}{{ end -}}
 {{- end -}}
 {{- range $hop, $door := $ssh.proxyJump }}{{ include "graftlet.check.ssh" (dict "at" (printf "%s.proxyJump[%d]" $at $hop) "ssh" $door) }}{{ end -}}
+{{- if regexMatch ":[^:/]*@" (regexReplaceAll "^[a-z0-9]+://" ($ssh.proxy | default "") "") }}{{ printf "%s.proxy has a password: put it into the Secret as proxy-password, or name a proxyPasswordFile" $at | fail }}{{ end -}}
 {{- if and $ssh.runtime (not (regexMatch "^(auto|unix:///.+)$" $ssh.runtime)) }}{{ printf "%s.runtime %q: write auto, or a socket of the machine as unix:///run/containerd/containerd.sock" $at $ssh.runtime | fail }}{{ end -}}
 {{- if and $ssh.kubernetesService (not (regexMatch "^[^/]+:[0-9]{1,5}$" $ssh.kubernetesService)) }}{{ printf "%s.kubernetesService %q: write host:port at which pods on the machine reach the API server" $at $ssh.kubernetesService | fail }}{{ end -}}
 {{- end -}}

@@ -70,6 +70,7 @@
 {{- $name := .name -}}
 {{- $ssh := .ssh | default dict -}}
 {{- $config := include "graftlet.sshDoor" (list $ssh $name) | fromJson -}}
+{{- if and $ssh.existingSecret (contains "@" ($ssh.proxy | default "")) (not $ssh.proxyPasswordFile) }}{{ $_ := set $config "proxyPasswordFile" (printf "%s/proxy-password" (include "graftlet.secretDirectory" $name)) }}{{ end -}}
 {{- if $ssh.proxyJump -}}
 {{- $hops := list -}}
 {{- range $hop, $door := $ssh.proxyJump }}{{ $hops = append $hops (include "graftlet.sshDoor" (list $door (include "graftlet.hopName" (list $name $hop))) | fromJson) }}{{ end -}}

@@ -7,9 +7,11 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
 import type { Door } from "../door.ts";
+import type { Proxy } from "../proxy.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { LinkError } from "./link-state.ts";
+import { throughProxy } from "./through-proxy.ts";
 
 /** One SSH connection to the target. */
 export interface Connection {
@@ -42,7 +44,11 @@ export async function openConnection(
   const closeHops = () => {
     for (const { connection } of hops.toReversed()) connection.close();
   };
-  const wayOn = (door: Door) => () => wayTo(door, hops.at(-1), clock.within(readyTimeoutMs, signal));
+  const wayOn = (door: Door) => () => {
+    const soon = clock.within(readyTimeoutMs, signal);
+    const from = hops.at(-1);
+    return from ? wayFrom(from, door, soon) : wayTo(door, config.proxy, soon);
+  };
   try {
     for (const door of config.proxyJump) hops.push({ door, connection: await enter(door, wayOn(door), signal) });
     const connection = await enter(config, wayOn(config), signal, hops);
@@ -61,10 +67,14 @@ interface Hop {
   readonly connection: Connection;
 }
 
-/** Opens what leads to an sshd: a connection of this machine's, or of the machine before it on the way.
- *  @throws LinkError when that machine does not reach it. */
-async function wayTo({ host, port }: Door, from: Hop | undefined, soon: AbortSignal): Promise<Duplex> {
-  if (!from) return connect({ host, port });
+/** Opens the connection of this machine that leads to an sshd. */
+async function wayTo(door: Door, proxy: Proxy | undefined, soon: AbortSignal): Promise<Duplex> {
+  const { host, port } = door;
+  return proxy ? throughProxy(proxy, { host, port }, soon) : connect({ host, port });
+}
+
+/** Opens what leads to an sshd from the machine before it on the way. @throws LinkError when that does not reach it. */
+async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Promise<Duplex> {
   const { client } = from.connection;
   const channel = opened((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
   try {
@@ -202,7 +212,7 @@ const keptOfGreeting = 200;
 
 /** Records the peer's output until both sides have agreed to speak SSH. */
 function listenIn(client: Client, socket: Duplex): { turnedAway(): boolean; said(): string } {
-  const heard = { connected: !(socket instanceof Socket), agreed: false, ended: false, text: "" };
+  const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
   for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
   const listen = (chunk: Buffer) => {

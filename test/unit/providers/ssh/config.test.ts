@@ -118,6 +118,20 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
   ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
   ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
   ["a network that is neither", { ...least, network: "host" }, /write isolated or tunneled or routed/],
+  [
+    "a proxy of another kind",
+    { ...least, proxy: "ftp://proxy:21" },
+    /proxy is "ftp:\/\/proxy:21", not a proxy: write socks5:/,
+  ],
+  ["a proxy with a path", { ...least, proxy: "http://proxy:3128/way" }, /not a proxy/],
+  [
+    "a proxy with its password in the open",
+    { ...least, proxy: "socks5://me:secret@proxy" },
+    /^providerConfig\.proxy has a password: write it into a file/,
+  ],
+  ["a proxy's user without a password", { ...least, proxy: "http://me@proxy" }, /add proxyPasswordFile/],
+  ["a password of no user", { ...least, proxy: "http://proxy", proxyPasswordFile: "/p" }, /is of no user/],
+  ["a password of no proxy", { ...least, proxyPasswordFile: "/p" }, /is of no proxy: add proxy/],
   ["a way that is no list", { ...least, proxyJump: "jump" }, /proxyJump is not a list of at most 8 machines/],
   [
     "a way of nine hops",
@@ -156,3 +170,18 @@ for (const [what, config, sentence] of wrong)
   test(`refused with a sentence: ${what}`, () => {
     assert.throws(() => readSshConfig(config), { code: "invalid_argument", message: sentence });
   });
+
+test("a proxy's ports are those that its kind usually has", () => {
+  const of = (proxy: string, more: object = {}) => readSshConfig({ ...least, proxy, ...more }).proxy;
+  assert.deepEqual(of("socks5://proxy"), { scheme: "socks5", host: "proxy", port: 1080 });
+  assert.deepEqual(of("http://proxy"), { scheme: "http", host: "proxy", port: 3128 });
+  assert.deepEqual(of("http://proxy:80"), { scheme: "http", host: "proxy", port: 80 });
+  assert.deepEqual(of("https://[2001:db8::1]:8443"), { scheme: "https", host: "2001:db8::1", port: 8443 });
+  assert.deepEqual(of("socks5://me%40here@proxy:9", { proxyPasswordFile: "/p" }), {
+    scheme: "socks5",
+    host: "proxy",
+    port: 9,
+    user: "me@here",
+    passwordFile: "/p",
+  });
+});

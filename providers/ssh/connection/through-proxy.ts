@@ -1,0 +1,96 @@
+import { readFile } from "node:fs/promises";
+import { type IncomingMessage, request as plainRequest } from "node:http";
+import { request as secureRequest } from "node:https";
+import type { Socket } from "node:net";
+import { SocksClient } from "socks";
+import { messageOf } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+import type { Proxy } from "../proxy.ts";
+import { LinkError } from "./link-state.ts";
+
+interface Place {
+  readonly host: string;
+  readonly port: number;
+}
+
+/** Longer than anybody waits for a link. */
+const socksTimeoutMs = 20_000;
+
+/** Connects to a machine through a proxy, which finds its name. @throws LinkError, a sentence with the proxy and its reason. */
+export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
+  const socket = connected(proxy, to, soon);
+  try {
+    return await untilAborted(socket, soon);
+  } catch (cause) {
+    void socket.then(
+      (late) => late.destroy(),
+      () => undefined,
+    );
+    const [there, by] = [`${to.host}:${to.port}`, `${proxy.scheme}://${proxy.host}:${proxy.port}`];
+    const why = `${there} cannot be reached through the proxy ${by} (${messageOf(cause)}): check proxy, host and port, and that the proxy lets connections to that port through.`;
+    throw new LinkError("LinkDown", "unavailable", why, { cause });
+  }
+}
+
+async function connected(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
+  const password = await passwordOf(proxy);
+  return proxy.scheme === "socks5" ? bySocks(proxy, password, to) : byConnect(proxy, password, to, soon);
+}
+
+async function passwordOf({ user, passwordFile }: Proxy): Promise<string | undefined> {
+  if (user === undefined || passwordFile === undefined) return undefined;
+  try {
+    return (await readFile(passwordFile, "utf8")).replace(/\r?\n$/, "");
+  } catch (cause) {
+    throw new Error(`proxyPasswordFile cannot be read: ${messageOf(cause)}`, { cause });
+  }
+}
+
+/** @see RFC 1928, RFC 1929 */
+async function bySocks({ host, port, user }: Proxy, password: string | undefined, to: Place): Promise<Socket> {
+  const login = user !== undefined && { userId: user, password: password ?? "" };
+  const { socket } = await SocksClient.createConnection({
+    command: "connect",
+    destination: to,
+    proxy: { host, port, type: 5, ...login },
+    timeout: socksTimeoutMs,
+    set_tcp_nodelay: true,
+  });
+  return socket;
+}
+
+/** @see RFC 9110, section 9.3.6 */
+function byConnect(
+  { scheme, host, port, user }: Proxy,
+  password: string | undefined,
+  to: Place,
+  signal: AbortSignal,
+): Promise<Socket> {
+  const place = `${to.host.includes(":") ? `[${to.host}]` : to.host}:${to.port}`;
+  const login = user !== undefined && {
+    "Proxy-Authorization": `Basic ${Buffer.from(`${user}:${password ?? ""}`).toString("base64")}`,
+  };
+  const ask = scheme === "https" ? secureRequest : plainRequest;
+  return new Promise((resolve, reject) => {
+    const headers = { Host: place, ...login };
+    const asked = ask({ host, port, method: "CONNECT", path: place, headers, agent: false });
+    const late = () => asked.destroy();
+    signal.addEventListener("abort", late, { once: true });
+    asked.once("connect", (answer: IncomingMessage, socket: Socket, head: Buffer) => {
+      signal.removeEventListener("abort", late);
+      if (answer.statusCode !== 200) {
+        socket.destroy();
+        return reject(new Error(`it answered ${answer.statusCode} ${answer.statusMessage ?? ""}`.trimEnd()));
+      }
+      if (head.length > 0) socket.unshift(head);
+      resolve(socket);
+    });
+    // Some answer a refusal as any other request.
+    asked.once("response", (answer) => {
+      answer.resume();
+      reject(new Error(`it answered ${answer.statusCode} ${answer.statusMessage ?? ""}`.trimEnd()));
+    });
+    asked.once("error", reject);
+    asked.end();
+  });
+}
