@@ -21,7 +21,8 @@ export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefine
       throw invalidField("providerConfig.proxyPasswordFile is of no proxy: add proxy, or remove it.");
     return undefined;
   }
-  const url = typeof proxy === "string" && URL.canParse(proxy) ? new URL(proxy) : undefined;
+  const text = typeof proxy === "string" ? proxy : "";
+  const url = URL.canParse(text) ? new URL(text) : undefined;
   const scheme = (["socks5", "http", "https"] as const).find((one) => `${one}:` === url?.protocol);
   if (!url || !scheme || url.hostname === "" || !["", "/"].includes(url.pathname) || url.search !== "")
     throw invalidField(
@@ -42,7 +43,7 @@ export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefine
     scheme,
     host: url.hostname.replace(/^\[|\]$/g, ""),
     // A URL leaves out the port that is its scheme's own: 80 or 443.
-    port: Number(url.port) || (/:80\/?$/.test(String(proxy)) ? 80 : defaultPorts[scheme]),
+    port: Number(url.port) || (/:80\/?$/.test(text) ? 80 : defaultPorts[scheme]),
     ...(user !== "" && { user, passwordFile: pathOf("providerConfig.proxyPasswordFile", passwordFile) }),
   };
 }

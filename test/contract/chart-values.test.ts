@@ -170,7 +170,16 @@ describe("values.yaml", () => {
 
 /** The values that a README names: maps of the chart's own are taken apart, those of Kubernetes are one value. */
 function leaves(values: Readonly<Record<string, unknown>>): string[] {
-  const own = new Set(["image", "drain", "serviceAccount", "rbac", "admissionPolicy", "networkPolicy", "test"]);
+  const own = new Set([
+    "image",
+    "publishServices",
+    "drain",
+    "serviceAccount",
+    "rbac",
+    "admissionPolicy",
+    "networkPolicy",
+    "test",
+  ]);
   return Object.entries(values).flatMap(([name, value]) =>
     own.has(name) && typeof value === "object" && value !== null
       ? Object.keys(value).map((field) => `${name}.${field}`)

@@ -22,9 +22,9 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
   /** Looks every second until a work is done how old the node's lease is. @returns the greatest age, seconds. */
   const oldestLease = async (work: Promise<unknown>) => {
     let oldest = 0;
-    let busy = true;
-    const done = work.finally(() => (busy = false));
-    while (busy) {
+    const over = new AbortController();
+    const done = work.finally(() => over.abort());
+    while (!over.signal.aborted) {
       const text = await lab.cluster.mustKubectl(["get", "lease", release.node, "-nkube-node-lease", "-ojson"]);
       const { spec } = JSON.parse(text) as Lease;
       oldest = Math.max(oldest, (Date.now() - Date.parse(String(spec?.renewTime))) / 1_000);
