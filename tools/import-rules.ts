@@ -24,6 +24,7 @@ const stages = [
   "runtime",
   "logs",
   "pleg",
+  "egress",
   "network",
   "status",
   "probes",
@@ -74,7 +75,7 @@ const fenced: Readonly<Record<string, readonly string[]>> = {
   "@grpc/grpc-js": ["providers", "devices"],
   dockerode: ["providers"],
   ssh2: ["providers"],
-  ws: ["streams"],
+  ws: ["streams", "egress"],
   "prom-client": ["metrics"],
 };
 

@@ -40,13 +40,19 @@ export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
   return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");
 }
 
-/** Endpoints that bear a label. */
+/** Endpoints of the Service `kubernetes`: the API servers. */
+export function createServerEndpoints(deps: ListerDeps): EndpointWatch & Required<Running> {
+  return createEndpointWatch(deps, "API servers", "kubernetes.io/service-name=kubernetes", "default");
+}
+
+/** Endpoints that bear a label. @param namespace where they lie; all of them unless given. */
 export function createEndpointWatch(
   deps: ListerDeps,
   name: string,
   labelSelector: string,
+  namespace?: string,
 ): EndpointWatch & Required<Running> {
-  const path = "/apis/discovery.k8s.io/v1/endpointslices";
+  const path = `/apis/discovery.k8s.io/v1/${namespace === undefined ? "" : `namespaces/${namespace}/`}endpointslices`;
   const { reflector, onChange } = observe<EndpointSlice>(deps, { path, labelSelector });
   return { name, run: reflector.run, ready: reflector.ready, list: reflector.list, onChange };
 }

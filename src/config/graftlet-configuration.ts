@@ -46,6 +46,7 @@ const sharedFields = {
   kubeletService: field(text, ""),
   approveServingCertificates: field(bool, false),
   endpointsOwner: field(text, ""),
+  egressTunnel: field(oneOf("auto", "none", "k3s", "rke2"), "auto"),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
@@ -189,6 +190,7 @@ function draftOf(
       ...(at.shared
         ? inPod(io, at, entry, at.shared)
         : { certificateSecret: undefined, kubeletAddress: { of: "host" }, approvesServing: false }),
+      ...(at.shared && at.shared.egressTunnel !== "auto" && { egressTunnel: at.shared.egressTunnel }),
       kubelet: {
         ...kubelet,
         port: entry.port ?? kubelet.port,

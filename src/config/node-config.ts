@@ -38,6 +38,8 @@ export interface NodeConfig {
   /** The ClusterRole that owns endpoints of this node's pods, which the Pod's service account publishes where the target is isolated;
    *  undefined where it publishes none. */
   readonly endpointsOwner?: string | undefined;
+  /** Tunnel by which the API server reaches the kubelet API; undefined: as the API server's version says. */
+  readonly egressTunnel?: "none" | "k3s" | "rke2";
   /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
   readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;

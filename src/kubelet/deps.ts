@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import type { AccessFile } from "../api/kubeconfig.ts";
 import type { EndpointWatch, NodeWatch, ServiceWatch } from "../api/listers.ts";
 import type { ObjectCaches } from "../api/objects.ts";
 import type { TokenSigners } from "../api/token-signers.ts";
@@ -43,6 +44,8 @@ export interface KubeletDeps {
   readonly alone: boolean;
   /** The Pod's service account, where graftlet runs as one. */
   readonly account?: { readonly client: ApiClient };
+  /** As whom the node speaks to the API server; absent without one. */
+  readonly access?: AccessFile;
   /** Store of the certificate of that name. */
   readonly store: (name: string) => PairStore;
   /** Approves the request for the kubelet API's certificate; absent where others do. */

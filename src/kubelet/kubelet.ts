@@ -1,9 +1,11 @@
 import { type Service, onceThenIdle, runGroup, untilAborted } from "../lib/service-group.ts";
 import { measuredRuntime } from "../metrics/runtime-calls.ts";
+import type { Tunnels } from "../egress/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
 import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
+import { egressOf } from "./egress.ts";
 import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
@@ -34,8 +36,9 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
 
   const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
-  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server)];
-  await runGroup([...server.running, ...stages, ...telling], signal);
+  const egress = egressOf(context);
+  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
+  await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 
@@ -54,8 +57,14 @@ function liveness({ target: { link }, liveness: process }: NodeContext, { pleg }
 }
 
 /** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */
-function selfTest({ account, config, clock, log, hand }: NodeContext, { waiting }: NodeServer): readonly Service[] {
+function selfTest(
+  { account, config, clock, log, hand }: NodeContext,
+  { waiting }: NodeServer,
+  egress: Tunnels | undefined,
+): readonly Service[] {
   if (!account || !config.kubelet.enableServer) return [];
   const { client } = account;
-  return [createReachability({ ...hand("selfTest"), client, nodeName: config.nodeName, waiting, clock, log })];
+  const { nodeName } = config;
+  const tunnels = () => egress?.standing() ?? [];
+  return [createReachability({ ...hand("selfTest"), client, nodeName, waiting, tunnels, clock, log })];
 }

@@ -14,6 +14,8 @@ export interface ReachabilityDeps {
   readonly nodeName: string;
   /** Name of the certificate request that waits for approval. */
   readonly waiting: () => string | undefined;
+  /** API servers that have a tunnel to this node. */
+  readonly tunnels: () => readonly string[];
   /** Cell that the self-test writes. */
   readonly reachable: CellPair<ReachableVerdict>["writer"];
   readonly signals: Sends<"nodeChanged">;
@@ -38,7 +40,9 @@ export function createReachability(deps: ReachabilityDeps): Service {
     const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
     try {
       await client.text(path, { signal: clock.within(answerMs, signal) });
-      const message = "the API server reaches the kubelet API";
+      const tunnels = deps.tunnels();
+      const by = tunnels.length > 0 ? ` through a tunnel (from ${tunnels.join(", ")})` : "";
+      const message = `the API server reaches the kubelet API${by}`;
       return { type, status: "True", reason: "KubeletAnswers", message };
     } catch (error) {
       if (signal.aborted) return reachable.get();
@@ -52,7 +56,12 @@ export function createReachability(deps: ReachabilityDeps): Service {
         const before = reachable.get();
         const known = await look(signal);
         reachable.set(known);
-        if (known && (known.status !== before?.status || known.reason !== before.reason)) {
+        if (
+          known &&
+          (known.status !== before?.status ||
+            known.reason !== before.reason ||
+            (known.status === "True" && known.message !== before.message))
+        ) {
           if (known.status !== "True") log.warn({ reason: known.reason }, known.message);
           deps.signals.nodeChanged.send();
         }
@@ -109,4 +118,4 @@ function unreachable(error: unknown, { nodeName, waiting }: ReachabilityDeps): R
 }
 
 const routes =
-  "see that its control plane has a route to the node's InternalIP and port; one behind an egress tunnel (k3s: egress-selector-mode, Konnectivity) needs that to lead there";
+  "see that its control plane has a route to the node's InternalIP and port; one behind an egress tunnel (Konnectivity; k3s and RKE2: egressTunnel) needs that to lead there";

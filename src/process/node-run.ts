@@ -97,7 +97,13 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     const clientCertificate = () => access && ownCertificate(access);
     const own = { config, target, client, alone, store, metrics, clientCertificate };
     const approve = account && approverOf(run, account);
-    const deps = { ...run, ...own, ...(account && { account }), ...(approve && { approve }) };
+    const deps = {
+      ...run,
+      ...own,
+      ...(access && { access }),
+      ...(account && { account }),
+      ...(approve && { approve }),
+    };
     const ended = new AbortController();
     const node: Service = {
       name: `node ${given.nodeName}`,

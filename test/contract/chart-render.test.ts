@@ -318,6 +318,19 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.equal(nodesOf("several")[0]?.endpointsOwner, undefined);
   });
 
+  test("API servers are watched where tunnels lead to them", async () => {
+    const values = valuesOf("one-over-ssh");
+    const role = async (...more: readonly string[]) => {
+      const text = await must([helm, ...templateArguments("--values", values, ...more)]);
+      const roles = ofKind<{ metadata: { namespace?: string } }>(objectsIn(text), "Role");
+      return roles.some(({ metadata }) => metadata.namespace === "default");
+    };
+    assert.equal(await role(), false);
+    assert.equal(await role("--kube-version=v1.36.1+k3s1"), true);
+    assert.equal(await role("--kube-version=v1.36.1+rke2r1", "--set=egressTunnel=none"), false);
+    assert.equal(await role("--set=egressTunnel=k3s"), true);
+  });
+
   test("on the machine's own network graftlet answers probes to that machine alone", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);

@@ -78,7 +78,24 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     ...(existsSync(auditPolicy(layout))
       ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
       : []),
+    ...(existsSync(egressSelector(layout)) ? [`--egress-selector-config-file=${egressSelector(layout)}`] : []),
   ];
+}
+
+/** Says by which way the API server reaches nodes, pods and Services, where it is to. */
+function egressSelector({ dir }: Layout): string {
+  return join(dir, "egress-selector.yaml");
+}
+
+/** Lets the API server, from its next start, reach them through a proxy at a socket. */
+export function egressThrough(layout: Layout, udsName: string): void {
+  const connection = { proxyProtocol: "HTTPConnect", transport: { uds: { udsName } } };
+  const selector = {
+    apiVersion: "apiserver.k8s.io/v1beta1",
+    kind: "EgressSelectorConfiguration",
+    egressSelections: [{ name: "cluster", connection }],
+  };
+  writeFileSync(egressSelector(layout), stringify(selector));
 }
 
 /** Says what the API server writes down of what it is asked, where it is to. */

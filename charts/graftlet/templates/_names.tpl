@@ -62,6 +62,12 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- toJson $names -}}
 {{- end -}}
 
+{{/* "true" where API servers reach the nodes through tunnels. */}}
+{{- define "graftlet.egressTunnels" -}}
+{{- $wanted := .Values.egressTunnel -}}
+{{- if or (has $wanted (list "k3s" "rke2")) (and (eq $wanted "auto") (regexMatch "\\+(k3s|rke2)" .Capabilities.KubeVersion.Version)) }}true{{ end -}}
+{{- end -}}
+
 {{/* The version of MutatingAdmissionPolicy that the cluster has, if any. */}}
 {{- define "graftlet.mutatingPolicies" -}}
 {{- range list "v1" "v1beta1" -}}

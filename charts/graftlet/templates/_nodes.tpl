@@ -152,6 +152,9 @@ approveServingCertificates: true
 {{- if include "graftlet.publishes" . }}
 endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
 {{- end }}
+{{- if ne .Values.egressTunnel "auto" }}
+egressTunnel: {{ .Values.egressTunnel | quote }}
+{{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
 nodes:

@@ -82,6 +82,8 @@ case ${tools[0]} in
     version=$(go list -m -f "with csi-lib-utils {{.Version}}" github.com/kubernetes-csi/csi-lib-utils) ;;
   github.com/rancher/local-path-provisioner)
     version=$(go list -m -f "{{.Version}}" github.com/rancher/local-path-provisioner) ;;
+  */egress-server)
+    version=$(go list -m -f "with remotedialer {{.Version}}" github.com/rancher/remotedialer) ;;
   *)
     version=$(go list -m -f "{{.Version}}" k8s.io/kubernetes)
     minor=${version#v1.}; minor=${minor%%.*}

@@ -11,6 +11,7 @@ import { silent } from "../api/fake-client.ts";
 /** A node whose self-test is answered with what `answer` gives or throws. */
 function started(answer: () => string, waiting: () => string | undefined = () => undefined) {
   const clock = fakeClock();
+  const through: string[] = [];
   const asked: string[] = [];
   const changes: (string | undefined)[] = [];
   const stop = new AbortController();
@@ -24,6 +25,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
     },
     nodeName: "far",
     waiting,
+    tunnels: () => through,
     reachable: writer,
     signals: { nodeChanged: { send: () => void changes.push(reader.get()?.reason) } },
     clock,
@@ -31,6 +33,7 @@ function started(answer: () => string, waiting: () => string | undefined = () =>
   });
   const ended = reachability.run(stop.signal);
   return {
+    through,
     clock,
     asked,
     changes,
@@ -59,6 +62,15 @@ test("a kubelet API that answers through the API server is asked every 5 minutes
   assert.deepEqual(at.changes, ["KubeletAnswers"]);
 });
 
+test("tunnels by which the kubelet API is reached are named, and told when they change", async () => {
+  await using at = started(() => "ok");
+  await at.clock.advance(0);
+  at.through.push("10.0.0.1:6443", "10.0.0.2:6443");
+  await at.clock.advance(300_000);
+  assert.match(at.verdict()?.message ?? "", /through a tunnel \(from 10\.0\.0\.1:6443, 10\.0\.0\.2:6443\)$/);
+  assert.deepEqual(at.changes, ["KubeletAnswers", "KubeletAnswers"]);
+});
+
 test("once the request is approved that was waited for, it is looked at again within two seconds", async () => {
   let request: string | undefined = "node-csr-1";
   const answer = () => {
@@ -78,7 +90,7 @@ test("what is wrong has its own reason, and is looked at again soon", async () =
     [apiError(503, "x"), "node-csr-1", "CertificateNotApproved", /kubectl certificate approve node-csr-1$/],
     [apiError(401, "Unauthorized"), undefined, "CallerUnknown", /clientCAFile/],
     [apiError(403, "no"), undefined, "NotPermitted", /get nodes\/proxy of far/],
-    [apiError(502, "dial tcp 10.0.0.9:10250: i/o timeout"), undefined, "NoRoute", /i\/o timeout.*egress-selector-mode/],
+    [apiError(502, "dial tcp 10.0.0.9:10250: i/o timeout"), undefined, "NoRoute", /i\/o timeout.*egressTunnel/],
     [new CodedError("deadline_exceeded", "no answer within 30000 ms"), undefined, "NoAnswer", /no answer within/],
   ];
   for (const [error, request, reason, message] of faults) {

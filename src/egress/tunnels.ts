@@ -1,0 +1,131 @@
+import { once } from "node:events";
+import { WebSocket } from "ws";
+import type { Credentials } from "../api/credentials.ts";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
+import type { EndpointSlice } from "../objects.ts";
+import { serveSession } from "./session.ts";
+
+/** A distribution whose API server dials kubelets through a tunnel that each node opens. */
+export type Distribution = "k3s" | "rke2";
+
+export interface TunnelDeps {
+  /** Which distribution the cluster is of; undefined for one without tunnels. Asked once it can be known. */
+  readonly distribution: (signal: AbortSignal) => Promise<Distribution | undefined>;
+  /** Credentials of the node: its name is what the server knows the tunnel by. */
+  readonly credentials: () => Promise<Pick<Credentials, "tls" | "headers">>;
+  /** Addresses of the API servers. */
+  readonly servers: {
+    list(): readonly EndpointSlice[];
+    onChange(hear: () => void): () => void;
+    ready(signal: AbortSignal): Promise<void>;
+    /** Keeps them current while it runs. */
+    run?(signal: AbortSignal): Promise<void>;
+  };
+  /** Port of the kubelet API as the Node shows it. */
+  readonly shownPort: number;
+  /** Where the kubelet API really listens. */
+  readonly kubelet: { readonly host: string; readonly port: number };
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** The tunnels of a node. */
+export interface Tunnels extends Service {
+  /** Servers to which a tunnel stands now, each as `address:port`. */
+  standing(): readonly string[];
+}
+
+/** Port of the server that takes tunnels; undefined for that of the API server itself. */
+const ports: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
+/** Pause before a tunnel is opened again, milliseconds: the agents' own. */
+const againMs = 5_000;
+const handshakeMs = 10_000;
+
+/** Holds a tunnel open to each API server of a k3s or RKE2 cluster, through which it reaches this node's kubelet API and nothing else.
+ *  @see https://docs.k3s.io/networking/basic-network-options#control-plane-egress-selector-configuration */
+export function createTunnels(deps: TunnelDeps): Tunnels {
+  const { clock, log, servers } = deps;
+  const open = new Map<string, AbortController>();
+  const standing = new Set<string>();
+  const hold = async (url: string, place: string, signal: AbortSignal) => {
+    let told = "";
+    while (!signal.aborted) {
+      try {
+        await tunnel(deps, url, () => void standing.add(place), signal);
+      } catch (error) {
+        const why = messageOf(error);
+        if (why !== told && !signal.aborted)
+          log.warn({ server: place, err: error }, "no tunnel to the API server, will try again");
+        told = why;
+      }
+      standing.delete(place);
+      await clock.sleep(againMs * clock.jitter(0.8, 1.2), signal).catch(() => undefined);
+    }
+  };
+  return {
+    name: "tunnels to the API servers",
+    standing: () => [...standing].sort(),
+    async run(signal) {
+      const distribution = await deps.distribution(signal).catch(() => undefined);
+      if (signal.aborted || distribution === undefined) return onAbort(signal);
+      const running = new Set<Promise<void>>([servers.run?.(signal) ?? Promise.resolve()]);
+      await servers.ready(signal).catch(() => undefined);
+      const follow = () => {
+        const wanted = new Set(placesOf(servers.list(), ports[distribution]));
+        for (const [place, stop] of open) {
+          if (wanted.has(place)) continue;
+          open.delete(place);
+          stop.abort();
+        }
+        for (const place of wanted) {
+          if (open.has(place) || signal.aborted) continue;
+          const stop = new AbortController();
+          open.set(place, stop);
+          const held = hold(`wss://${place}/v1-${distribution}/connect`, place, AbortSignal.any([signal, stop.signal]));
+          running.add(held);
+          void held.finally(() => running.delete(held));
+        }
+      };
+      const stopFollowing = servers.onChange(follow);
+      follow();
+      await onAbort(signal);
+      stopFollowing();
+      await Promise.all(running);
+    },
+  };
+}
+
+/** Addresses of the servers that slices of the Service `kubernetes` name. */
+function placesOf(slices: readonly EndpointSlice[], port: number | undefined): readonly string[] {
+  return slices.flatMap(({ addressType, endpoints, ports: given }) => {
+    const own = port ?? given?.find(({ name }) => name === "https")?.port ?? given?.[0]?.port ?? 6443;
+    const wrap = (address: string) => (addressType === "IPv6" ? `[${address}]` : address);
+    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((address) => `${wrap(address)}:${own}`));
+  });
+}
+
+async function tunnel(deps: TunnelDeps, url: string, stands: () => void, signal: AbortSignal): Promise<void> {
+  const { credentials, shownPort, kubelet, clock, log } = deps;
+  const { tls, headers } = await credentials();
+  const { servername: _ofTheApiServer, ...own } = tls;
+  const server = new WebSocket(url, { ...own, headers, handshakeTimeout: handshakeMs, perMessageDeflate: false });
+  server.on("error", () => undefined);
+  const refused = once(server, "unexpected-response").then(([, answer]: { statusCode?: number }[]) => {
+    throw new CodedError("permission_denied", `the server answered ${answer?.statusCode ?? "nothing"}`);
+  });
+  refused.catch(() => undefined);
+  try {
+    await untilAborted(Promise.race([once(server, "open"), refused]), signal);
+  } catch (error) {
+    server.terminate();
+    throw error;
+  }
+  stands();
+  log.info({ url }, "the API server reaches the kubelet API through a tunnel");
+  const leadsTo = (protocol: string, address: string) =>
+    protocol === "tcp" && [`127.0.0.1:${shownPort}`, `[::1]:${shownPort}`].includes(address) ? kubelet : undefined;
+  await serveSession(server, { leadsTo, clock }, signal);
+}

@@ -1,0 +1,58 @@
+import { isIP } from "node:net";
+import type { AccessFile } from "../api/kubeconfig.ts";
+import { createCredentials } from "../api/credentials.ts";
+import { createServerEndpoints } from "../api/listers.ts";
+import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from "../egress/tunnels.ts";
+import type { NodeContext } from "./deps.ts";
+
+/** Pause before an API server is asked again what it is, milliseconds. */
+const againMs = 5_000;
+
+/** Tunnels by which an API server of k3s or RKE2 reaches this node; undefined for a node that wants none. */
+export function egressOf(context: NodeContext): Tunnels | undefined {
+  const { config, access, account, client, clock, log } = context;
+  const { kubelet, advertisedPort, egressTunnel: wanted } = config;
+  if (!access || wanted === "none" || !kubelet.enableServer) return undefined;
+  const source = createCredentials({ from: access, clock, log });
+  const distribution = async (signal: AbortSignal) => {
+    for (;;) {
+      if (wanted !== undefined) return wanted;
+      try {
+        return distributionIn((await client.get<{ readonly gitVersion: string }>("/version", { signal })).gitVersion);
+      } catch {
+        await clock.sleep(againMs, signal);
+      }
+    }
+  };
+  const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
+  return createTunnels({
+    distribution,
+    credentials: () => source.current(),
+    servers: account ? createServerEndpoints({ ...account, clock, log }) : onlyServer(access),
+    shownPort: advertisedPort ?? kubelet.port,
+    kubelet: { host, port: kubelet.port },
+    clock,
+    log,
+  });
+}
+
+/** What an API server's version says of its distribution, as v1.36.1+k3s1 does. */
+function distributionIn(version: string): Distribution | undefined {
+  const [, name] = /\+(k3s|rke2)/.exec(version) ?? [];
+  return name as Distribution | undefined;
+}
+
+/** The API server that a kubeconfig names. */
+function onlyServer(access: AccessFile): TunnelDeps["servers"] {
+  const { hostname, port } = new URL(access.read().cluster.server);
+  const host = hostname.replace(/^\[|\]$/g, "");
+  const addressType = isIP(host) === 6 ? "IPv6" : "IPv4";
+  const ports = [{ name: "https", port: Number(port) || 443 }];
+  const slice = {
+    metadata: { name: "server", namespace: "default", uid: "" },
+    addressType,
+    endpoints: [{ addresses: [host] }],
+    ports,
+  };
+  return { list: () => [slice], onChange: () => () => undefined, ready: async () => {} };
+}

@@ -1,0 +1,37 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { join } from "node:path";
+import type { KeyPair } from "./certificates.ts";
+import { must, start } from "./processes.ts";
+
+/** A server that takes the tunnels of nodes as k3s does, with the library that k3s uses, and answers HTTP CONNECT. */
+export interface EgressServer extends AsyncDisposable {
+  kill(): Promise<void>;
+}
+
+const build = join(import.meta.dirname, "..", "cluster", "tools", "build.sh");
+
+/** The program; built once per machine, in seconds. */
+export async function findEgressServer(): Promise<string> {
+  const folder = await must([build, "--module", "egress"], { timeoutMs: 600_000 });
+  return join(folder.trim(), "egress-server");
+}
+
+/** Starts one. @param connect address that answers CONNECT, `unix:PATH` for a socket. @param around argv that runs it elsewhere. */
+export function startEgressServer(
+  program: string,
+  at: { readonly listen: string; readonly connect: string; readonly path?: string; readonly direct?: boolean },
+  { serving, ca }: { readonly serving: KeyPair; readonly ca: KeyPair },
+  around: (argv: readonly string[]) => readonly string[] = (argv) => argv,
+): EgressServer {
+  const path = [...(at.path ? [`--path=${at.path}`] : []), ...(at.direct === false ? ["--direct=false"] : [])];
+  const files = [`--cert=${serving.cert}`, `--key=${serving.key}`, `--client-ca=${ca.cert}`];
+  const argv = around([program, `--listen=${at.listen}`, `--connect=${at.connect}`, ...path, ...files]);
+  const child: ChildProcess = start(argv, { stdio: "ignore" });
+  const kill = async () => {
+    if (child.exitCode !== null || child.signalCode !== null) return;
+    child.kill("SIGKILL");
+    await once(child, "exit");
+  };
+  return { kill, [Symbol.asyncDispose]: kill };
+}

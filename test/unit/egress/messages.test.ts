@@ -1,0 +1,35 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { decodeMessage, encodeMessage, type Message } from "../../../src/egress/messages.ts";
+
+const data = Buffer.from("hello");
+
+test("messages are read as they were written", () => {
+  const messages: readonly Message[] = [
+    { type: "data", connection: 7n, data },
+    { type: "connect", connection: 2n ** 40n, protocol: "tcp", address: "127.0.0.1:10250" },
+    { type: "error", connection: 7n, text: "EOF" },
+    { type: "pause", connection: 1n },
+    { type: "resume", connection: 1n },
+    { type: "known", connections: [1n, 2n ** 33n] },
+  ];
+  for (const message of messages) {
+    const read = decodeMessage(encodeMessage(message, 2n ** 62n));
+    assert.deepEqual(read?.type === "data" ? { ...read, data: Buffer.from(read.data) } : read, message);
+  }
+});
+
+test("numbers are varints with their sign in the lowest bit, as Go's encoding/binary writes them", () => {
+  assert.deepEqual([...encodeMessage({ type: "data", connection: 3n, data }, 1n)], [2, 6, 2, 0xb0, 0xea, 1, ...data]);
+  assert.deepEqual([...encodeMessage({ type: "error", connection: 3n, text: "EOF" }, 1n)], [2, 6, 6, 69, 79, 70]);
+});
+
+test("what concerns the server's peers is passed over, and what is no message is refused", () => {
+  assert.equal(decodeMessage(Buffer.from([2, 0, 8, 97])), undefined);
+  assert.throws(() => decodeMessage(Buffer.from([0x80])), /no message/);
+  assert.throws(() => decodeMessage(Buffer.from([2, 0, 16, 1, 2, 3])), /cut off/);
+});
+
+test("an error is no longer than the far end reads", () => {
+  assert.equal(encodeMessage({ type: "error", connection: 0n, text: "x".repeat(500) }, 0n).length, 103);
+});
