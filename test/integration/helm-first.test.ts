@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 
@@ -12,6 +13,14 @@ describe("helm install where graftlet runs the first node too, in the kubelet's 
     edge = releaseOf(lab);
   });
   after(() => lab?.[Symbol.asyncDispose]());
+
+  test("a release without nodes installs, says what to add, and goes", async () => {
+    const at = ["--namespace=bare", "--timeout=60s"];
+    const said = await lab.mustHelm(["install", "bare", chart, ...at, "--create-namespace", "--wait"]);
+    assert.match(said, /Release bare has no node yet[^]*nodes\[0\]\.name=edge-1/);
+    assert.equal((await lab.cluster.mustKubectl(["get", "pods", "--namespace=bare"])).trim(), "");
+    await lab.mustHelm(["uninstall", "bare", ...at, "--wait"]);
+  });
 
   test("graftlet runs graftlet's Pod, and through it the pods of the new node", async () => {
     await edge.install();

@@ -24,7 +24,6 @@
 {{/* What concerns the release as a whole. */}}
 {{- define "graftlet.check.release" -}}
 {{- $values := .Values -}}
-{{- if not $values.nodes }}{{ fail "nodes is empty: name a machine, such as --set nodes[0].name=edge-1 --set nodes[0].ssh.host=192.0.2.7 --set nodes[0].ssh.existingSecret=edge-1-ssh" }}{{ end -}}
 {{- if and $values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $values.image.digest)) -}}
 {{- printf "image.digest %q is no digest: write sha256: and 64 hexadecimal digits, or nothing for the tag to count" $values.image.digest | fail -}}
 {{- end -}}

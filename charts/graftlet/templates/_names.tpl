@@ -1,8 +1,13 @@
 {{/* Names and labels that the objects share. */}}
 
+{{- define "graftlet.name" -}}
+{{ .Values.nameOverride | default .Chart.Name }}
+{{- end -}}
+
 {{/* The release's name, with the chart's where that is not in it; short enough for what is put behind it. */}}
 {{- define "graftlet.fullname" -}}
-{{- $name := ternary .Release.Name (printf "%s-%s" .Release.Name .Chart.Name) (contains .Chart.Name .Release.Name) -}}
+{{- $own := include "graftlet.name" . -}}
+{{- $name := .Values.fullnameOverride | default (ternary .Release.Name (printf "%s-%s" .Release.Name $own) (contains $own .Release.Name)) -}}
 {{- $name | trunc 48 | trimSuffix "-" -}}
 {{- end -}}
 
@@ -13,17 +18,25 @@
 
 {{/* Of the Deployment's Pod, and not of those of hooks: the Service leads to it alone. */}}
 {{- define "graftlet.selectorLabels" -}}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "graftlet.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/component: kubelet
 {{- end -}}
 
 {{- define "graftlet.labels" -}}
 helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
-app.kubernetes.io/name: {{ .Chart.Name }}
+app.kubernetes.io/name: {{ include "graftlet.name" . }}
 app.kubernetes.io/instance: {{ .Release.Name }}
 app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- include "graftlet.commonLabels" . }}
+{{- end -}}
+
+{{/* The user's own labels, but for those that objects are found by. Each on a line of its own, after a newline. */}}
+{{- define "graftlet.commonLabels" -}}
+{{- with omit .Values.commonLabels "helm.sh/chart" "app.kubernetes.io/name" "app.kubernetes.io/instance" "app.kubernetes.io/component" "app.kubernetes.io/version" "app.kubernetes.io/managed-by" }}
+{{ toYaml . }}
+{{- end -}}
 {{- end -}}
 
 {{- define "graftlet.serviceAccount" -}}

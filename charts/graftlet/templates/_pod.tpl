@@ -110,7 +110,9 @@ capabilities: { drop: [ALL] }
 
 {{/* Where its Pods may run, and with which priority. */}}
 {{- define "graftlet.placement" -}}
+{{- if .Values.nodes }}
 affinity: {{- include "graftlet.affinity" . | nindent 2 }}
+{{- end }}
 {{- with .Values.priorityClassName }}
 priorityClassName: {{ . }}
 {{- end }}
@@ -124,7 +126,12 @@ tolerations: {{- toYaml . | nindent 2 }}
 
 {{/* The user, the image and the files of a Pod that runs graftlet. */}}
 {{- define "graftlet.podBase" -}}
-securityContext: {{- include "graftlet.podSecurity" . | nindent 2 }}
+securityContext:
+  {{- with .Values.podSecurityContext }}
+  {{- toYaml (mergeOverwrite (include "graftlet.podSecurity" $ | fromYaml) .) | nindent 2 }}
+  {{- else }}
+  {{- include "graftlet.podSecurity" . | nindent 2 }}
+  {{- end }}
 {{- with .Values.imagePullSecrets }}
 imagePullSecrets: {{- toYaml . | nindent 2 }}
 {{- end }}
@@ -133,6 +140,19 @@ hostNetwork: true
 hostPID: true
 # Pods of the machine that want its DNS are given this resolv.conf.
 dnsPolicy: Default
+{{- else }}
+{{- with .Values.dnsPolicy }}
+dnsPolicy: {{ . }}
+{{- end }}
+{{- with .Values.dnsConfig }}
+dnsConfig: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+{{- with .Values.hostAliases }}
+hostAliases: {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .Values.runtimeClassName }}
+runtimeClassName: {{ . }}
 {{- end }}
 volumes: {{- include "graftlet.volumes" . | nindent 2 }}
 {{- end -}}

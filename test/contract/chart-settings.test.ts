@@ -1,0 +1,74 @@
+import assert from "node:assert/strict";
+import { before, describe, test } from "node:test";
+import type { V1ConfigMap, V1Deployment } from "@kubernetes/client-node";
+import { objectsIn, ofKind, templateArguments, valueFiles } from "../harness/chart.ts";
+import { findHelm } from "../harness/helm.ts";
+import { must } from "../harness/processes.ts";
+
+describe("the chart, as settings change it", { timeout: 600_000 }, () => {
+  let helm: string;
+  const files = valueFiles();
+  const valuesOf = (name: string) => files.find((file) => file.name === name)?.path ?? "";
+  before(async () => {
+    helm = await findHelm();
+  });
+
+  test("pods are published only where a node is tunneled, and where that can be done", async () => {
+    const values = valuesOf("tunneled");
+    const has = (text: string) => [/endpointsOwner/.test(text), /kind: MutatingAdmissionPolicy$/m.test(text)];
+    const rendered = (...more: readonly string[]) =>
+      must([helm, ...templateArguments("--values", values, ...more)]).then(has);
+    const version = "--api-versions=admissionregistration.k8s.io/v1/MutatingAdmissionPolicy";
+    assert.deepEqual(await rendered(), [true, true]);
+    assert.deepEqual(await rendered("--set=publishServices.enabled=auto", version), [true, true]);
+    assert.deepEqual(await rendered("--set=publishServices.enabled=false", version), [false, false]);
+    assert.deepEqual(await rendered("--set=nodes[0].ssh.network=isolated", version), [false, false]);
+  });
+
+  test("objects are named and labelled as asked, and a user's own are among them", async () => {
+    const own = JSON.stringify([
+      { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "mine", namespace: "{{ .Release.Namespace }}" } },
+      'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: {{ include "graftlet.fullname" . }}-text }',
+    ]);
+    const asked = ["fullnameOverride=machines", "nameOverride=press", "commonLabels.team=edge"].map(
+      (one) => `--set=${one}`,
+    );
+    const more = [...asked, `--set-json=extraObjects=${own}`];
+    const text = await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...more)]);
+    const named = (kind: string) => ofKind<V1ConfigMap>(objectsIn(text), kind).map(({ metadata }) => metadata?.name);
+    assert.deepEqual(new Set(named("ConfigMap")), new Set(["machines", "machines-text", "mine"]));
+    assert.deepEqual(named("Service"), ["machines-kubelet-edge-1"]);
+    const [deployment] = ofKind<V1Deployment>(objectsIn(text), "Deployment");
+    assert.equal(deployment?.metadata?.name, "machines");
+    const { selector, template } = deployment?.spec ?? {};
+    const found = {
+      "app.kubernetes.io/name": "press",
+      "app.kubernetes.io/instance": "edge",
+      "app.kubernetes.io/component": "kubelet",
+    };
+    assert.deepEqual(selector?.matchLabels, found);
+    assert.deepEqual(template?.metadata?.labels, { ...found, team: "edge" });
+    const mine = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap").find(({ metadata }) => metadata?.name === "mine");
+    assert.equal(mine?.metadata?.namespace, "graftlet");
+  });
+
+  test("without roles of its own the release has none but those of its hooks", async () => {
+    const text = await must([helm, ...templateArguments("--values", valuesOf("tunneled"), "--set=rbac.create=false")]);
+    for (const kind of ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"])
+      for (const { metadata } of ofKind<V1ConfigMap>(objectsIn(text), kind))
+        assert.ok(metadata?.annotations?.["helm.sh/hook"], `${kind} ${metadata?.name}`);
+  });
+
+  test("API servers are watched where tunnels lead to them", async () => {
+    const values = valuesOf("one-over-ssh");
+    const role = async (...more: readonly string[]) => {
+      const text = await must([helm, ...templateArguments("--values", values, ...more)]);
+      const roles = ofKind<{ metadata: { namespace?: string } }>(objectsIn(text), "Role");
+      return roles.some(({ metadata }) => metadata.namespace === "default");
+    };
+    assert.equal(await role(), false);
+    assert.equal(await role("--kube-version=v1.36.1+k3s1"), true);
+    assert.equal(await role("--kube-version=v1.36.1+rke2r1", "--set=egressTunnel=none"), false);
+    assert.equal(await role("--set=egressTunnel=k3s"), true);
+  });
+});
