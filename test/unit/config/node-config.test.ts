@@ -212,6 +212,28 @@ test("in a Pod nodes share a Secret and a Service; elsewhere, or half said, that
   }
 });
 
+test("what a process does for all of its nodes at the API server is read, and refused where there is none", () => {
+  const read = (fields: string, env: Record<string, string> = { KUBERNETES_SERVICE_HOST: "10.0.0.1" }) => {
+    const nodes = "nodes: [{name: a, kubeconfig: /k}]\n";
+    const text = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}${nodes}`;
+    const result = parseCommandLine(["--nodes=/n.yaml"], filesIo({ "/n.yaml": text, "/k": "" }, env));
+    assert.ok(result.kind === "run");
+    return result.nodes[0];
+  };
+  assert.deepEqual([read("")?.endpointsOwner, read("")?.egressTunnel], [undefined, undefined]);
+  assert.equal(read("endpointsOwner: edge.endpoints\n")?.endpointsOwner, "edge.endpoints");
+  assert.equal(read("egressTunnel: k3s\n", {})?.egressTunnel, "k3s");
+  assert.equal(read("egressTunnel: auto\n")?.egressTunnel, undefined);
+  assert.match(
+    sentenceOf(() => read("endpointsOwner: edge\n", {})),
+    /endpointsOwner is "edge": needs graftlet to run in a Pod/,
+  );
+  assert.match(
+    sentenceOf(() => read("egressTunnel: yes\n")),
+    /egressTunnel/,
+  );
+});
+
 test("a bootstrap kubeconfig must be there, and the kubeconfig need not", () => {
   const parse = (...argv: readonly string[]) => parseCommandLine(argv, filesIo({ "/boot": "kubeconfig" }));
   const result = parse("--kubeconfig=/new", "--bootstrap-kubeconfig=/boot");
