@@ -9,7 +9,7 @@ export interface OwnSlices extends EndpointWatch {
   /** Makes the slice, or makes it as it is here. */
   put(slice: Unmade, signal: AbortSignal): Promise<void>;
   /** Nothing happens where it is gone. */
-  drop(slice: EndpointSlice, signal: AbortSignal): Promise<void>;
+  drop(slice: Unmade & { readonly metadata: { readonly uid?: string } }, signal: AbortSignal): Promise<void>;
 }
 
 /** EndpointSlices of one's own making, watched and written.

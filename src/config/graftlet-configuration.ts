@@ -21,7 +21,7 @@ import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
-import { bool, int32, ipAddress, isRecord, oneOf, text, textMap, type ValueType } from "./value-types.ts";
+import { bool, int32, ipAddress, isRecord, oneOf, text, textMap, texts, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
@@ -46,6 +46,7 @@ const sharedFields = {
   kubeletService: field(text, ""),
   approveServingCertificates: field(bool, false),
   endpointsOwner: field(text, ""),
+  endpointsNamespaces: field(texts, []),
   egressTunnel: field(oneOf("auto", "none", "k3s", "rke2"), "auto"),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
@@ -216,11 +217,11 @@ function kubeconfigOf(
   return kubeconfigFrom(io, setting, entry.kubeconfig ?? at.options.kubeconfig);
 }
 
-type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpointsOwner">;
+type InPod = Pick<NodeConfig, "certificateSecret" | "kubeletAddress" | "approvesServing" | "endpoints">;
 
 /** Settings that exist only in a Pod. @throws CodedError invalid_argument outside a Pod */
 function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: Shared): InPod {
-  const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner } = shared;
+  const { certificateSecret, kubeletAddress: of, approveServingCertificates, endpointsOwner: name } = shared;
   const service = entry.kubeletService || shared.kubeletService;
   const named = entry.kubeletService === "" ? "kubeletService" : `nodes[${index}].kubeletService`;
   const given = {
@@ -228,7 +229,7 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
     [named]: service,
     ...(of === "service" && { kubeletAddress: of }),
     ...(approveServingCertificates && { approveServingCertificates }),
-    endpointsOwner,
+    endpointsOwner: name,
   };
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
   if (field && !io.env["KUBERNETES_SERVICE_HOST"])
@@ -245,7 +246,7 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
-    endpointsOwner: endpointsOwner || undefined,
+    ...(name !== "" && { endpoints: { owner: name, namespaces: shared.endpointsNamespaces } }),
   };
 }
 

@@ -35,9 +35,9 @@ export interface NodeConfig {
   readonly kubeletAddress: KubeletAddress;
   /** True if the Pod's service account approves the node's requests for the kubelet API's certificate. */
   readonly approvesServing: boolean;
-  /** The ClusterRole that owns endpoints of this node's pods, which the Pod's service account publishes where the target is isolated;
-   *  undefined where it publishes none. */
-  readonly endpointsOwner?: string | undefined;
+  /** Endpoints of this node's pods, which the Pod's service account publishes where the target is isolated; absent where it publishes
+   *  none. */
+  readonly endpoints?: PublishedEndpoints;
   /** Tunnel by which the API server reaches the kubelet API; undefined: as the API server's version says. */
   readonly egressTunnel?: "none" | "k3s" | "rke2";
   /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
@@ -52,6 +52,13 @@ export interface NodeConfig {
   /** Labels at registration. */
   readonly nodeLabels: TextMap;
   readonly deadContainers: DeadContainers;
+}
+
+export interface PublishedEndpoints {
+  /** The ClusterRole that owns them. */
+  readonly owner: string;
+  /** The only namespaces whose Services get them; empty for all. */
+  readonly namespaces: readonly string[];
 }
 
 /** Dead containers that stay, by --minimum-container-ttl-duration, --maximum-dead-containers-per-container and

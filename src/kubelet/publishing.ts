@@ -4,7 +4,7 @@ import type { Service } from "../lib/service-group.ts";
 import { createServicePublisher } from "../network/publisher.ts";
 import { sliceSelector } from "../network/slices.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
-import type { ClusterMeta } from "../objects.ts";
+import type { ClusterMeta, Service as ClusterService } from "../objects.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
@@ -12,16 +12,19 @@ const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRo
 /** Publishes pods of a target that the cluster's network does not reach, where the configuration wants it. */
 export function publishing(context: NodeContext, { services }: Cluster): readonly Service[] {
   const { config, account, target, clock, log, hand } = context;
-  const { nodeName, endpointsOwner: name } = config;
+  const { nodeName, endpoints } = config;
   const own = ownAddresses().find((address) => isIPv4(address));
-  if (name === undefined || !account || !target.network?.tunneled || own === undefined) return [];
+  if (!endpoints || !account || !target.network?.tunneled || own === undefined) return [];
   const { client } = account;
+  const { owner: name, namespaces } = endpoints;
   const owner = async (signal: AbortSignal) => {
     const path = `/apis/${ownerKind.apiVersion}/clusterroles/${encodeURIComponent(name)}`;
     const { metadata } = await client.get<{ readonly metadata: ClusterMeta }>(path, { signal });
     return { ...ownerKind, name, uid: metadata.uid ?? "" };
   };
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
-  const common = { nodeName, own, owner, services, slices, clock, log };
+  const mayPublish = ({ metadata }: ClusterService) =>
+    namespaces.length === 0 || namespaces.includes(metadata.namespace);
+  const common = { nodeName, own, owner, mayPublish, services, slices, clock, log };
   return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
 }

@@ -68,6 +68,7 @@ export function createDoors(deps: DoorDeps): Doors {
   const leaving = new Set<Opened>();
   // A port that was given up is the last to be given again.
   const ports = { next: 0 };
+  let over = false;
   const leave = (key: string, door: Opened) => {
     door.closing?.cancel();
     door.server.close();
@@ -91,8 +92,11 @@ export function createDoors(deps: DoorDeps): Doors {
         socket.on("error", () => undefined);
         void lead({ uid, port }, socket);
       });
-      doors.set(key, { uid, port, server, connections });
-      return portOf(server);
+      const opened = portOf(server);
+      const door = { uid, port, server, connections };
+      doors.set(key, door);
+      if (over) leave(key, door);
+      return opened;
     },
     keep(kept) {
       const keys = new Set(kept.map(keyOf));
@@ -107,6 +111,7 @@ export function createDoors(deps: DoorDeps): Doors {
         if (door.connections.size === 0 || deps.addressOf(door.uid) === undefined) hangUp(door);
     },
     async [Symbol.asyncDispose]() {
+      over = true;
       for (const [key, door] of doors) leave(key, door);
       for (const door of leaving) hangUp(door);
     },

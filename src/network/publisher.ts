@@ -31,7 +31,7 @@ export interface SliceStore {
   /** Makes the slice, or makes it as it is here. */
   put(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
   /** Nothing happens where it is gone. */
-  drop(slice: EndpointSlice, signal: AbortSignal): Promise<void>;
+  drop(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
 }
 
 export interface PublisherDeps {
@@ -45,6 +45,8 @@ export interface PublisherDeps {
     list(): readonly ClusterService[] | undefined;
     onChange(hear: () => void): () => void;
   };
+  /** True for a Service that the cluster lets graftlet publish pods of. */
+  readonly mayPublish: (service: ClusterService) => boolean;
   readonly slices: SliceStore;
   readonly shown: Column<ShownPod>;
   readonly seen: Column<RuntimePod>;
@@ -55,7 +57,7 @@ export interface PublisherDeps {
 /** Changes are followed no more often than this, milliseconds. */
 const followMs = 250;
 /** Pause after the cluster has refused a slice, milliseconds. */
-const againMs = 2_000;
+const againMs = 5_000;
 /** Time to take the slices back when graftlet ends, milliseconds. */
 const takeBackMs = 5_000;
 
@@ -81,9 +83,10 @@ export function createServicePublisher(deps: PublisherDeps): Service {
         log,
       });
       let owner: SliceOwner | undefined;
+      const written = new Map<string, WrittenSlice>();
       const sync = coalesce(async () => {
         owner ??= await deps.owner(signal);
-        await publish(deps, doors, { address: deps.own, nodeName: deps.nodeName, owner }, signal);
+        await publish({ ...deps, doors, written }, { address: deps.own, nodeName: deps.nodeName, owner }, signal);
       });
       const follow = paced(() => void round(), followMs, clock);
       const round = async () => {
@@ -99,39 +102,59 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       follow();
       await onAbort(signal);
       for (const stop of stops) stop();
-      await takeBack(deps).catch((err: unknown) => log.warn({ err }, "endpoints of this node's pods are left behind"));
+      await takeBack(deps, written).catch((err: unknown) =>
+        log.warn({ err }, "endpoints of this node's pods are left behind"),
+      );
     },
   };
 }
 
-/** Brings the cluster's slices in line with Services and pods. */
-async function publish(deps: PublisherDeps, doors: Doors, place: SlicePlace, signal: AbortSignal): Promise<void> {
-  const { services, slices, shown } = deps;
+interface Publishing extends PublisherDeps {
+  readonly doors: Doors;
+  /** What was put and not dropped: the cluster may not have shown it yet. */
+  readonly written: Map<string, WrittenSlice>;
+}
+
+/** Brings the cluster's slices in line with Services and pods. @throws the first failure, after the others were tried. */
+async function publish(deps: Publishing, place: SlicePlace, signal: AbortSignal): Promise<void> {
+  const { services, slices, shown, doors, written } = deps;
   const known = services.list();
   if (!known || signal.aborted) return;
-  const wanted = servedEndpoints(known, shown.list());
+  const wanted = servedEndpoints(known.filter(deps.mayPublish), shown.list());
   doors.keep(wanted.flatMap(doorsOf));
   const avoided = portsAt(slices.list(), place.address);
   const listed = new Map(ownSlices(deps).map((slice) => [keyOf(slice), slice]));
   const made = new Set<string>();
+  const failures: unknown[] = [];
+  const attempt = (work: Promise<void>) => work.catch((error: unknown) => void failures.push(error));
   for (const endpoint of wanted) {
     const ports: number[] = [];
     for (const door of doorsOf(endpoint)) ports.push(await doors.open(door, avoided));
+    signal.throwIfAborted();
     const slice = sliceOf(endpoint, { ...place, ports });
-    made.add(keyOf(slice));
-    if (!saysTheSame(listed.get(keyOf(slice)), slice)) await slices.put(slice, signal);
+    const key = keyOf(slice);
+    made.add(key);
+    if (saysTheSame(listed.get(key), slice)) continue;
+    written.set(key, slice);
+    await attempt(slices.put(slice, signal));
   }
-  for (const [key, slice] of listed) if (!made.has(key)) await slices.drop(slice, signal);
+  for (const [key, slice] of listed) {
+    if (made.has(key)) continue;
+    written.delete(key);
+    await attempt(slices.drop(slice, signal));
+  }
+  if (failures.length > 0) throw failures[0];
 }
 
 function ownSlices({ slices, nodeName }: PublisherDeps): readonly EndpointSlice[] {
   return slices.list().filter((slice) => isOfNode(slice, nodeName));
 }
 
-async function takeBack(deps: PublisherDeps): Promise<void> {
+async function takeBack(deps: PublisherDeps, written: ReadonlyMap<string, WrittenSlice>): Promise<void> {
   const { slices, clock } = deps;
   const soon = clock.within(takeBackMs);
-  await Promise.all(ownSlices(deps).map((slice) => slices.drop(slice, soon)));
+  const own = new Map([...written, ...ownSlices(deps).map((slice) => [keyOf(slice), slice] as const)]);
+  await Promise.all([...own.values()].map((slice) => slices.drop(slice, soon)));
 }
 
 function doorsOf({ pod, ports }: ServedEndpoint): readonly Door[] {

@@ -343,7 +343,10 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
   });
 
   test("pods of tunneled nodes are published, owned by the role that allows it", () => {
-    assert.equal(nodesOf("tunneled")[0]?.endpointsOwner, "edge-graftlet.graftlet.endpoints");
-    assert.equal(nodesOf("several")[0]?.endpointsOwner, undefined);
+    assert.deepEqual(nodesOf("tunneled")[0]?.endpoints, {
+      owner: "edge-graftlet.graftlet.endpoints",
+      namespaces: ["shop"],
+    });
+    assert.equal(nodesOf("several")[0]?.endpoints, undefined);
   });
 });

@@ -151,6 +151,9 @@ approveServingCertificates: true
 {{- end }}
 {{- if include "graftlet.publishes" . }}
 endpointsOwner: {{ include "graftlet.clusterName" . }}.endpoints
+{{- with .Values.publishServices.namespaces }}
+endpointsNamespaces: {{ toJson . }}
+{{- end }}
 {{- end }}
 {{- if ne .Values.egressTunnel "auto" }}
 egressTunnel: {{ .Values.egressTunnel | quote }}

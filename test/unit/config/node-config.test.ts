@@ -220,8 +220,9 @@ test("what a process does for all of its nodes at the API server is read, and re
     assert.ok(result.kind === "run");
     return result.nodes[0];
   };
-  assert.deepEqual([read("")?.endpointsOwner, read("")?.egressTunnel], [undefined, undefined]);
-  assert.equal(read("endpointsOwner: edge.endpoints\n")?.endpointsOwner, "edge.endpoints");
+  assert.deepEqual([read("")?.endpoints, read("")?.egressTunnel], [undefined, undefined]);
+  const owned = "endpointsOwner: edge.endpoints\nendpointsNamespaces: [shop]\n";
+  assert.deepEqual(read(owned)?.endpoints, { owner: "edge.endpoints", namespaces: ["shop"] });
   assert.equal(read("egressTunnel: k3s\n", {})?.egressTunnel, "k3s");
   assert.equal(read("egressTunnel: auto\n")?.egressTunnel, undefined);
   assert.match(

@@ -38,6 +38,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const hears = new Set<() => void>();
   let services: readonly Service[] = [shop];
   let refusals = 0;
+  let forbidden = "";
   const tell = () => hears.forEach((hear) => hear());
   const onChange = (hear: () => void) => {
     hears.add(hear);
@@ -48,6 +49,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     list: () => [...slices.values()],
     onChange,
     async put(slice: WrittenSlice) {
+      if (slice.metadata.namespace === forbidden) throw new CodedError("permission_denied", "never");
       if (refusals > 0) {
         refusals -= 1;
         throw new CodedError("permission_denied", "not yet");
@@ -74,6 +76,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     nodeName: "edge-1",
     own,
     owner: async () => owner,
+    mayPublish: ({ metadata }) => metadata.namespace !== "closed",
     services: { list: () => services, onChange },
     slices: store,
     shown,
@@ -97,6 +100,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
       services = given;
       tell();
     },
+    forbid: (namespace: string) => void (forbidden = namespace),
     refuse: (times: number) => void (refusals = times),
     tell,
     only() {
@@ -203,5 +207,19 @@ test("a refusal is tried again, and a Service that goes takes its slice with it"
   assert.equal(await ask(port), "hello", "nodes of the cluster may not have heard of it yet");
   await t.clock.advance(10_000);
   await assert.rejects(ask(port), { code: "ECONNREFUSED" });
+  await t.stop();
+});
+
+test("a Service that may not have endpoints keeps others from nothing, and one that shall have none is not asked for", async () => {
+  const of = (namespace: string): Service => ({ ...shop, metadata: { name: "shop", namespace, uid: namespace } });
+  const t = await setUp();
+  t.forbid("first");
+  t.offer(["first", "second", "closed"].map(of));
+  for (const namespace of ["first", "second", "closed"]) {
+    const one = pod(namespace);
+    t.show(namespace, { ...one, metadata: { ...one.metadata, namespace } });
+  }
+  await t.settle();
+  assert.equal(t.only().metadata.namespace, "second");
   await t.stop();
 });
