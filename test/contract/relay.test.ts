@@ -144,7 +144,9 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
     });
 
     test("resets what graftlet does not join", async () => {
-      assert.equal((await python("-2", talk(cluster, 10).replace(", 80)", ", 81)"))).trim(), "ConnectionResetError");
+      // On a busy machine the reset comes before the connection is known to stand.
+      const said = python("-2", talk(cluster, 10).replace(", 80)", ", 81)")).catch(String);
+      assert.match(await said, /ConnectionResetError/);
       assert.deepEqual(refused, [`${cluster}:81`]);
     });
 
