@@ -144,9 +144,9 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
     });
 
     test("resets what graftlet does not join", async () => {
-      // On a busy machine the reset comes before the connection is known to stand.
+      // The reset may come before the connection is known to stand, and meet whoever is at work then: who connects, sends or reads.
       const said = python("-2", talk(cluster, 10).replace(", 80)", ", 81)")).catch(String);
-      assert.match(await said, /ConnectionResetError/);
+      assert.match(await said, /ConnectionResetError|BrokenPipeError|^0 /);
       assert.deepEqual(refused, [`${cluster}:81`]);
     });
 
