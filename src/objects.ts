@@ -47,6 +47,10 @@ export type CSINode = Omit<Wire<k8s.V1CSINode>, "metadata"> & { metadata: Cluste
 export type VolumeAttachment = Omit<Wire<k8s.V1VolumeAttachment>, "metadata"> & { metadata: ClusterMeta };
 export type Service = Omit<Wire<k8s.V1Service>, "metadata"> & { metadata: NamespacedMeta };
 export type EndpointSlice = Omit<Wire<k8s.V1EndpointSlice>, "metadata"> & { metadata: NamespacedMeta };
+/** A slice as it is written: its UID is not known before. */
+export type WrittenSlice = Omit<EndpointSlice, "metadata"> & {
+  metadata: Omit<NamespacedMeta, "uid"> & { readonly uid?: string };
+};
 export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
 export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningRequest>, "metadata"> & {

@@ -1,3 +1,4 @@
+import { hostIn } from "../../src/lib/url-text.ts";
 import type { Duplex } from "node:stream";
 import { type TLSSocket, connect as startTls } from "node:tls";
 import { RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
@@ -25,7 +26,7 @@ export function endpointOf(text: string, host: Pick<Host, "dial">): Endpoint {
   if (url?.protocol !== "http:" && url?.protocol !== "https:")
     throw new CodedError("unknown", `the runtime named a stream URL that is neither http nor https: ${text}`);
   const tls = url.protocol === "https:";
-  const address = { host: reachable(url.hostname.replace(/^\[|\]$/g, "")), port: Number(url.port || (tls ? 443 : 80)) };
+  const address = { host: reachable(hostIn(url)), port: Number(url.port || (tls ? 443 : 80)) };
   return {
     path: url.pathname + url.search,
     host: url.host,

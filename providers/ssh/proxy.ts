@@ -1,3 +1,4 @@
+import { hostIn } from "../../src/lib/url-text.ts";
 import { invalidField } from "../config-fields.ts";
 import { pathOf } from "./door.ts";
 
@@ -41,7 +42,7 @@ export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefine
     );
   return {
     scheme,
-    host: url.hostname.replace(/^\[|\]$/g, ""),
+    host: hostIn(url),
     // A URL leaves out the port that is its scheme's own: 80 or 443.
     port: Number(url.port) || (/:80\/?$/.test(text) ? 80 : defaultPorts[scheme]),
     ...(user !== "" && { user, passwordFile: pathOf("providerConfig.proxyPasswordFile", passwordFile) }),

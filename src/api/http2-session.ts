@@ -1,3 +1,4 @@
+import { hostIn } from "../lib/url-text.ts";
 import { type ClientHttp2Session, type ClientHttp2Stream, connect, constants } from "node:http2";
 import { connect as tlsConnect, type TLSSocket } from "node:tls";
 import type { Clock, Timer } from "../lib/clock.ts";
@@ -46,7 +47,7 @@ export async function dialHttp2(credentials: Credentials, deps: SessionDeps): Pr
 
 function dialTls({ server, tls }: Credentials, { clock, connectMs }: SessionDeps): Promise<TLSSocket> {
   const { promise, resolve, reject } = Promise.withResolvers<TLSSocket>();
-  const host = server.hostname.replace(/^\[|\]$/g, "");
+  const host = hostIn(server);
   const socket = tlsConnect({
     ...tls,
     servername: tls.servername ?? serverName(host),

@@ -3,6 +3,7 @@ import { WebSocket } from "ws";
 import type { Credentials } from "../api/credentials.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
+import { joinHostPort } from "../lib/http-get.ts";
 import type { Logger } from "../lib/log.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice } from "../objects.ts";
@@ -100,10 +101,9 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
 
 /** Addresses of the servers that slices of the Service `kubernetes` name. */
 function placesOf(slices: readonly EndpointSlice[], port: number | undefined): readonly string[] {
-  return slices.flatMap(({ addressType, endpoints, ports: given }) => {
+  return slices.flatMap(({ endpoints, ports: given }) => {
     const own = port ?? given?.find(({ name }) => name === "https")?.port ?? given?.[0]?.port ?? 6443;
-    const wrap = (address: string) => (addressType === "IPv6" ? `[${address}]` : address);
-    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((address) => `${wrap(address)}:${own}`));
+    return (endpoints ?? []).flatMap(({ addresses }) => addresses.map((address) => joinHostPort(address, own)));
   });
 }
 

@@ -1,3 +1,4 @@
+import { hostIn } from "../lib/url-text.ts";
 import { type IncomingMessage, request } from "node:http";
 import { isIP } from "node:net";
 import type { Duplex } from "node:stream";
@@ -55,7 +56,7 @@ function redirected(hop: HttpRequest, { status, location }: Answer): HttpRequest
   const hostHeader = URL.canParse(location) ? url.host : hop.hostHeader;
   return {
     scheme,
-    host: url.hostname.replace(/^\[|\]$/g, ""),
+    host: hostIn(url),
     port: Number(url.port || (scheme === "https" ? 443 : 80)),
     target: url.pathname + url.search,
     hostHeader,

@@ -1,6 +1,7 @@
+import { hostIn } from "../lib/url-text.ts";
 import { isIP } from "node:net";
 import type { AccessFile } from "../api/kubeconfig.ts";
-import { createCredentials } from "../api/credentials.ts";
+import { type CredentialSource, createCredentials } from "../api/credentials.ts";
 import { createServerEndpoints } from "../api/listers.ts";
 import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from "../egress/tunnels.ts";
 import type { NodeContext } from "./deps.ts";
@@ -13,7 +14,8 @@ export function egressOf(context: NodeContext): Tunnels | undefined {
   const { config, access, account, client, clock, log } = context;
   const { kubelet, advertisedPort, egressTunnel: wanted } = config;
   if (!access || wanted === "none" || !kubelet.enableServer) return undefined;
-  const source = createCredentials({ from: access, clock, log });
+  // Read only where there are tunnels.
+  let source: CredentialSource | undefined;
   const distribution = async (signal: AbortSignal) => {
     for (;;) {
       if (wanted !== undefined) return wanted;
@@ -27,7 +29,7 @@ export function egressOf(context: NodeContext): Tunnels | undefined {
   const host = /^(0\.0\.0\.0|::)$/.test(kubelet.address) ? "127.0.0.1" : kubelet.address;
   return createTunnels({
     distribution,
-    credentials: () => source.current(),
+    credentials: () => (source ??= createCredentials({ from: access, clock, log })).current(),
     servers: account ? createServerEndpoints({ ...account, clock, log }) : onlyServer(access),
     shownPort: advertisedPort ?? kubelet.port,
     kubelet: { host, port: kubelet.port },
@@ -36,7 +38,7 @@ export function egressOf(context: NodeContext): Tunnels | undefined {
   });
 }
 
-/** What an API server's version says of its distribution, as v1.36.1+k3s1 does. */
+/** The distribution that an API server's version names, as v1.36.1+k3s1 does. */
 function distributionIn(version: string): Distribution | undefined {
   const [, name] = /\+(k3s|rke2)/.exec(version) ?? [];
   return name as Distribution | undefined;
@@ -44,10 +46,10 @@ function distributionIn(version: string): Distribution | undefined {
 
 /** The API server that a kubeconfig names. */
 function onlyServer(access: AccessFile): TunnelDeps["servers"] {
-  const { hostname, port } = new URL(access.read().cluster.server);
-  const host = hostname.replace(/^\[|\]$/g, "");
+  const server = new URL(access.read().cluster.server);
+  const host = hostIn(server);
   const addressType = isIP(host) === 6 ? "IPv6" : "IPv4";
-  const ports = [{ name: "https", port: Number(port) || 443 }];
+  const ports = [{ name: "https", port: Number(server.port) || 443 }];
   const slice = {
     metadata: { name: "server", namespace: "default", uid: "" },
     addressType,

@@ -13,8 +13,9 @@ const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRo
 export function publishing(context: NodeContext, { services }: Cluster): readonly Service[] {
   const { config, account, target, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
+  if (!endpoints || !account || !target.network?.tunneled) return [];
   const own = ownAddresses().find((address) => isIPv4(address));
-  if (!endpoints || !account || !target.network?.tunneled || own === undefined) return [];
+  if (own === undefined) return [];
   const { client } = account;
   const { owner: name, namespaces } = endpoints;
   const owner = async (signal: AbortSignal) => {

@@ -4,7 +4,7 @@ import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { destinationOf } from "./destinations.ts";
-import { joined } from "./joined.ts";
+import { joinStreams } from "./join-streams.ts";
 
 export interface JoinerDeps {
   /** True for a destination, `address:port`, that this node's pods may reach. */
@@ -20,7 +20,7 @@ export interface JoinerDeps {
 const longestHeader = 64;
 /** Time for the destination to answer, milliseconds. */
 const dialMs = 10_000;
-const joinedNow = Buffer.from("+");
+const joined = Buffer.from("+");
 
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
   connect({ host, port, allowHalfOpen: true, noDelay: true });
@@ -42,8 +42,8 @@ export function createJoiner({
       const destination = destinationOf(to);
       if (!destination || !allowed(to)) throw new CodedError("permission_denied", "no destination of this node's pods");
       const socket = await connected(dial(destination), clock.within(dialMs));
-      connection.write(joinedNow);
-      await joined(connection, socket);
+      connection.write(joined);
+      await joinStreams(connection, socket);
     } catch (err) {
       connection.destroy();
       if (err instanceof CodedError) refused({ to, err });

@@ -5,7 +5,7 @@ import { CodedError } from "../lib/errors.ts";
 import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { joined } from "./joined.ts";
+import { joinStreams } from "./join-streams.ts";
 
 export interface DoorDeps {
   /** Opens a connection from the target. */
@@ -59,7 +59,7 @@ export function createDoors(deps: DoorDeps): Doors {
       if (host === undefined) throw new CodedError("unavailable", "the pod has no address");
       const pod = await deps.dial({ host, port: door.port }, deps.clock.within(dialMs));
       if (socket.destroyed) return void pod.destroy();
-      await joined(socket, pod).catch(() => socket.resetAndDestroy());
+      await joinStreams(socket, pod).catch(() => socket.resetAndDestroy());
     } catch (err) {
       socket.resetAndDestroy();
       warn({ uid: door.uid, port: door.port, err });
@@ -88,7 +88,7 @@ export function createDoors(deps: DoorDeps): Doors {
       const server = await listenNext(deps.own, ports, avoided, (socket) => {
         connections.add(socket);
         socket.once("close", () => connections.delete(socket));
-        // What breaks is told where the two are joined.
+        // A break is told where the two are joined.
         socket.on("error", () => undefined);
         void lead({ uid, port }, socket);
       });

@@ -1,11 +1,12 @@
 import { isIPv4 } from "node:net";
+import type { OwnSlices } from "../api/endpoint-slices.ts";
 import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import { paced } from "../lib/paced.ts";
 import { onAbort, type Service } from "../lib/service-group.ts";
-import type { EndpointSlice, Service as ClusterService } from "../objects.ts";
+import type { EndpointSlice, Service as ClusterService, WrittenSlice } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { ShownPod } from "../roles.ts";
@@ -13,26 +14,7 @@ import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createDoors, type Door, type Doors } from "./doors.ts";
 import { type ServedEndpoint, servedEndpoints } from "./served.ts";
-import {
-  isOfNode,
-  portsAt,
-  saysTheSame,
-  type SliceOwner,
-  type SlicePlace,
-  sliceOf,
-  type WrittenSlice,
-} from "./slices.ts";
-
-/** EndpointSlices that graftlet's nodes have in the cluster. */
-export interface SliceStore {
-  ready(signal: AbortSignal): Promise<void>;
-  list(): readonly EndpointSlice[];
-  onChange(hear: () => void): () => void;
-  /** Makes the slice, or makes it as it is here. */
-  put(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
-  /** Nothing happens where it is gone. */
-  drop(slice: WrittenSlice, signal: AbortSignal): Promise<void>;
-}
+import { isOfNode, portsAt, saysTheSame, type SliceOwner, type SlicePlace, sliceOf } from "./slices.ts";
 
 export interface PublisherDeps {
   readonly host: Pick<Host, "dial" | "forUsers">;
@@ -47,7 +29,8 @@ export interface PublisherDeps {
   };
   /** True for a Service that the cluster lets graftlet publish pods of. */
   readonly mayPublish: (service: ClusterService) => boolean;
-  readonly slices: SliceStore;
+  /** Those of graftlet's nodes. */
+  readonly slices: Omit<OwnSlices, "name" | "run">;
   readonly shown: Column<ShownPod>;
   readonly seen: Column<RuntimePod>;
   readonly clock: Clock;
@@ -111,7 +94,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
 
 interface Publishing extends PublisherDeps {
   readonly doors: Doors;
-  /** What was put and not dropped: the cluster may not have shown it yet. */
+  /** Slices that were put and not dropped: the cluster may not have shown them yet. */
   readonly written: Map<string, WrittenSlice>;
 }
 

@@ -1,10 +1,10 @@
 import { createHash } from "node:crypto";
-import type { EndpointSlice } from "../objects.ts";
+import type { EndpointSlice, WrittenSlice } from "../objects.ts";
 import { nodeLabel } from "../pod/labels.ts";
 import type { ServedEndpoint } from "./served.ts";
 
 /** Value by which the slices of graftlet's nodes are told from others'. */
-export const sliceManager = "graftlet.dev";
+const sliceManager = "graftlet.dev";
 const managerLabel = "endpointslice.kubernetes.io/managed-by";
 const serviceLabel = "kubernetes.io/service-name";
 export const sliceSelector = `${managerLabel}=${sliceManager}`;
@@ -24,11 +24,6 @@ export interface SlicePlace {
   readonly nodeName: string;
   readonly owner: SliceOwner;
 }
-
-/** A slice as it is written. */
-export type WrittenSlice = Omit<EndpointSlice, "metadata"> & {
-  readonly metadata: Omit<EndpointSlice["metadata"], "uid">;
-};
 
 /** The slice by which the cluster reaches a pod of a Service: ports belong to a slice, so that each pod has one for each of its Services.
  *  @param at with the ports here that lead to the pod's, in their order.

@@ -7,8 +7,8 @@ type Resources = NonNullable<ContainerStatus["resources"]>;
 type List = { [name: string]: string };
 
 /** Smallest amounts of a runtime: at or below these, amounts are indistinguishable and are not read back. */
-const leastCpuLimitMilli = 10;
-const leastCpuRequestMilli = 2;
+export const leastCpuLimitMilli = 10;
+export const leastCpuRequestMilli = 2;
 
 /** The resources of a container's status: its spec's amounts, overridden by the amounts in force while it runs, as the runtime
  *  reports them.

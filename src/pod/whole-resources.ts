@@ -1,10 +1,7 @@
 import type { Pod, PodStatus, Resources } from "../objects.ts";
+import { leastCpuLimitMilli, leastCpuRequestMilli } from "./container-resources.ts";
 import { quantityMilli } from "./quantity.ts";
 import { limitsWhole, podLimits, podRequests, type ResourceList } from "./resources.ts";
-
-/** CPU that a cgroup cannot tell from none, thousandths: it is not read back. */
-const leastRequest = 2;
-const leastLimit = 10;
 
 /** Resources of a pod as a whole, in its status: what it has been given, and what is in force. A pod that does not name any has the sums
  *  of its containers.
@@ -34,13 +31,13 @@ function shownWhileRunning(pod: Pod, inForce: Resources, total: Amounts): Amount
   const tells = (amount: string | undefined, least: number) => amount !== undefined && quantityMilli(amount) > least;
   const { cpu, memory } = total.requests;
   const requests = {
-    ...(tells(cpu, leastRequest) && { cpu }),
+    ...(tells(cpu, leastCpuRequestMilli) && { cpu }),
     ...(memory !== undefined && { memory }),
     ...own?.requests,
     ...inForce.requests,
   };
   const limits = {
-    ...(limitsWhole(pod, "cpu") && tells(total.limits["cpu"], leastLimit) && { cpu: total.limits["cpu"] }),
+    ...(limitsWhole(pod, "cpu") && tells(total.limits["cpu"], leastCpuLimitMilli) && { cpu: total.limits["cpu"] }),
     ...(limitsWhole(pod, "memory") && { memory: total.limits["memory"] }),
     ...own?.limits,
     ...inForce.limits,

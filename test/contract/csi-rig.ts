@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { BinaryReader, BinaryWriter, WireType } from "@bufbuild/protobuf/wire";
 import { Client, credentials, type ServiceError } from "@grpc/grpc-js";
 import { type Finished, firstLine, run, start } from "../harness/processes.ts";
-import { buildImageProgram } from "../harness/tools.ts";
+import { buildProgram } from "../harness/tools.ts";
 import { waitFor } from "../harness/wait.ts";
 
 type Program = "hostpathplugin" | "csi-node-driver-registrar" | "csi-sanity";
@@ -47,7 +47,7 @@ export async function startCsiRig(): Promise<CsiRig> {
   const argv = async (name: Program, args: readonly string[]): Promise<string[]> => [
     "nsenter",
     `--mount=/proc/${holder.pid}/ns/mnt`,
-    await buildImageProgram({ name, module: "csi" }, console.error),
+    await buildProgram({ name, module: "csi" }, console.error),
     ...args,
   ];
   let started = 0;

@@ -3,7 +3,7 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
-import { type AddressInfo, createServer, type Server, type Socket } from "node:net";
+import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
@@ -14,22 +14,10 @@ import { silentLog } from "../../src/lib/log.ts";
 import type { EndpointSlice } from "../../src/objects.ts";
 import { createClusterCertificates, type ClusterCertificates, issue, pairIn } from "../harness/certificates.ts";
 import { type EgressServer, findEgressServer, startEgressServer } from "../harness/egress-server.ts";
+import { freePort, listen } from "../harness/ports.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const shownPort = 10_250;
-
-async function listening(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return (server.address() as AddressInfo).port;
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer();
-  const port = await listening(server);
-  server.close();
-  return port;
-}
 
 describe("tunnels to API servers that dial through them", { timeout: 120_000 }, () => {
   let program: string;
@@ -147,7 +135,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
         socket.pipe(socket);
       });
     });
-    kubeletPort = await listening(kubelet);
+    kubeletPort = await listen(kubelet);
   });
   after(async () => {
     for (const { server } of servers) await server.kill();

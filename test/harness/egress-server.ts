@@ -1,20 +1,17 @@
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { join } from "node:path";
 import type { KeyPair } from "./certificates.ts";
-import { must, start } from "./processes.ts";
+import { start } from "./processes.ts";
+import { buildProgram } from "./tools.ts";
 
 /** A server that takes the tunnels of nodes as k3s does, with the library that k3s uses, and answers HTTP CONNECT. */
 export interface EgressServer extends AsyncDisposable {
   kill(): Promise<void>;
 }
 
-const build = join(import.meta.dirname, "..", "cluster", "tools", "build.sh");
-
 /** The program; built once per machine, in seconds. */
-export async function findEgressServer(): Promise<string> {
-  const folder = await must([build, "--module", "egress"], { timeoutMs: 600_000 });
-  return join(folder.trim(), "egress-server");
+export function findEgressServer(): Promise<string> {
+  return buildProgram({ name: "egress-server", module: "egress" }, (line) => console.error(line));
 }
 
 /** Starts one. @param connect address that answers CONNECT, `unix:PATH` for a socket. @param around argv that runs it elsewhere. */

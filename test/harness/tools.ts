@@ -95,8 +95,8 @@ export async function installPackages(): Promise<void> {
   await runVisibly([join(clusterFolder, "install-packages.sh")]);
 }
 
-/** Builds a program that images are made with, once per machine. @returns its path. */
-export async function buildImageProgram({ name, module }: ImageProgram, say: Say): Promise<string> {
+/** Builds a program of one of the modules, once per machine. @returns its path. */
+export async function buildProgram({ name, module }: ImageProgram, say: Say): Promise<string> {
   return join(await buildTools({ module, names: [name], what: name, minutes: 4 }, say), name);
 }
 

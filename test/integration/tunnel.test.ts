@@ -5,7 +5,7 @@ import { nodeReady } from "../harness/agent.ts";
 import { release } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
-import { get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
+import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { placed } from "./helm/workload.ts";
 
 type Slice = Pick<V1EndpointSlice, "metadata" | "endpoints" | "ports"> & { metadata: V1ObjectMeta };
@@ -68,12 +68,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
   });
 
   test("64 MiB arrive whole", async () => {
-    const made = await said("far", "head -c 67108864 /dev/urandom > /uploads/f; sha256sum < /uploads/f");
-    const { output } = JSON.parse(await said("far", get("--form file=@/uploads/f http://web/upload"))) as {
-      output: string;
-    };
-    const shell = `--get --data-urlencode "cmd=sha256sum < ${output}" http://web/shell`;
-    assert.equal((JSON.parse(await said("far", get(shell))) as { output: string }).output.trim(), made);
+    await arrivesWhole(lab, { from: "far", to: "web", bytes: 2 ** 26, within: 10 });
   });
 
   test("a Service whose pods are on the machine answers in the cluster, beside pods of the cluster", async () => {
@@ -104,12 +99,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
   });
 
   test("64 MiB arrive whole on the machine, too", async () => {
-    const made = await said("web", "head -c 67108864 /dev/urandom > /uploads/f; sha256sum < /uploads/f");
-    const { output } = JSON.parse(await said("web", get("--form file=@/uploads/f http://there/upload"))) as {
-      output: string;
-    };
-    const sum = `--get --data-urlencode "cmd=sha256sum < ${output}" http://there/shell`;
-    assert.equal((JSON.parse(await said("web", get(sum))) as { output: string }).output.trim(), made);
+    await arrivesWhole(lab, { from: "web", to: "there", bytes: 2 ** 26, within: 10 });
   });
 
   test("a pod that ends is an endpoint no more, and a pod that is not ready is none yet", async () => {

@@ -3,7 +3,7 @@ import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync 
 import { homedir } from "node:os";
 import { basename, join } from "node:path";
 import { must } from "../../harness/processes.ts";
-import { buildImageProgram, type Tools } from "../../harness/tools.ts";
+import { buildProgram, type Tools } from "../../harness/tools.ts";
 import { programsIn, testKit } from "../tools/kits.ts";
 import { catalog, type ImageRecipe, type LayerRecipe } from "./catalog.ts";
 import { type Blob, openRegistryStore } from "./registry-store.ts";
@@ -40,7 +40,7 @@ export async function addImage(name: string, store: string, say: Say): Promise<v
   const image = catalog.find((known) => known.name === name);
   if (!image) throw new Error(`there is no image ${name} in the catalog`);
   const built = new Map<string, string>();
-  for (const program of programsIn(image)) built.set(program.name, await buildImageProgram(program, say));
+  for (const program of programsIn(image)) built.set(program.name, await buildProgram(program, say));
   const key = createHash("sha256")
     .update(JSON.stringify([name, ...built]))
     .digest("hex");

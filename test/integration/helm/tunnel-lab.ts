@@ -17,7 +17,7 @@ export interface TunnelLab extends HelmLab {
     pod: string,
     script: string,
   ): Promise<{ readonly code: number; readonly text: string; readonly stderr: string }>;
-  /** What a command in a pod says, which has to succeed. */
+  /** Output of a command in a pod, which has to succeed. */
   said(pod: string, script: string): Promise<string>;
 }
 
@@ -49,5 +49,29 @@ export async function startTunnelLab(name: string): Promise<TunnelLab> {
   };
 }
 
+/** Makes a file of random bytes in a pod, uploads it to a Service there or elsewhere, and checks that it arrived whole.
+ *  @param within seconds for the upload, and again for its checksum.
+ *  @returns the seconds of the upload. */
+export async function arrivesWhole(
+  { said }: Pick<TunnelLab, "said">,
+  {
+    from,
+    to,
+    bytes,
+    within,
+  }: { readonly from: string; readonly to: string; readonly bytes: number; readonly within: number },
+): Promise<number> {
+  const made = await said(from, `head -c ${bytes} /dev/urandom > /uploads/f; sha256sum < /uploads/f`);
+  const began = Date.now();
+  const answer = await said(from, `${get(`--form file=@/uploads/f http://${to}/upload`, within)}; rm /uploads/f`);
+  const seconds = (Date.now() - began) / 1_000;
+  const { output } = JSON.parse(answer) as { output: string };
+  const shell = `--get --data-urlencode "cmd=sha256sum < ${output}; rm ${output}" http://${to}/shell`;
+  const there = JSON.parse(await said(from, get(shell, within))) as { output: string };
+  assert.equal(there.output.trim(), made);
+  return seconds;
+}
+
 /** A command that gets a page. */
-export const get = (url: string) => `curl --silent --show-error --connect-timeout 1 --max-time 10 ${url}`;
+export const get = (url: string, seconds = 10) =>
+  `curl --silent --show-error --connect-timeout 1 --max-time ${seconds} ${url}`;

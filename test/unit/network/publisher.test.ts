@@ -5,10 +5,10 @@ import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
-import { createServicePublisher, type SliceStore } from "../../../src/network/publisher.ts";
-import { type WrittenSlice, sliceOf } from "../../../src/network/slices.ts";
+import { createServicePublisher, type PublisherDeps } from "../../../src/network/publisher.ts";
+import { sliceOf } from "../../../src/network/slices.ts";
 import { servedEndpoints } from "../../../src/network/served.ts";
-import type { EndpointSlice, Pod, Service } from "../../../src/objects.ts";
+import type { EndpointSlice, Pod, Service, WrittenSlice } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { type ShownPod, shownPod } from "../../../src/roles.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -44,7 +44,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     hears.add(hear);
     return () => void hears.delete(hear);
   };
-  const store: SliceStore = {
+  const store: PublisherDeps["slices"] = {
     ready: async () => {},
     list: () => [...slices.values()],
     onChange,

@@ -9,7 +9,8 @@ import { urlOf } from "../../../src/lib/http-get.ts";
 import { type HttpGet, firstRequest, userAgent } from "../../../src/pod/http-action.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
-import { freePort, listen, loopbackHost } from "./loopback.ts";
+import { freePort, listen } from "../../harness/ports.ts";
+import { loopbackHost } from "./loopback.ts";
 
 const podIP = "10.0.0.7";
 const patience = (): AbortSignal => AbortSignal.timeout(5000);

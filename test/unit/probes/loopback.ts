@@ -1,5 +1,5 @@
 import { once } from "node:events";
-import { type AddressInfo, type Server, connect } from "node:net";
+import { connect } from "node:net";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
 
@@ -22,21 +22,4 @@ export function loopbackHost(): Pick<Host, "dial"> & { readonly dialled: Address
       }
     },
   };
-}
-
-/** Starts a server on the loopback; gives its port. */
-export async function listen(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return (server.address() as AddressInfo).port;
-}
-
-/** A port on which nobody listens. */
-export async function freePort(): Promise<number> {
-  const { createServer } = await import("node:net");
-  const server = createServer();
-  const port = await listen(server);
-  server.close();
-  await once(server, "close");
-  return port;
 }

@@ -4,7 +4,8 @@ import { type TestContext, test } from "node:test";
 import { Server, ServerCredentials, status } from "@grpc/grpc-js";
 import { probeGrpc } from "../../../src/probes/grpc.ts";
 import { probeTcp } from "../../../src/probes/tcp.ts";
-import { freePort, listen, loopbackHost } from "./loopback.ts";
+import { freePort, listen } from "../../harness/ports.ts";
+import { loopbackHost } from "./loopback.ts";
 
 const host = "10.0.0.7";
 const patience = (): AbortSignal => AbortSignal.timeout(5000);

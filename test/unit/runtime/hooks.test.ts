@@ -7,7 +7,8 @@ import { selfSigned } from "../../fakes/certificate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import { freePort, listen, loopbackHost } from "../probes/loopback.ts";
+import { freePort, listen } from "../../harness/ports.ts";
+import { loopbackHost } from "../probes/loopback.ts";
 
 const never = new AbortController().signal;
 
