@@ -1,22 +1,14 @@
 import assert from "node:assert/strict";
 import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { writeFileSync } from "node:fs";
-import { type AddressInfo, connect, createServer } from "node:net";
+import { chmodSync, writeFileSync } from "node:fs";
+import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { freePort } from "../harness/ports.ts";
 import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
-
-/** A port of loopback that is free now. */
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
-}
 
 async function isOpen(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
@@ -35,7 +27,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
   const password = "open-sesame";
   const passwordFile = (text = password) => {
     const file = join(rig().outside, `password-${text.length}`);
-    writeFileSync(file, `${text}\n`);
+    writeFileSync(file, `${text}\n`, { mode: 0o600 });
     return file;
   };
 
@@ -141,6 +133,12 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
     assert.match(
       await of({ proxy: `http://me@127.0.0.1:${ports["http"]}`, proxyPasswordFile: "/nowhere" }),
       /proxyPasswordFile cannot be read/,
+    );
+    const open = passwordFile("for all");
+    chmodSync(open, 0o644);
+    assert.match(
+      await of({ proxy: `http://me@127.0.0.1:${ports["http"]}`, proxyPasswordFile: open }),
+      /proxyPasswordFile: others can read/,
     );
     assert.ok(!logged().includes(password) && !logged().includes("wrong"));
   });

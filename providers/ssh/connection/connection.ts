@@ -3,7 +3,7 @@ import type { Duplex } from "node:stream";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { joinHostPort } from "../../../src/lib/http-get.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
 import type { Door } from "../door.ts";
@@ -11,6 +11,7 @@ import type { Proxy } from "../proxy.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { LinkError } from "./link-state.ts";
+import { orDropped } from "./or-dropped.ts";
 import { throughProxy } from "./through-proxy.ts";
 
 /** One SSH connection to the target. */
@@ -68,8 +69,7 @@ interface Hop {
 }
 
 /** Opens the connection of this machine that leads to an sshd. */
-async function wayTo(door: Door, proxy: Proxy | undefined, soon: AbortSignal): Promise<Duplex> {
-  const { host, port } = door;
+async function wayTo({ host, port }: Door, proxy: Proxy | undefined, soon: AbortSignal): Promise<Duplex> {
   return proxy ? throughProxy(proxy, { host, port }, soon) : connect({ host, port });
 }
 
@@ -78,12 +78,8 @@ async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Prom
   const { client } = from.connection;
   const channel = opened((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
   try {
-    return await untilAborted(channel, soon);
+    return await orDropped(channel, soon);
   } catch (error) {
-    void channel.then(
-      (late) => late.destroy(),
-      () => undefined,
-    );
     const [there, hop] = [`${host}:${port}`, nameOf(from.door)];
     const why = `${there} cannot be reached from ${hop} (${messageOf(error)}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
     throw new LinkError("LinkDown", "unavailable", why, { cause: error });
@@ -303,7 +299,7 @@ export function wentSilent(why: LinkError): boolean {
 
 /** The target's name for messages. */
 export function nameOf({ user, host, port }: Pick<Door, "user" | "host" | "port">): string {
-  return `${user}@${host.includes(":") ? `[${host}]` : host}:${port}`;
+  return `${user}@${joinHostPort(host, port)}`;
 }
 
 /** The target's reason for refusing a channel, a number of RFC 4254 §5.1; undefined for other errors. */

@@ -32,8 +32,9 @@ export async function readCredentials(login: SshLogin): Promise<Credentials> {
   }
 }
 
-/** The first line of a file: editors end it with a newline that is not part of the secret. */
-async function readSecretLine(field: string, path: string): Promise<string> {
+/** The first line of a file: editors end it with a newline that is not part of the secret.
+ *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
+export async function readSecretLine(field: string, path: string): Promise<string> {
   return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
 }
 

@@ -1,12 +1,13 @@
-import { readFile } from "node:fs/promises";
 import { type IncomingMessage, request as plainRequest } from "node:http";
 import { request as secureRequest } from "node:https";
 import type { Socket } from "node:net";
 import { SocksClient } from "socks";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { untilAborted } from "../../../src/lib/service-group.ts";
+import { joinHostPort } from "../../../src/lib/http-get.ts";
 import type { Proxy } from "../proxy.ts";
+import { readSecretLine } from "./credentials.ts";
 import { LinkError } from "./link-state.ts";
+import { orDropped } from "./or-dropped.ts";
 
 interface Place {
   readonly host: string;
@@ -18,14 +19,9 @@ const socksTimeoutMs = 20_000;
 
 /** Connects to a machine through a proxy, which finds its name. @throws LinkError, a sentence with the proxy and its reason. */
 export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
-  const socket = connected(proxy, to, soon);
   try {
-    return await untilAborted(socket, soon);
+    return await orDropped(connected(proxy, to, soon), soon);
   } catch (cause) {
-    void socket.then(
-      (late) => late.destroy(),
-      () => undefined,
-    );
     const [there, by] = [`${to.host}:${to.port}`, `${proxy.scheme}://${proxy.host}:${proxy.port}`];
     const why = `${there} cannot be reached through the proxy ${by} (${messageOf(cause)}): check proxy, host and port, and that the proxy lets connections to that port through.`;
     throw new LinkError("LinkDown", "unavailable", why, { cause });
@@ -33,17 +29,9 @@ export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): 
 }
 
 async function connected(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
-  const password = await passwordOf(proxy);
+  const { passwordFile } = proxy;
+  const password = passwordFile === undefined ? undefined : await readSecretLine("proxyPasswordFile", passwordFile);
   return proxy.scheme === "socks5" ? bySocks(proxy, password, to) : byConnect(proxy, password, to, soon);
-}
-
-async function passwordOf({ user, passwordFile }: Proxy): Promise<string | undefined> {
-  if (user === undefined || passwordFile === undefined) return undefined;
-  try {
-    return (await readFile(passwordFile, "utf8")).replace(/\r?\n$/, "");
-  } catch (cause) {
-    throw new Error(`proxyPasswordFile cannot be read: ${messageOf(cause)}`, { cause });
-  }
 }
 
 /** @see RFC 1928, RFC 1929 */
@@ -66,7 +54,7 @@ function byConnect(
   to: Place,
   signal: AbortSignal,
 ): Promise<Socket> {
-  const place = `${to.host.includes(":") ? `[${to.host}]` : to.host}:${to.port}`;
+  const place = joinHostPort(to.host, to.port);
   const login = user !== undefined && {
     "Proxy-Authorization": `Basic ${Buffer.from(`${user}:${password ?? ""}`).toString("base64")}`,
   };
@@ -80,7 +68,7 @@ function byConnect(
       signal.removeEventListener("abort", late);
       if (answer.statusCode !== 200) {
         socket.destroy();
-        return reject(new Error(`it answered ${answer.statusCode} ${answer.statusMessage ?? ""}`.trimEnd()));
+        return reject(refusal(answer));
       }
       if (head.length > 0) socket.unshift(head);
       resolve(socket);
@@ -88,9 +76,13 @@ function byConnect(
     // Some answer a refusal as any other request.
     asked.once("response", (answer) => {
       answer.resume();
-      reject(new Error(`it answered ${answer.statusCode} ${answer.statusMessage ?? ""}`.trimEnd()));
+      reject(refusal(answer));
     });
     asked.once("error", reject);
     asked.end();
   });
+}
+
+function refusal({ statusCode, statusMessage = "" }: IncomingMessage): Error {
+  return new Error(`it answered ${statusCode} ${statusMessage}`.trimEnd());
 }

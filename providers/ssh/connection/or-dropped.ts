@@ -1,0 +1,16 @@
+import type { Duplex } from "node:stream";
+import { untilAborted } from "../../../src/lib/service-group.ts";
+
+/** Waits for a connection as long as the signal allows; one that comes later is closed at once.
+ *  @throws the signal's reason, or why there is none. */
+export async function orDropped<T extends Duplex>(connection: Promise<T>, soon: AbortSignal): Promise<T> {
+  try {
+    return await untilAborted(connection, soon);
+  } catch (error) {
+    void connection.then(
+      (late) => late.destroy(),
+      () => undefined,
+    );
+    throw error;
+  }
+}
