@@ -1,9 +1,20 @@
 import type { ProviderFactory } from "../src/seams/provider.ts";
 
-/** Providers by their names in `--provider` and GraftletConfiguration. A provider's code is loaded on first use, to save
- *  memory. */
-export const providers: Readonly<Record<string, ProviderFactory>> = {
-  cri: async (options) => (await import("./cri/provider.ts")).criProvider(options),
-  docker: async (options) => (await import("./docker/provider.ts")).dockerProvider(options),
-  ssh: async (options) => (await import("./ssh/provider.ts")).sshProvider(options),
-};
+/** Providers by their names in `--provider` and GraftletConfiguration, for the nodes of one process. A provider's code is loaded on first
+ *  use, to save memory. */
+export function createProviders(): Readonly<Record<string, ProviderFactory>> {
+  let ssh: Promise<ProviderFactory> | undefined;
+  return {
+    cri: async (options) => (await import("./cri/provider.ts")).criProvider(options),
+    docker: async (options) => (await import("./docker/provider.ts")).dockerProvider(options),
+    ssh: async (options) => (await (ssh ??= loadSsh()))(options),
+  };
+}
+
+async function loadSsh(): Promise<ProviderFactory> {
+  const [{ sshProvider }, { createEntrances }] = await Promise.all([
+    import("./ssh/provider.ts"),
+    import("./ssh/reverse/entrances.ts"),
+  ]);
+  return sshProvider(createEntrances());
+}

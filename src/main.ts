@@ -17,7 +17,8 @@ async function main(stop: AbortController): Promise<number> {
     process.stdout.write(`${asked.text}\n`);
     return 0;
   }
-  const { providers } = await import("../providers/index.ts");
+  const { createProviders } = await import("../providers/index.ts");
+  const providers = createProviders();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));
   const { signal } = stop;
   if (asked.kind === "remove") {

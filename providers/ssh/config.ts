@@ -1,12 +1,15 @@
 import { fieldsOf, invalidField, socketPath } from "../config-fields.ts";
 import { type Door, doorFields, doorOf, pathOf, portOf } from "./door.ts";
 import { type Proxy, proxyOf } from "./proxy.ts";
+import { type Reverse, reverseOf } from "./reverse/config.ts";
 
 export interface SshConfig extends Door {
   /** Machines on the way to the target, each reached from the one before. */
   readonly proxyJump: readonly Door[];
   /** Proxy on the way to the first machine. */
   readonly proxy?: Proxy;
+  /** Where graftlet waits for the first machine, which dials in itself. */
+  readonly reverse?: Reverse;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
   /** The kubelet's root directory on the target; the node's configured one when absent. */
@@ -25,6 +28,7 @@ const fields = [
   "proxyJump",
   "proxy",
   "proxyPasswordFile",
+  "reverse",
   "runtime",
   "rootDir",
   "sudo",
@@ -45,6 +49,7 @@ export function readSshConfig(config: unknown): SshConfig {
   const rootDir = given.rootDir === undefined ? undefined : pathOf("providerConfig.rootDir", given.rootDir);
   const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
   const proxy = proxyOf(given.proxy, given.proxyPasswordFile);
+  const reverse = reverseOf(given);
   return {
     ...doorOf(given, "providerConfig"),
     proxyJump: hopsOf(given.proxyJump ?? []),
@@ -54,6 +59,7 @@ export function readSshConfig(config: unknown): SshConfig {
     cri: given.cri,
     docker: given.docker,
     ...(proxy && { proxy }),
+    ...(reverse && { reverse }),
     ...(rootDir !== undefined && { rootDir }),
     ...(service !== undefined && { kubernetesService: service }),
   };

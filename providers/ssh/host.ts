@@ -14,6 +14,7 @@ import { createProcessGroups } from "./process/groups.ts";
 import { runAlone } from "./process/run-alone.ts";
 import { createRunner } from "./process/run.ts";
 import { createSessions } from "./connection/sessions.ts";
+import type { ReverseWay } from "./reverse/way.ts";
 import { createSftpSession } from "./files/sftp-session.ts";
 import { type ShellPool, createShellPool } from "./shell/shell-pool.ts";
 import { createSpawner } from "./process/spawn.ts";
@@ -23,6 +24,8 @@ export interface SshHostOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
+  /** The way to a first machine that dials in itself. */
+  readonly reverse?: ReverseWay;
 }
 
 /** A machine reached over SSH, and the link to it. */
@@ -36,10 +39,10 @@ const scriptBytes = 1024 * 1024;
 
 /** A machine reached over SSH, as a Host; nothing of graftlet is installed there. Connects on first use, and stays
  *  connected until disposed. Everything throws unavailable while the link is down. */
-export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
+export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.begin(connection, await rights.ask(connection, signal), signal);
-  const link = createLink({ config, clock, log, check });
+  const link = createLink({ config, clock, log, check, ...(reverse && { reverse }) });
   const sessions = createSessions({ link, clock, log });
   const rights = createPrivileges({ config, link, sessions, clock });
   const privileges = rights.known;
@@ -74,6 +77,9 @@ export function sshHost({ config, clock, log }: SshHostOptions): SshHost {
     clock: sshClock({ clock, run, readFile: fs.readFile }),
     link,
     privileges,
-    [Symbol.asyncDispose]: () => link[Symbol.asyncDispose](),
+    async [Symbol.asyncDispose]() {
+      await link[Symbol.asyncDispose]();
+      await reverse?.[Symbol.asyncDispose]();
+    },
   };
 }

@@ -5,6 +5,7 @@ import type {
   LinkTrouble,
   ProviderFactory,
   ProviderOptions,
+  Target,
   TargetLink,
   TargetNetwork,
 } from "../../src/seams/provider.ts";
@@ -19,15 +20,23 @@ import { type FoundRuntime, type Protocol, findRuntime } from "./runtime/find.ts
 import { type SshHost, sshHost } from "./host.ts";
 import { lateRuntime } from "./runtime/late.ts";
 import type { Link } from "./connection/link.ts";
+import type { Entrances } from "./reverse/entrances.ts";
 import { missingRights } from "./shell/privileges.ts";
 
 /** A machine reached over SSH with any supported runtime; nothing of graftlet is installed there. Foreign pods stay
- *  untouched, unless `cri.sharing` gives the runtime to this node alone. */
-export const sshProvider: ProviderFactory = async (options) => {
+ *  untouched, unless `cri.sharing` gives the runtime to this node alone.
+ *  @param entrances where machines dial in, those of the process. */
+export function sshProvider(entrances: Entrances): ProviderFactory {
+  return (options) => openSsh(options, entrances);
+}
+
+async function openSsh(options: ProviderOptions, entrances: Entrances): Promise<Target> {
   const config = readSshConfig(options.config);
   const cri = criConfigOf(config);
   const docker = dockerConfigOf(config, options.nodeName);
-  const host = sshHost({ config, clock: options.clock, log: options.log });
+  const { clock, log } = options;
+  const reverse = config.reverse && entrances.join(config.reverse, options);
+  const host = sshHost({ config, clock, log, ...(reverse && { reverse }) });
   const { requestTimeoutMs } = options;
   const make = (socket: string, protocol: Protocol): Promise<Runtime> =>
     protocol === "docker"
@@ -48,7 +57,7 @@ export const sshProvider: ProviderFactory = async (options) => {
       await host[Symbol.asyncDispose]();
     },
   };
-};
+}
 
 /** Trouble of a link, for the node's Ready condition. It persists while the link is reconnecting. */
 export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {

@@ -19,6 +19,7 @@ export const troubleReasons = [
   "LoginShellHangs",
   "NoPosixShell",
   "NoSftp",
+  "NotDialledIn",
   "RuntimeInUse",
   "RootDirFull",
   "RootDirUnusable",

@@ -237,7 +237,9 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);
       const services = new Map(
-        ofKind<V1Service>(objects(name), "Service").map(({ metadata, spec }) => [metadata?.name, spec?.ports]),
+        ofKind<V1Service>(objects(name), "Service")
+          .filter(isOfNode)
+          .map(({ metadata, spec }) => [metadata?.name, spec?.ports]),
       );
       const own = nodesOf(name).flatMap(({ kubelet, kubeletAddress }) =>
         kubeletAddress.of === "service" ? [[kubeletAddress.service, kubelet.port] as const] : [],
@@ -254,13 +256,14 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       );
       for (const { providerConfig, provider } of nodesOf(name)) {
         if (provider !== "ssh") continue;
-        const { login } = readSshConfig(providerConfig);
-        const file =
+        const { login, reverse } = readSshConfig(providerConfig);
+        const ofLogin =
           login.by === "key" ? login.privateKeyFile : login.by === "agent" ? login.agentSocket : login.passwordFile;
-        assert.ok(
-          mounts.some(({ mountPath }) => file.startsWith(`${mountPath}/`)),
-          `${file} of ${name}`,
-        );
+        for (const file of [ofLogin, ...(reverse ? [reverse.hostKeyFile, reverse.authorizedKeysFile] : [])])
+          assert.ok(
+            mounts.some(({ mountPath }) => file.startsWith(`${mountPath}/`)),
+            `${file} of ${name}`,
+          );
       }
     }
   });
@@ -286,7 +289,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     const having = files.filter(({ name }) => ofKind<Policy>(objects(name), "NetworkPolicy").length > 0);
     assert.deepEqual(
       having.map(({ name }) => name),
-      ["several", "tunneled"],
+      ["dials-in", "several", "tunneled"],
     );
     const policy = one<Policy>("several", "NetworkPolicy");
     assert.deepEqual(policy?.spec.policyTypes, ["Ingress"]);
@@ -300,6 +303,8 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       rule?.ports.map(({ port }) => port),
       nodesOf("several").map(({ kubelet }) => kubelet.port),
     );
+    const [, toListener] = one<Policy>("dials-in", "NetworkPolicy").spec.ingress;
+    assert.deepEqual(toListener, { ports: [{ protocol: "TCP", port: 2222 }] });
     const [, toPods] = one<Policy>("tunneled", "NetworkPolicy").spec.ingress;
     assert.deepEqual(toPods, { ports: [{ protocol: "TCP", port: 20_000, endPort: 29_999 }] });
   });
@@ -317,10 +322,27 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
+  test("machines that dial in reach the Deployment's Pod, and the one that drains, and no other", () => {
+    const services = ofKind<V1Service>(objects("dials-in"), "Service").filter((service) => !isOfNode(service));
+    assert.equal(services.length, 1);
+    const selector = Object.entries(services[0]?.spec?.selector ?? {});
+    assert.ok(selector.length > 0);
+    const chosen = objects("dials-in").filter((object) => {
+      const labels = podOf(object)?.labels;
+      return labels && selector.every(([key, value]) => labels[key] === value);
+    });
+    assert.deepEqual(
+      chosen.map(({ kind, metadata }) => `${kind} ${metadata.name}`),
+      ["Deployment edge-graftlet", "Job edge-graftlet-leave"],
+    );
+  });
+
   test("the Service, and the Deployment, choose the Deployment's Pod alone", () => {
     for (const { name } of files) {
       const selectors = [
-        ...ofKind<V1Service>(objects(name), "Service").map(({ spec }) => spec?.selector),
+        ...ofKind<V1Service>(objects(name), "Service")
+          .filter(isOfNode)
+          .map(({ spec }) => spec?.selector),
         ...ofKind<V1Deployment>(objects(name), "Deployment").map(({ spec }) => spec?.selector.matchLabels),
       ];
       for (const selector of selectors) {
@@ -350,3 +372,8 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.equal(nodesOf("several")[0]?.endpoints, undefined);
   });
 });
+
+/** Of a node's kubelet API, not the listener's. */
+function isOfNode({ metadata }: V1Service): boolean {
+  return metadata?.annotations?.["graftlet.dev/node"] !== undefined;
+}

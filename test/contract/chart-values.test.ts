@@ -67,6 +67,18 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [["nodes[0].ssh.proxy=ftp://proxy"], /ssh\/proxy': 'ftp:\/\/proxy' does not match pattern/],
   [["nodes[0].ssh.proxy=http://me:secret@proxy"], /nodes\[0\]\.ssh\.proxy has a password: put it into the Secret/],
+  [
+    ["nodes[0].ssh.reverse=true"],
+    /reverse\.existingSecret "" cannot be a Secret's name: name one with the listener's key/,
+  ],
+  [
+    ["nodes[0].ssh.reverse=true", "reverse.existingSecret=l", "nodes[0].ssh.proxy=http://p"],
+    /nodes\[0\]\.ssh has both reverse and proxy/,
+  ],
+  [
+    ["nodes[0].ssh.reverse=true", "reverse.existingSecret=l", "reverse.port=10250"],
+    /reverse\.port: 10250 is that of a node/,
+  ],
   [["nodes[0].ssh.proxyJump[0].host=jump"], /nodes\[0\]\.ssh\.proxyJump\[0\] has no way to log in: name a Secret/],
   [["nodes[0].ssh.proxyJump[0].runtime=auto"], /proxyJump\/0': additional properties 'runtime' not allowed/],
   [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile opens privateKeyFile/],
@@ -177,6 +189,8 @@ function leaves(values: Readonly<Record<string, unknown>>): string[] {
   const own = new Set([
     "image",
     "publishServices",
+    "reverse",
+    "reverse.service",
     "service",
     "drain",
     "serviceAccount",
@@ -185,9 +199,14 @@ function leaves(values: Readonly<Record<string, unknown>>): string[] {
     "networkPolicy",
     "test",
   ]);
-  return Object.entries(values).flatMap(([name, value]) =>
-    own.has(name) && typeof value === "object" && value !== null
-      ? Object.keys(value).map((field) => `${name}.${field}`)
-      : [name],
-  );
+  const namesIn = (group: Readonly<Record<string, unknown>>, at: string): string[] =>
+    Object.entries(group).flatMap(([field, value]) => {
+      const name = `${at}${field}`;
+      return own.has(name) && isGroup(value) ? namesIn(value, `${name}.`) : [name];
+    });
+  return namesIn(values, "");
+}
+
+function isGroup(value: unknown): value is Readonly<Record<string, unknown>> {
+  return typeof value === "object" && value !== null;
 }

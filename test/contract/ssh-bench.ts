@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { after, before } from "node:test";
 import type { LinkState } from "../../providers/ssh/connection/link-state.ts";
 import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
+import { createEntrances } from "../../providers/ssh/reverse/entrances.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
@@ -12,7 +13,8 @@ import { within } from "./waiting.ts";
 export interface SshBench {
   /** The machine; there once the suite has begun. */
   rig(): SshdRig;
-  hostOf(fields?: Readonly<Record<string, unknown>>): SshHost;
+  /** @param nodeName in messages; the suite's name by default. */
+  hostOf(fields?: Readonly<Record<string, unknown>>, nodeName?: string): SshHost;
   /** Waits until a host's link is up. */
   isUp(host: SshHost): Promise<unknown>;
   /** The state of a link that cannot come up, once somebody has asked for it. */
@@ -34,8 +36,13 @@ export function sshBench(name: string, options?: SshdRigOptions): SshBench {
     assert.ok(made, "the machine could not be made");
     return made;
   };
-  const hostOf = (fields?: Readonly<Record<string, unknown>>): SshHost =>
-    sshHost({ config: rig().config(fields), clock: systemClock(), log });
+  const clock = systemClock();
+  const entrances = createEntrances();
+  const hostOf = (fields?: Readonly<Record<string, unknown>>, nodeName = name): SshHost => {
+    const config = rig().config(fields);
+    const reverse = config.reverse && entrances.join(config.reverse, { nodeName, clock, log });
+    return sshHost({ config, clock, log, ...(reverse && { reverse }) });
+  };
   return {
     rig,
     hostOf,

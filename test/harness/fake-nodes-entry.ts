@@ -1,6 +1,6 @@
 // Graftlet with one more provider, `fake`: started as its program is, for nodes whose machines are in memory.
 import { fakeProvider } from "../fakes/provider.ts";
-import { providers } from "../../providers/index.ts";
+import { createProviders } from "../../providers/index.ts";
 import { parseCommandLine } from "../../src/config/command-line.ts";
 import { processIo } from "../../src/config/process-io.ts";
 import { runNodes } from "../../src/process/nodes.ts";
@@ -12,7 +12,7 @@ const stop = new AbortController();
 process.once("SIGTERM", () => stop.abort());
 const ok = await runNodes({
   ...asked,
-  providers: { ...providers, fake: fakeProvider },
+  providers: { ...createProviders(), fake: fakeProvider },
   env: io.env,
   signal: stop.signal,
 });

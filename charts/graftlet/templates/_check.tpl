@@ -27,6 +27,11 @@
 {{- if and $values.image.digest (not (regexMatch "^sha256:[0-9a-f]{64}$" $values.image.digest)) -}}
 {{- printf "image.digest %q is no digest: write sha256: and 64 hexadecimal digits, or nothing for the tag to count" $values.image.digest | fail -}}
 {{- end -}}
+{{- if include "graftlet.reversed" . -}}
+{{- if not (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $values.reverse.existingSecret) }}{{ printf "reverse.existingSecret %q cannot be a Secret's name: name one with the listener's key as ssh-privatekey, by which machines that dial in know it" $values.reverse.existingSecret | fail }}{{ end -}}
+{{- $port := int $values.reverse.port -}}
+{{- if or (has (toString $port) (include "graftlet.ports" . | fromJsonArray | toStrings)) (eq (toString $port) (include "graftlet.healthPort" .)) (and (ge $port 20000) (le $port 29999)) }}{{ printf "reverse.port: %d is that of a node, of the probes, or one of 20000 to 29999, at which Services are reached: choose another" $port | fail }}{{ end -}}
+{{- end -}}
 {{- if not (or $values.serviceAccount.create $values.serviceAccount.name) }}{{ fail "serviceAccount.name is not given: name the account that is to be used where create is false" }}{{ end -}}
 {{- if not (regexMatch "^([0-9]+[smh])+$" $values.drain.timeout) }}{{ printf "drain.timeout %q is no duration: write it as 90s or 5m" $values.drain.timeout | fail }}{{ end -}}
 {{- if and $values.rbac.namespaces (not (include "graftlet.namesOf" (list . "serviceAccount") | fromJsonArray)) -}}
@@ -105,7 +110,9 @@
 {{- define "graftlet.check.ssh" -}}
 {{- $at := .at -}}
 {{- $ssh := .ssh -}}
-{{- if not (regexMatch "^[a-zA-Z0-9_.:%-]+$" ($ssh.host | default "")) }}{{ printf "%s.host %q is no machine's name or address: write one, such as 192.0.2.7" $at ($ssh.host | default "") | fail }}{{ end -}}
+{{- if and $ssh.reverse (not $ssh.existingSecret) }}{{ printf "%s.reverse: name a Secret in existingSecret that has the machine's public keys as authorized_keys" $at | fail }}{{ end -}}
+{{- if and $ssh.reverse $ssh.proxy }}{{ printf "%s has both reverse and proxy: a machine that dials in is not dialled; keep one of them" $at | fail }}{{ end -}}
+{{- if not (or (and $ssh.reverse (not $ssh.host)) (regexMatch "^[a-zA-Z0-9_.:%-]+$" ($ssh.host | default ""))) }}{{ printf "%s.host %q is no machine's name or address: write one, such as 192.0.2.7" $at ($ssh.host | default "") | fail }}{{ end -}}
 {{- $ways := list -}}
 {{- range list "existingSecret" "privateKeyFile" "agentSocket" "passwordFile" }}{{ if get $ssh . }}{{ $ways = append $ways . }}{{ end }}{{ end -}}
 {{- if ne (len $ways) 1 -}}

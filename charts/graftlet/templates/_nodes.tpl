@@ -52,7 +52,25 @@
 {{- end -}}
 {{- end -}}
 {{- end -}}
+{{- if include "graftlet.reversed" . -}}
+{{- $secrets = append $secrets (dict "name" "listener" "secret" .Values.reverse.existingSecret "directory" (include "graftlet.listenerDirectory" .)) -}}
+{{- end -}}
 {{- toJson $secrets -}}
+{{- end -}}
+
+{{/* "true" where a machine dials in itself. */}}
+{{- define "graftlet.reversed" -}}
+{{- range .Values.nodes }}{{ if dig "ssh" "reverse" false . }}true{{ break }}{{ end }}{{ end -}}
+{{- end -}}
+
+{{/* Where the listener's key is in the Pod. No node can have that name. */}}
+{{- define "graftlet.listenerDirectory" -}}
+{{ include "graftlet.secretDirectory" "_listener" }}
+{{- end -}}
+
+{{/* By which the listener's Service finds its Pod: the release's, or the one that drains it. */}}
+{{- define "graftlet.listenerLabels" -}}
+graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- end -}}
 
 {{/* A machine on the way to a node: no node can have that name. Takes (list NODE-NAME INDEX). */}}
@@ -65,12 +83,22 @@
 /etc/graftlet/nodes/{{ . }}
 {{- end -}}
 
-{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secrets. */}}
+{{/* The machine's name or address; of one that dials in, the name in known_hosts alone. Takes a node. */}}
+{{- define "graftlet.sshHost" -}}
+{{ dig "ssh" "host" "" . | default (ternary .name "" (dig "ssh" "reverse" false .)) }}
+{{- end -}}
+
+{{/* The ssh provider's configuration, as JSON: what the values say, and the files of the Secrets. Takes (list ROOT NODE). */}}
 {{- define "graftlet.sshConfig" -}}
-{{- $name := .name -}}
-{{- $ssh := .ssh | default dict -}}
+{{- $root := index . 0 -}}
+{{- $name := (index . 1).name -}}
+{{- $ssh := (index . 1).ssh | default dict -}}
 {{- $config := include "graftlet.sshDoor" (list $ssh $name) | fromJson -}}
 {{- if and $ssh.existingSecret (contains "@" ($ssh.proxy | default "")) (not $ssh.proxyPasswordFile) }}{{ $_ := set $config "proxyPasswordFile" (printf "%s/proxy-password" (include "graftlet.secretDirectory" $name)) }}{{ end -}}
+{{- if $ssh.reverse -}}
+{{- $_ := set $config "host" (include "graftlet.sshHost" (index . 1)) -}}
+{{- $_ := set $config "reverse" (dict "port" (int $root.Values.reverse.port) "hostKeyFile" (printf "%s/ssh-privatekey" (include "graftlet.listenerDirectory" $root)) "authorizedKeysFile" (printf "%s/authorized_keys" (include "graftlet.secretDirectory" $name))) -}}
+{{- end -}}
 {{- if $ssh.proxyJump -}}
 {{- $hops := list -}}
 {{- range $hop, $door := $ssh.proxyJump }}{{ $hops = append $hops (include "graftlet.sshDoor" (list $door (include "graftlet.hopName" (list $name $hop))) | fromJson) }}{{ end -}}
@@ -82,7 +110,7 @@
 {{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES NAME), the name as graftlet.secretDirectory takes it. */}}
 {{- define "graftlet.sshDoor" -}}
 {{- $ssh := index . 0 -}}
-{{- $config := omit $ssh "existingSecret" "login" -}}
+{{- $config := omit $ssh "existingSecret" "login" "reverse" -}}
 {{- if not $config.user }}{{ $_ := set $config "user" "root" }}{{ end -}}
 {{- if $ssh.existingSecret -}}
 {{- $directory := include "graftlet.secretDirectory" (index . 1) -}}
@@ -123,7 +151,7 @@
 {{- if ne $node.defaultTaint false -}}
 {{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
 {{- end -}}
-{{- $config := ternary (include "graftlet.sshConfig" $node | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
+{{- $config := ternary (include "graftlet.sshConfig" (list .root $node) | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if eq .root.Values.kubeletAddress "service" }}{{ $_ := set $entry "kubeletService" (include "graftlet.kubeletService" (list .root $node.name)) }}{{ end -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}

@@ -12,7 +12,7 @@
 
 {{/* By which nodes of one machine are told: all that are local share the Pod's. */}}
 {{- define "graftlet.machine" -}}
-{{- if .local }}local{{ else }}{{ $ssh := .ssh | default dict }}{{ printf "%s %d" ($ssh.host | default "") ($ssh.port | default 22 | int) }}{{ end -}}
+{{- if .local }}local{{ else }}{{ $ssh := .ssh | default dict }}{{ printf "%s %d" (include "graftlet.sshHost" .) ($ssh.port | default 22 | int) }}{{ end -}}
 {{- end -}}
 
 {{/* The root directories that the Pod mounts, as JSON. One below another is in it already: mounted again, it would stay mounted on the
@@ -70,7 +70,7 @@
 {{- $config := $old.providerConfig | default dict -}}
 {{- $had := $old.rootDir | default $config.rootDir | default (printf "/var/lib/kubelet/%s" $old.name) -}}
 {{- range $index, $node := $.Values.nodes -}}
-{{- if and (eq $node.name $old.name) (eq (dig "host" "" ($node.ssh | default dict)) ($config.host | default "")) (ne (include "graftlet.root" $node) $had) -}}
+{{- if and (eq $node.name $old.name) (eq (include "graftlet.sshHost" $node) ($config.host | default "")) (ne (include "graftlet.root" $node) $had) -}}
 {{- printf "nodes[%d].%s: %s has %s, and an upgrade cannot move it to %s: keep it, or take the node out of nodes, remove it from its machine and add it again" $index (include "graftlet.rootField" $node) $node.name $had (include "graftlet.root" $node) | fail -}}
 {{- end -}}
 {{- end -}}

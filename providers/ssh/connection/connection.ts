@@ -8,6 +8,7 @@ import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
 import type { Door } from "../door.ts";
 import type { Proxy } from "../proxy.ts";
+import type { ReverseWay } from "../reverse/way.ts";
 import { type Credentials, readCredentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { LinkError } from "./link-state.ts";
@@ -35,10 +36,16 @@ const keepaliveMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
 
+export interface OpenDeps {
+  readonly clock: Pick<Clock, "within">;
+  /** The way to a first machine that dials in itself. */
+  readonly reverse?: Pick<ReverseWay, "open">;
+}
+
 /** Connects and logs in, by way of the machines of proxyJump. @throws LinkError with the reason and a sentence. */
 export async function openConnection(
   config: SshConfig,
-  clock: Pick<Clock, "within">,
+  { clock, reverse }: OpenDeps,
   signal: AbortSignal,
 ): Promise<Connection> {
   const hops: Hop[] = [];
@@ -48,7 +55,8 @@ export async function openConnection(
   const wayOn = (door: Door) => () => {
     const soon = clock.within(readyTimeoutMs, signal);
     const from = hops.at(-1);
-    return from ? wayFrom(from, door, soon) : wayTo(door, config.proxy, soon);
+    if (from) return wayFrom(from, door, soon);
+    return reverse ? reverse.open(soon) : wayTo(door, config.proxy, soon);
   };
   try {
     for (const door of config.proxyJump) hops.push({ door, connection: await enter(door, wayOn(door), signal) });
@@ -309,9 +317,9 @@ export function channelRefusal(error: unknown): number | undefined {
 }
 
 /** Turns an ssh2 call with a callback into a promise. @throws the call's errors. */
-export function opened(
-  call: (done: (error: Error | undefined, channel: ClientChannel) => void) => void,
-): Promise<ClientChannel> {
+export function opened<Channel = ClientChannel>(
+  call: (done: (error: Error | undefined, channel: Channel) => void) => void,
+): Promise<Channel> {
   return new Promise((resolve, reject) => {
     call((error, channel) => (error ? reject(error) : resolve(channel)));
   });

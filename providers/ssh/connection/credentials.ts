@@ -38,7 +38,8 @@ export async function readSecretLine(field: string, path: string): Promise<strin
   return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
 }
 
-async function readSecret(field: string, path: string): Promise<Buffer> {
+/** A secret's file. @throws as readSecretLine. */
+export async function readSecret(field: string, path: string): Promise<Buffer> {
   try {
     const file = await stat(path);
     if (isOpen(file))

@@ -10,7 +10,8 @@ export type LinkReason =
   | "NoSessions"
   | "LoginShellHangs"
   | "NoPosixShell"
-  | "NoSftp";
+  | "NoSftp"
+  | "NotDialledIn";
 
 /** Error of a link that is down: a reason, and a sentence with the remedy. */
 export class LinkError extends CodedError {
@@ -41,6 +42,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LoginShellHangs: [2_000, 30_000],
   NoPosixShell: [5_000, 30_000],
   NoSftp: [5_000, 30_000],
+  NotDialledIn: [1_000, 30_000],
 };
 
 /** Milliseconds until the next attempt, before jitter. Pure.

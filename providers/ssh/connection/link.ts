@@ -3,6 +3,7 @@ import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { SshConfig } from "../config.ts";
+import type { ReverseWay } from "../reverse/way.ts";
 import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
@@ -32,6 +33,8 @@ export interface LinkOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
+  /** The way to a first machine that dials in itself. */
+  readonly reverse?: ReverseWay;
   /** Opens a connection; with ssh2 by default. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
   /** Checks a new connection before the link is up. @throws LinkError when the target is unfit. */
@@ -80,11 +83,12 @@ class SshLink implements Link {
   #exchanges = 0;
   #growing: Promise<Connection> | undefined;
 
-  constructor({ config, clock, log, open, check }: LinkOptions) {
+  constructor({ config, clock, log, reverse, open, check }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
-    this.#open = open ?? ((to, signal) => openConnection(to, clock, signal));
+    this.#open = open ?? ((to, signal) => openConnection(to, { clock, ...(reverse && { reverse }) }, signal));
+    reverse?.onArrival(() => this.#hurry());
     this.#check = check;
     this.#born = clock.now();
     this.#downSince = this.#born;
@@ -158,6 +162,14 @@ class SshLink implements Link {
     const ready = this.#attempt();
     this.#become({ is: "connecting", since: this.#clock.now(), ready });
     return ready;
+  }
+
+  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. */
+  #hurry(): void {
+    const state = this.#state;
+    if (state.is !== "down" || !["NotDialledIn", "LinkDown"].includes(state.why.reason)) return;
+    state.timer.cancel();
+    void this.#connect().catch(() => undefined);
   }
 
   async #attempt(): Promise<Connection> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { providers } from "../../../../providers/index.ts";
+import { createProviders } from "../../../../providers/index.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 import type { Logger } from "../../../../src/lib/log.ts";
 import type { ProviderOptions } from "../../../../src/seams/provider.ts";
@@ -20,7 +20,7 @@ const options: ProviderOptions = {
 };
 
 test("the cri provider gives a target without waiting for its runtime", async () => {
-  const target = await providers.cri?.(options);
+  const target = await createProviders().cri?.(options);
   assert.ok(target);
   assert.equal(target.sharing, "shared");
   await assert.rejects(target.runtime.version(AbortSignal.timeout(5000)), { code: "unavailable" });
@@ -29,7 +29,7 @@ test("the cri provider gives a target without waiting for its runtime", async ()
 });
 
 test("a field that it does not know is refused", async () => {
-  await assert.rejects(async () => providers.cri?.({ ...options, config: { socket: "x" } }), {
+  await assert.rejects(async () => createProviders().cri?.({ ...options, config: { socket: "x" } }), {
     code: "invalid_argument",
     message: /providerConfig\.socket is not a field/,
   });

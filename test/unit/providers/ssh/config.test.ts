@@ -20,6 +20,22 @@ test("the least that is needed, and what the rest is then", () => {
   });
 });
 
+test("a machine that dials in", () => {
+  const reverse = { port: 2222, hostKeyFile: "/l", authorizedKeysFile: "/a" };
+  assert.deepEqual(readSshConfig({ ...least, reverse }).reverse, { address: "0.0.0.0", ...reverse });
+  const refused = (given: object, message: RegExp) =>
+    assert.throws(() => readSshConfig({ ...least, reverse, ...given }), { code: "invalid_argument", message });
+  refused({ proxy: "socks5://p" }, /both reverse and proxy/);
+  refused({ reverse: true }, /providerConfig\.reverse of the ssh provider is not a map of fields: write port/);
+  refused({ reverse: { ...reverse, keys: "/k" } }, /providerConfig\.reverse\.keys is not a field/);
+  refused({ reverse: { ...reverse, port: "22" } }, /providerConfig\.reverse\.port is "22", not a port/);
+  refused({ reverse: { ...reverse, address: "a b" } }, /providerConfig\.reverse\.address is "a b"/);
+  refused(
+    { reverse: { ...reverse, hostKeyFile: "l" } },
+    /providerConfig\.reverse\.hostKeyFile is "l", not an absolute/,
+  );
+});
+
 test("every field", () => {
   const fingerprint = `SHA256:${"a".repeat(43)}`;
   const { login, trust, ...rest } = readSshConfig({
