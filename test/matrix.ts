@@ -174,6 +174,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
   "helm-first": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 120 },
+  "helm-reverse": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 150 },
   "helm-rights": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 135 },
   "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },

@@ -1,0 +1,118 @@
+import assert from "node:assert/strict";
+import { randomUUID } from "node:crypto";
+import { mkdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { HostProcess } from "../../src/seams/host.ts";
+import { agentAddresses } from "../harness/agent-machine.ts";
+import { nodeReady } from "../harness/agent.ts";
+import { chart } from "../harness/helm.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { must } from "../harness/processes.ts";
+import { makeKey } from "../harness/sshd.ts";
+import { type Release, inNamespace, releaseOf } from "./helm/release.ts";
+import { standing } from "./helm/workload.ts";
+
+const nodePort = 30022;
+const { target, agent, sshPort } = agentAddresses;
+
+describe("a release whose machine dials in itself", { timeout: 600_000 }, () => {
+  let lab: HelmLab;
+  let edge: Release;
+  let unit: HostProcess | undefined;
+
+  const keyFile = (name: string) => join(lab.cluster.layout.dir, "dialling", name);
+  const publicKey = (name: string) => readFileSync(`${keyFile(name)}.pub`, "utf8");
+  const ready = async () => (await edge.node())?.status?.conditions?.find(({ type }) => type === "Ready");
+  /** What systemd keeps running on the machine. */
+  const dialIn = async () => {
+    const options = [
+      ..."BatchMode=yes IdentitiesOnly=yes ExitOnForwardFailure=yes ServerAliveInterval=5 ConnectTimeout=5 HostKeyAlias=listener".split(
+        " ",
+      ),
+      `UserKnownHostsFile=${keyFile("known")}`,
+    ].map((option) => `-o ${option}`);
+    const ssh = `ssh -F none -N -R 22:${target}:${sshPort} -p ${nodePort} -i ${keyFile("machine")} ${options.join(" ")} graftlet@${agent}`;
+    unit = await lab.edge.host.spawn(["sh", "-c", `while :; do ${ssh}; sleep 1; done`]);
+    unit.stdout.resume();
+    unit.stderr.resume();
+  };
+
+  before(async () => {
+    lab = await startHelmLab("reverse", { bare: true, say: (line) => console.error(line) });
+    const { cluster } = lab;
+    mkdirSync(join(cluster.layout.dir, "dialling"), { mode: 0o700 });
+    await Promise.all([makeKey(keyFile("listener")), makeKey(keyFile("machine"))]);
+    await must(["sh", "-c", `echo "listener $(cat ${keyFile("listener")}.pub)" > ${keyFile("known")}`]);
+    // Nobody can dial the machine: what begins with somebody else is dropped.
+    await lab.edge.mustInside([
+      "nft",
+      "add table inet nat; add chain inet nat in { type filter hook input priority 0; policy drop; }; add rule inet nat in iif lo accept; add rule inet nat in ct state established,related accept",
+    ]);
+    await cluster.mustKubectl(["create", "namespace", release.namespace]);
+    const secret = (name: string, stringData: Readonly<Record<string, string>>) => ({
+      apiVersion: "v1",
+      kind: "Secret",
+      metadata: { name, namespace: release.namespace },
+      stringData,
+    });
+    const { "ssh-privatekey": login } = lab.edge.login;
+    await cluster.apply([
+      secret("listener", { "ssh-privatekey": readFileSync(keyFile("listener"), "utf8") }),
+      secret(release.secret, {
+        "ssh-privatekey": login,
+        known_hosts: `[${release.node}]:${sshPort} ${lab.edge.login.known_hosts.split(" ").slice(1).join(" ")}`,
+        authorized_keys: publicKey("machine"),
+      }),
+    ]);
+    edge = releaseOf(lab);
+  });
+  after(async () => {
+    unit?.kill("SIGKILL");
+    await lab?.[Symbol.asyncDispose]();
+  });
+
+  test("it is registered and says that it has not dialled in; it does, and is served at once", async () => {
+    const { cluster } = lab;
+    const told = [
+      ...[release.name, chart, inNamespace, `--values=${lab.values}`, `--set=nodes[0].name=${release.node}`],
+      ...[`--set=nodes[0].ssh.existingSecret=${release.secret}`, "--set=nodes[0].ssh.reverse=true"],
+      ...["--set=reverse.existingSecret=listener", "--set=reverse.service.type=NodePort"],
+      ...[`--set=reverse.service.nodePort=${nodePort}`, "--set=onUninstall=drain"],
+    ];
+    await lab.mustHelm(["install", ...told]);
+    await cluster.waitFor("the condition", async () => (await ready())?.reason === "NotDialledIn", {
+      explain: edge.log,
+    });
+    assert.match((await ready())?.message ?? "", /the machine of edge-1 has not dialled in yet/);
+    await dialIn();
+    await nodeReady(cluster, release.node);
+    await edge.runWorkload();
+    await edge.reachIn();
+  });
+
+  test("graftlet gets another Pod: the machine dials that one, and no pod notices", async () => {
+    await edge.unnoticed(() =>
+      lab.cluster.mustKubectl(["rollout", "restart", inNamespace, "deployment/edge-graftlet"]),
+    );
+  });
+
+  test("without its link for half a minute: its pods live on, and it comes back", async () => {
+    const before = await standing(lab.cluster);
+    await lab.edge.unplug();
+    await lab.cluster.waitFor("the loss", async () => (await ready())?.status !== "True", { timeoutMs: 60_000 });
+    await new Promise((resolve) => setTimeout(resolve, 15_000));
+    await lab.edge.plug();
+    await nodeReady(lab.cluster, release.node);
+    assert.deepEqual(await standing(lab.cluster), before);
+  });
+
+  test("uninstall with drain: the Pod that cleans the machine is dialled, too, and nothing is left", async () => {
+    const marker = randomUUID();
+    await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=5m", `--description=${marker}`], {
+      timeoutMs: 320_000,
+    });
+    assert.equal(await edge.node(), undefined);
+    assert.deepEqual(lab.edge.podProcesses(), []);
+  });
+});
