@@ -74,13 +74,16 @@ describe("a release whose machine dials in itself", { timeout: 600_000 }, () => 
 
   test("it is registered and says that it has not dialled in; it does, and is served at once", async () => {
     const { cluster } = lab;
-    const told = [
-      ...[release.name, chart, inNamespace, `--values=${lab.values}`, `--set=nodes[0].name=${release.node}`],
-      ...[`--set=nodes[0].ssh.existingSecret=${release.secret}`, "--set=nodes[0].ssh.reverse=true"],
-      ...["--set=reverse.existingSecret=listener", "--set=reverse.service.type=NodePort"],
-      ...[`--set=reverse.service.nodePort=${nodePort}`, "--set=onUninstall=drain"],
-    ];
-    await lab.mustHelm(["install", ...told]);
+    const settings = [
+      `nodes[0].name=${release.node}`,
+      `nodes[0].ssh.existingSecret=${release.secret}`,
+      "nodes[0].ssh.reverse=true",
+      "reverse.existingSecret=listener",
+      "reverse.service.type=NodePort",
+      `reverse.service.nodePort=${nodePort}`,
+      "onUninstall=drain",
+    ].map((setting) => `--set=${setting}`);
+    await lab.mustHelm(["install", release.name, chart, inNamespace, `--values=${lab.values}`, ...settings]);
     await cluster.waitFor("the condition", async () => (await ready())?.reason === "NotDialledIn", {
       explain: edge.log,
     });
