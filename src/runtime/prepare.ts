@@ -127,6 +127,10 @@ export function createPreparer(deps: PrepareDeps): Preparer {
   };
 }
 
+/** Of a pod whose packets are those of the machine: no rule of the way can tell them from others. */
+const onHostNetwork =
+  "The pod uses the machine's own network, from which no way leads to the cluster's Services and DNS: leave out hostNetwork, or use network: routed.";
+
 async function configureSandbox(
   deps: PrepareDeps,
   pod: Pod,
@@ -139,7 +143,9 @@ async function configureSandbox(
   // The pod's containers will need the facts, which are read once.
   const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
   // A way over the link is a pod's own: the target itself has none.
-  const isolated = network?.isolated === true || (network?.tunneled === true && pod.spec.hostNetwork === true);
+  const outside = network?.tunneled === true && pod.spec.hostNetwork === true;
+  const isolated = network?.isolated === true || outside;
+  if (outside) events.event(podReference(pod), "Warning", "PodNetworkIsolated", onHostNetwork);
   const hostIPs = deps.addresses.hostIPs();
   const dns = podDns({ pod, host: resolver, isolated, clusterDNS, clusterDomain, hostIPs });
   for (const { reason, message, nodeMessage } of dns.warnings) {

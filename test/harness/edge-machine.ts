@@ -1,16 +1,16 @@
-import { readFileSync } from "node:fs";
-import { dirname } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { agentAddresses } from "./agent-machine.ts";
 import { createCgroup } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
-import { insideArgv, networkArgv } from "./namespaces.ts";
+import { addresses, insideArgv, networkArgv } from "./namespaces.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { cgroupsOf } from "./pod-machine.ts";
 import { listProcesses, must, type ProcessId } from "./processes.ts";
 import { type RuntimeRig, startRuntimeRig } from "./runtime-rig.ts";
 import { hostKeyFile, loginKeyFile } from "./sshd.ts";
-import { readState } from "./state.ts";
+import { type Layout, readState } from "./state.ts";
 
 /** Its own address, as its pods' hostIP has it. */
 export const edgeAddress = "10.10.7.1";
@@ -97,6 +97,12 @@ export async function startEdgeMachine(
     plug: async () => void (await cable("up")),
     [Symbol.asyncDispose]: () => whole.disposeAsync(),
   };
+}
+
+/** Gives the machine's pods addresses that no pod of the cluster has. Those that run keep theirs. */
+export function ownPodAddresses({ containerd }: Pick<Layout, "containerd">): void {
+  const network = join(containerd, "cni", "10-bridge.conflist");
+  writeFileSync(network, readFileSync(network, "utf8").replace(addresses.cniPods, "10.88.0.0/24"));
 }
 
 function holderOf({ layout }: RuntimeRig): ProcessId {

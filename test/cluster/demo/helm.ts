@@ -3,8 +3,13 @@ import { nodeReady } from "../../harness/agent.ts";
 import { chart, helmArgv } from "../../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../../harness/helm-lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
+import { servedStore } from "../../harness/registry.ts";
 import { waitFor } from "../../harness/wait.ts";
+import { addImage } from "../images/build.ts";
 import type { Kit } from "../tools/kits.ts";
+import { throughLink } from "./through-link.ts";
+import { startDns } from "../../harness/dns.ts";
+import { ownPodAddresses } from "../../harness/edge-machine.ts";
 import { createScreen, type Screen } from "./screen.ts";
 import type { Steps } from "./steps.ts";
 import { namespace, tour } from "./tour.ts";
@@ -27,6 +32,10 @@ export async function demoOfHelm({ keep, kit, steps }: HelmDemoOptions): Promise
   const began = performance.now();
   steps.begin("starting a cluster, its first node and a machine elsewhere");
   await using lab = await startHelmLab("helm-demo", { kit, say: steps.note });
+  ownPodAddresses(lab.edge.layout);
+  steps.note("making the cluster's DNS and a database's image");
+  await startDns(lab.cluster);
+  for (const { layout } of [lab.cluster, lab.edge]) await addImage("library/postgres", servedStore(layout), steps.note);
   steps.end();
   const screen = screenOf(lab);
   screen.heading("a cluster, a machine that is reached over SSH alone, and its key in a Secret");
@@ -34,6 +43,7 @@ export async function demoOfHelm({ keep, kit, steps }: HelmDemoOptions): Promise
   await screen.show("kubectl", [...inNamespace, "get", "secret", secret]);
   await install(lab, screen);
   await tour(screen, node);
+  await throughLink(screen);
   screen.heading("helm test: a pod on the node, its log read back");
   await screen.show("helm", ["test", name, ...inNamespace, "--timeout=120s"]);
   await replace(screen);
@@ -49,7 +59,11 @@ async function install(lab: HelmLab, screen: Screen): Promise<void> {
   screen.heading("helm install");
   // What --values says is how a pretended machine differs from a real one.
   const told = lab.told.map((arg) => (arg === chart ? relative(process.cwd(), chart) : arg));
-  const demo = ["--set-string=nodes[0].labels.graftlet\\.dev/demo=true", "--set=onUninstall=drain"];
+  const demo = [
+    "--set=nodes[0].ssh.network=tunneled",
+    "--set-string=nodes[0].labels.graftlet\\.dev/demo=true",
+    "--set=onUninstall=drain",
+  ];
   await screen.show("helm", ["install", ...told, ...demo]);
   await waitFor("the node", async () => (await lab.cluster.get("node", node)) !== undefined);
   await nodeReady(lab.cluster, node);

@@ -44,8 +44,8 @@ const isOnDemand = (image: ImageRecipe): boolean =>
 /** Everything that tests take for granted. */
 export const testKit: Kit = kitOf([...ofCluster, "kubelet"], (image) => !isOnDemand(image));
 
-/** Images that demo.yaml names, and the sandbox's. */
-const demoImages = ["pause", "library/busybox", "library/nginx"];
+/** Images that demo.yaml and `helm test` name, and the sandbox's. */
+const demoImages = ["pause", "library/busybox", "library/nginx", "e2e-test-images/busybox"];
 
 /** Programs and images of the demo alone. `kubelet` where the real one runs a node of it. */
 export function demoKit({ kubelet }: { readonly kubelet: boolean }): Kit {

@@ -1,10 +1,8 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
 import { nodeReady } from "../../harness/agent.ts";
 import { startDns } from "../../harness/dns.ts";
+import { ownPodAddresses } from "../../harness/edge-machine.ts";
 import { type HelmLab, release, startHelmLab } from "../../harness/helm-lab.ts";
-import { addresses } from "../../harness/namespaces.ts";
 import { releaseOf } from "./release.ts";
 import { server, service, tunneled } from "./tunnel.ts";
 import { placed } from "./workload.ts";
@@ -25,8 +23,7 @@ export interface TunnelLab extends HelmLab {
 export async function startTunnelLab(name: string): Promise<TunnelLab> {
   const lab = await startHelmLab(name, { say: (line) => console.error(line) });
   const { cluster, edge } = lab;
-  const network = join(edge.layout.containerd, "cni", "10-bridge.conflist");
-  writeFileSync(network, readFileSync(network, "utf8").replace(addresses.cniPods, "10.88.0.0/24"));
+  ownPodAddresses(edge.layout);
   await Promise.all([startDns(cluster), cluster.apply([server("web"), service("web")])]);
   await releaseOf(lab).install(...tunneled);
   await nodeReady(cluster, release.node);

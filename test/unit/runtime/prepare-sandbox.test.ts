@@ -25,6 +25,18 @@ describe("a sandbox's configuration", () => {
       ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
     );
   });
+  it("says of a pod on the machine's own network that the link carries nothing of it", async () => {
+    const { preparer, events } = setUp({}, { network: { isolated: false, tunneled: true } });
+    await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\n");
+    await preparer.configureSandbox(aPod({ hostNetwork: true }), 0, signal);
+    assert.deepEqual(
+      events.map((line) => line.split(":")[0]),
+      ["Pod Warning PodNetworkIsolated"],
+    );
+    events.length = 0;
+    await preparer.configureSandbox(aPod(), 0, signal);
+    assert.deepEqual(events, []);
+  });
   it("is what a kubelet would ask for", async () => {
     const { preparer, events } = setUp();
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
