@@ -29,6 +29,10 @@ async function main(stop: AbortController): Promise<number> {
     const { runLeaving } = await import("./process/leave.ts");
     return (await runLeaving({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
   }
+  if (asked.kind === "doctor") {
+    const { runDoctor } = await import("./process/doctor.ts");
+    return (await runDoctor({ ...asked, providers, env: io.env, terminal: processTerminal(), signal })) ? 0 : 1;
+  }
   const { runNodes } = await import("./process/nodes.ts");
   return (await runNodes({ ...asked, providers, env: io.env, signal })) ? 0 : 1;
 }

@@ -64,7 +64,8 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   server: [...stage, "streams"],
   ...Object.fromEntries(stages.map((name) => [name, stage])),
   kubelet: [...stages, ...stage, "server", "streams", "config"],
-  process: ["kubelet", ...stages, ...stage, "server", "streams", "config"],
+  doctor: ["network", "node", "admission", "sources", ...stage],
+  process: ["kubelet", "doctor", ...stages, ...stage, "server", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 

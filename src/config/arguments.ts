@@ -39,12 +39,14 @@ export function readArguments(argv: readonly string[], flags: ReadonlyMap<string
   return { kind: "flags", values };
 }
 
+const shortNames: Readonly<Record<string, string>> = { h: "help", o: "output" };
+
 /** Splits an argument into the flag's name and its attached value, if any. */
 function split(argument: string): { readonly name: string; readonly given: string | undefined } {
   const long = /^--([^=]+)(?:=(.*))?$/s.exec(argument);
   if (long) return { name: (long[1] ?? "").replaceAll("_", "-"), given: long[2] };
-  const short = /^-([vh])(?:=?(.+))?$/s.exec(argument);
-  if (short) return { name: short[1] === "h" ? "help" : "v", given: short[2] };
+  const short = /^-([hov])(?:=?(.+))?$/s.exec(argument);
+  if (short) return { name: shortNames[short[1] ?? ""] ?? "v", given: short[2] };
   if (argument.startsWith("-") && argument !== "-" && argument !== "--") {
     throw refuse(argument, undefined, `is not a flag; write flags with two dashes, as in -${argument}`);
   }

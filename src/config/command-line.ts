@@ -8,7 +8,7 @@ import {
   readNodes,
   type Warning,
 } from "./graftlet-configuration.ts";
-import { helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts";
+import { doctorHelpText, helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts";
 import {
   applyFlags,
   checkConfiguration,
@@ -29,7 +29,7 @@ import {
   nodeIPsFrom,
   nodeNameFrom,
 } from "./node-config.ts";
-import { leaveFields, type Options, optionFields, removeFields } from "./option-fields.ts";
+import { doctorFields, leaveFields, type Options, optionFields, removeFields } from "./option-fields.ts";
 import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
@@ -70,6 +70,16 @@ export type ParseResult =
       readonly timeoutMs: number;
       /** True to skip the confirmation. */
       readonly yes: boolean;
+    }
+  | {
+      readonly kind: "doctor";
+      /** The nodes to look at; their kubeconfigs are not read. */
+      readonly nodes: readonly NodeConfig[];
+      /** Kubeconfig for the cluster's part; undefined for the targets alone, or in a Pod. */
+      readonly kubeconfig: string | undefined;
+      readonly output: "text" | "json";
+      /** Manifest of a pod, or of a workload, to look at in place of targets and cluster. */
+      readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
 type Flags = ReadonlyMap<string, unknown>;
@@ -88,6 +98,27 @@ const sharedFlags = new Set([
   "maximum-dead-containers",
 ]);
 
+/** `graftlet doctor`: the same flags; all nodes of the file of --nodes are looked at, or only the one of --node. */
+function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
+  const ofPod = argv[0] === "pod";
+  const file = ofPod && argv[1]?.startsWith("-") === false ? argv[1] : undefined;
+  const flags = argv.slice(file === undefined ? Number(ofPod) : 2);
+  const read = readArguments(flags, flagsOf(optionFields, kubeletFields, doctorFields));
+  if (read.kind === "help") return { kind: "help", text: doctorHelpText() };
+  if (read.kind === "version") return { kind: "version", text: versionText() };
+  const { values } = read;
+  if (ofPod && file === undefined)
+    throw refuse("doctor pod", undefined, "names no file; give that of a pod's manifest");
+  const options = optionsFrom(values);
+  return {
+    kind: "doctor",
+    nodes: chosenNodes(io, options, values),
+    kubeconfig: options.kubeconfig ? kubeconfigFrom(io, "--kubeconfig", options.kubeconfig) : undefined,
+    output: values.get("output") === "json" ? "json" : "text",
+    manifest: file === undefined ? undefined : readDocument(io, "doctor pod", file),
+  };
+}
+
 /** Parses a kubelet command line: flags override drop-in files, which override the file of --config, which overrides the defaults. Reads
  *  files, opens nothing else. @param argv the arguments after the program's name. @throws CodedError invalid_argument: one sentence that
  *  names the setting, its value and the remedy.
@@ -95,6 +126,7 @@ const sharedFlags = new Set([
 export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseResult {
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
   if (argv[0] === "leave") return parseLeave(argv.slice(1), io);
+  if (argv[0] === "doctor") return parseDoctor(argv.slice(1), io);
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
   if (read.kind === "help") return { kind: "help", text: helpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };

@@ -16,6 +16,7 @@ Usage:
   graftlet --nodes FILE [--kubeconfig FILE]
   graftlet leave [flags]              drains and deletes nodes, and cleans their machines: graftlet leave --help
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
+  graftlet doctor [flags]             looks at a node's machine and cluster: graftlet doctor --help
 
 Configuration
   --config FILE                       KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON
@@ -101,6 +102,29 @@ These of the node's own flags determine what is removed: --provider (ssh if the 
 --cgroup-root, --cgroup-driver, --nodes. Other flags are accepted and have no effect.
 
 Exit code 0 means that nothing of the node is left.
+`;
+}
+
+/** Output of doctor --help. */
+export function doctorHelpText(): string {
+  return `graftlet doctor: looks at nodes' machines and at their cluster, and says what is wrong. It changes nothing.
+
+Usage:
+  graftlet doctor --provider-config FILE [--kubeconfig FILE] [flags that the node is started with]
+  graftlet doctor --nodes FILE [--node NAME] [--kubeconfig FILE]
+  graftlet doctor pod MANIFEST [the same flags]
+
+Before a node joins and while it runs. A line for each of: the link, the login's rights, the machine, its swap, cgroups,
+runtime, disk, clock and name servers, other agents there, what the pods' network takes. With --kubeconfig (or in
+graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server reaches the kubelet
+API and a pod's log.
+
+doctor pod says what of the pod in a manifest (a Pod, or a Deployment, a Job and so on) the node would hold, and why.
+
+  -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
+  --node NAME                         only this node of the file of --nodes
+
+Exit code 1 means that something fails; warnings do not.
 `;
 }
 

@@ -85,5 +85,11 @@ export const leaveFields = {
   timeout: field(duration, 5 * 60_000, { flag: "timeout" }),
 } satisfies Shape;
 
+/** Flags of `graftlet doctor` only. */
+export const doctorFields = {
+  node: removeFields.node,
+  output: field(oneOf("text", "json"), "text", { flag: "output" }),
+} satisfies Shape;
+
 /** Settings of the command line outside KubeletConfiguration. */
 export type Options = ValueOf<typeof optionFields>;

@@ -17,6 +17,7 @@ import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
 import { type RegistrationDeps, register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
+import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "./unfit.ts";
 
 export interface NodeSettings extends ReservedInput, NodeIdentity {
   readonly rootDir: string;
@@ -131,38 +132,9 @@ async function readable<T>(reading: Promise<T>, signal: AbortSignal): Promise<T>
   }
 }
 
-function targetAddresses({ addresses }: HostFacts): readonly string[] {
-  if (addresses.length > 0) return chooseAddresses([], addresses);
-  throw new TargetError(
-    "TargetWithoutAddress",
-    "failed_precondition",
-    "the target has no address but loopback, which its pods' hostIP would be: give it one",
-  );
-}
-
-/** @throws TargetError, one sentence, for a target that the configuration rules out. */
-function refuseUnfit({ failSwapOn, failCgroupV1 }: NodeSettings, { swapBytes, cgroupVersion }: HostFacts): void {
-  if (failSwapOn && swapBytes > 0) {
-    throw new TargetError(
-      "SwapOn",
-      "failed_precondition",
-      "failSwapOn is true and the target has swap on: turn swap off, or set failSwapOn to false",
-    );
-  }
-  if (failCgroupV1 && cgroupVersion === 1) {
-    throw new TargetError(
-      "CgroupV1",
-      "failed_precondition",
-      "failCgroupV1 is true and the target has cgroup v1: move it to cgroup v2, or set failCgroupV1 to false",
-    );
-  }
-}
-
-/** @throws TargetError, in the kubelet's words, where a controller is missing that a node needs. */
-function refuseUnmounted(controllers: readonly string[]): void {
-  if (controllers.length === 0) return;
-  const missing = `Following Cgroup subsystem not mounted: [${controllers.join(" ")}]`;
-  throw new TargetError("CgroupSubsystem", "failed_precondition", `system validation failed - ${missing}`);
+function targetAddresses(facts: HostFacts): readonly string[] {
+  refuseWithoutAddress(facts);
+  return chooseAddresses([], facts.addresses);
 }
 
 async function capacityOf(

@@ -1,0 +1,98 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
+import type { Lease, Node, Pod } from "../objects.ts";
+import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+
+export interface ClusterExamination {
+  readonly client: ApiClient;
+  readonly nodeName: string;
+  readonly clock: Clock;
+}
+
+/** Versions of the API server that graftlet is tested with. */
+const testedMinors = [34, 35, 36];
+const checkMs = 15_000;
+
+/** Looks at the cluster as a node sees it, and at the node as the cluster sees it. It writes nothing. */
+export async function examineCluster(of: ClusterExamination, signal: AbortSignal): Promise<readonly Finding[]> {
+  const bounded = (name: string, look: Check["look"]): Check => ({
+    name,
+    look: (until) => look(of.clock.within(checkMs, until)),
+  });
+  const server = await examine([bounded("API server", (until) => version(of, until))], signal);
+  if (server.some(({ level }) => level === "failure")) return server;
+  const made: { node?: Node } = {};
+  const found = await examine([whereAllowed(bounded("node", (until) => nodeOf(of, made, until)))], signal);
+  if (!made.node) return [...server, ...found];
+  const checks = [
+    bounded("lease", (until) => lease(of, until)),
+    bounded("kubelet API", (until) => kubeletApi(of, until)),
+    bounded("logs", (until) => logs(of, until)),
+  ].map(whereAllowed);
+  return [...server, ...found, ...(await examine(checks, signal))];
+}
+
+/** What the account may not look at is not wrong. */
+function whereAllowed({ name, look }: Check): Check {
+  const unlessForbidden = async (signal: AbortSignal) =>
+    (await unlessCode(look(signal), "permission_denied")) ??
+    warning("not looked at, since this account may not: give an administrator's --kubeconfig");
+  return { name, look: unlessForbidden };
+}
+
+async function nodeOf(
+  { client, nodeName }: ClusterExamination,
+  made: { node?: Node },
+  signal: AbortSignal,
+): Promise<Verdict | readonly Verdict[]> {
+  const node = await unlessGone(client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal }));
+  if (!node) return ok(`${nodeName} is not registered yet`);
+  made.node = node;
+  return conditions(node);
+}
+
+async function version({ client }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  const { gitVersion, minor } = await client.get<{ gitVersion: string; minor: string }>("/version", { signal });
+  const tested = testedMinors.includes(Number.parseInt(minor, 10));
+  const range = `1.${testedMinors[0]} to 1.${testedMinors.at(-1)}`;
+  return tested ? ok(gitVersion) : warning(`${gitVersion}, with which graftlet is not tested: it is with ${range}`);
+}
+
+/** Conditions that are well when they are true; the others when they are false or absent. */
+const good = new Set(["Ready", "KubeletReachable", "TargetPrivileges"]);
+
+function conditions({ status }: Node): readonly Verdict[] {
+  const found = (status?.conditions ?? []).flatMap(({ type, status: holds, reason, message }): readonly Verdict[] => {
+    if ((holds === "True") === good.has(type)) return [];
+    const text = `${type} is ${holds}: ${message ?? ""}`;
+    return [type === "Ready" || type === "KubeletReachable" ? failure(text, reason) : warning(text, reason)];
+  });
+  return found.length > 0 ? found : [ok("Ready, and no condition tells of trouble")];
+}
+
+async function lease({ client, nodeName, clock }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  const path = `/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases/${nodeName}`;
+  const { spec } = await client.get<Lease>(path, { signal });
+  const seconds = Math.round((clock.now() - Date.parse(spec?.renewTime ?? "")) / 1000);
+  const most = spec?.leaseDurationSeconds ?? 40;
+  return seconds <= most
+    ? ok(`renewed ${seconds} s ago`)
+    : failure(`renewed ${seconds} s ago: graftlet does not run, or does not reach the API server`);
+}
+
+async function kubeletApi({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  await client.text(`/api/v1/nodes/${nodeName}/proxy/healthz`, { signal });
+  return ok("the API server reaches it");
+}
+
+async function logs({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  const query = { fieldSelector: `spec.nodeName=${nodeName},status.phase=Running`, limit: 1 };
+  const { items } = await client.list<Pod>("/api/v1/pods", { query, signal });
+  const pod = items?.[0];
+  if (!pod) return ok("no pod runs there whose log could be read");
+  const { namespace, name } = pod.metadata;
+  const container = pod.spec.containers[0]?.name ?? "";
+  await client.text(`/api/v1/namespaces/${namespace}/pods/${name}/log`, { query: { container, tailLines: 1 }, signal });
+  return ok(`that of ${namespace}/${name} was read`);
+}

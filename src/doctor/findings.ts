@@ -1,0 +1,46 @@
+import { messageOf } from "../lib/errors.ts";
+
+/** A line of the doctor's report. */
+export interface Finding {
+  /** Part of target or cluster that was looked at. */
+  readonly check: string;
+  readonly level: "ok" | "warning" | "failure";
+  /** Word of the node's conditions, where one of them says the same. */
+  readonly reason?: string;
+  /** A sentence or two, with the remedy unless all is well. */
+  readonly message: string;
+}
+
+/** A finding without the check's name. */
+export type Verdict = Omit<Finding, "check">;
+
+export const ok = (message: string): Verdict => ({ level: "ok", message });
+export const warning = (message: string, reason?: string): Verdict => verdict("warning", message, reason);
+export const failure = (message: string, reason?: string): Verdict => verdict("failure", message, reason);
+
+function verdict(level: Verdict["level"], message: string, reason: string | undefined): Verdict {
+  return { level, message, ...(reason !== undefined && { reason }) };
+}
+
+/** Something to look at. What it throws is a failure, in the error's words and with its reason. */
+export interface Check {
+  readonly name: string;
+  look(signal: AbortSignal): Promise<Verdict | readonly Verdict[]>;
+}
+
+/** Looks at one thing after another. @returns what was found, in the order of the checks. */
+export async function examine(checks: readonly Check[], signal: AbortSignal): Promise<readonly Finding[]> {
+  const findings: Finding[] = [];
+  for (const { name: check, look } of checks) {
+    const found = await look(signal).catch((error: unknown) => {
+      if (signal.aborted) throw error;
+      return failure(messageOf(error), reasonOf(error));
+    });
+    for (const each of Array.isArray(found) ? found : [found]) findings.push({ check, ...(each as Verdict) });
+  }
+  return findings;
+}
+
+function reasonOf(error: unknown): string | undefined {
+  return error instanceof Error && "reason" in error && typeof error.reason === "string" ? error.reason : undefined;
+}

@@ -1,0 +1,208 @@
+import { posix } from "node:path";
+import { CgroupDriver } from "../gen/cri.ts";
+import { unmountedControllers } from "../host/cgroups.ts";
+import { exists } from "../host/exists.ts";
+import { type HostFacts, readFacts } from "../host/facts.ts";
+import { readOwnershipRecord } from "../host/ownership-record.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import { relayPrograms } from "../network/relay-program.ts";
+import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
+import type { Target } from "../seams/provider.ts";
+import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+
+export interface TargetExamination {
+  readonly target: Target;
+  readonly nodeName: string;
+  readonly rootDir: string;
+  readonly kubelet: {
+    readonly failSwapOn: boolean;
+    readonly failCgroupV1: boolean;
+    readonly cgroupDriver: string;
+    readonly resolvConf: string;
+  };
+  /** Refuses another agent that works there. @throws its sentence. */
+  readonly refuseOtherAgent: (signal: AbortSignal) => Promise<void>;
+  readonly clock: Clock;
+}
+
+/** Time for each check, milliseconds. */
+const checkMs = 20_000;
+
+/** Looks at a target and changes nothing on it. One that is out of reach has that finding alone. */
+export async function examineTarget(of: TargetExamination, signal: AbortSignal): Promise<readonly Finding[]> {
+  const bounded = ({ name, look }: Check): Check => ({ name, look: (until) => look(of.clock.within(checkMs, until)) });
+  const reached = await examine([bounded({ name: "link", look: (until) => link(of, until) })], signal);
+  if (reached.some(({ level }) => level === "failure")) return reached;
+  let facts: HostFacts | undefined;
+  const factsOf = async (until: AbortSignal) => (facts ??= await readFacts(of.target.host, until));
+  const checks: readonly Check[] = [
+    { name: "rights", look: (until) => rights(of, until) },
+    { name: "machine", look: async (until) => machine(await factsOf(until)) },
+    { name: "swap", look: async (until) => swap(of, await factsOf(until)) },
+    { name: "cgroups", look: async (until) => cgroups(of, await factsOf(until), until) },
+    { name: "runtime", look: (until) => runtime(of, until) },
+    { name: "disk", look: (until) => disk(of, until) },
+    { name: "clock", look: (until) => clockOf(of, until) },
+    { name: "DNS", look: (until) => resolver(of, until) },
+    { name: "other agents", look: (until) => agents(of, until) },
+    ...(of.target.network ? [{ name: "pods' network", look: (until: AbortSignal) => network(of, until) }] : []),
+  ];
+  return [...reached, ...(await examine(checks.map(bounded), signal))];
+}
+
+async function link(
+  { target: { host, link: remote }, clock }: TargetExamination,
+  signal: AbortSignal,
+): Promise<Verdict> {
+  const began = clock.monotonic();
+  try {
+    await host.run(["true"], { signal });
+  } catch (error) {
+    const trouble = remote?.trouble();
+    return trouble ? failure(trouble.message, trouble.reason) : failure(messageOf(error));
+  }
+  if (!remote) return ok("the target is this machine");
+  const connected = clock.monotonic();
+  await host.run(["true"], { signal });
+  const [login, command] = [connected - began, clock.monotonic() - connected].map(Math.round);
+  return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${command} ms`);
+}
+
+async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
+  const missing = await target.missingRights?.(signal);
+  if (!missing || missing.sentences.length === 0) return ok("every right that a node needs");
+  return missing.sentences.map((sentence) => warning(sentence, "RightsMissing"));
+}
+
+function machine(facts: HostFacts): Verdict {
+  refuseWithoutAddress(facts);
+  const { osImage, kernelVersion, architecture, cpus, memoryBytes, addresses } = facts;
+  const memory = `${(memoryBytes / 2 ** 30).toFixed(1)} GiB`;
+  return ok(`${osImage}, kernel ${kernelVersion} (${architecture}), ${cpus} CPUs, ${memory}, address ${addresses[0]}`);
+}
+
+function swap({ kubelet }: TargetExamination, facts: HostFacts): Verdict {
+  refuseUnfit({ ...kubelet, failCgroupV1: false }, facts);
+  return ok(facts.swapBytes > 0 ? "on, and failSwapOn is false" : "off");
+}
+
+async function cgroups(
+  { target, kubelet }: TargetExamination,
+  facts: HostFacts,
+  signal: AbortSignal,
+): Promise<Verdict> {
+  refuseUnfit({ ...kubelet, failSwapOn: false }, facts);
+  if (facts.cgroupVersion === 2) return ok("version 2");
+  refuseUnmounted(await unmountedControllers(target.host, signal));
+  return warning("version 1, which Kubernetes has deprecated: move the machine to version 2 when you can", "CgroupV1");
+}
+
+async function runtime({ target, kubelet }: TargetExamination, signal: AbortSignal): Promise<readonly Verdict[]> {
+  const { runtimeName, runtimeVersion } = await target.runtime.version(signal);
+  const at = await target.runtimeSocket?.(signal);
+  const driver = await cgroupDriver(target, signal);
+  const found: Verdict[] = [ok(`${runtimeName} ${runtimeVersion}${at === undefined ? "" : ` at ${at}`}`)];
+  const { status } = await target.runtime.status(signal);
+  for (const { type, status: holds, reason, message } of status?.conditions ?? [])
+    if (!holds)
+      found.push(failure(`${type} is false: ${[reason, message].filter(Boolean).join(": ")}`, "KubeletNotReady"));
+  if (driver === undefined)
+    found.push(ok(`it does not tell its cgroup driver; cgroupDriver of the configuration is ${kubelet.cgroupDriver}`));
+  else found.push(ok(`cgroup driver ${driver}`));
+  return found;
+}
+
+/** Undefined where the runtime does not tell it. */
+async function cgroupDriver({ runtime }: Target, signal: AbortSignal): Promise<string | undefined> {
+  try {
+    const { linux } = await runtime.runtimeConfig(signal);
+    return linux && (linux.cgroupDriver === CgroupDriver.SYSTEMD ? "systemd" : "cgroupfs");
+  } catch (error) {
+    if (hasCode(error, "unimplemented")) return undefined;
+    throw error;
+  }
+}
+
+/** Shares of a file system below which pods are evicted by default. */
+const leastShare = { bytes: 0.1, inodes: 0.05 };
+
+async function disk({ target: { host }, rootDir }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+  let place = rootDir;
+  while (place !== "/" && !(await exists(host.fs, place, signal))) place = posix.dirname(place);
+  const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.freeSpace(place, signal);
+  const free = `${(availableBytes / 2 ** 30).toFixed(1)} of ${(capacityBytes / 2 ** 30).toFixed(1)} GiB free for ${rootDir}`;
+  const short =
+    availableBytes < capacityBytes * leastShare.bytes || (inodes > 0 && inodesFree < inodes * leastShare.inodes);
+  return short
+    ? warning(`${free}: below the kubelet's default thresholds, at which pods are evicted; free some`, "DiskPressure")
+    : ok(free);
+}
+
+/** A difference that tokens and certificates do not put up with, milliseconds. */
+const mostOffMs = 5_000;
+
+async function clockOf({ target: { host } }: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+  const offMs = Math.round(await host.clock.offsetMs(signal));
+  const off = `${(Math.abs(offMs) / 1000).toFixed(1)} s ${offMs < 0 ? "behind" : "ahead of"} graftlet's`;
+  if (Math.abs(offMs) < mostOffMs) return ok(`${off} clock`);
+  return warning(
+    `${off} clock: set both by NTP, or certificates and tokens are refused in pods that are not yet valid there`,
+  );
+}
+
+async function resolver(
+  { target: { host }, kubelet: { resolvConf } }: TargetExamination,
+  signal: AbortSignal,
+): Promise<Verdict> {
+  if (resolvConf === "") return ok("resolvConf is empty: pods have the cluster's DNS alone");
+  const text = (await host.fs.readFile(resolvConf, { signal })).toString();
+  const servers = [...text.matchAll(/^\s*nameserver\s+(\S+)/gm)].map(([, server]) => server ?? "");
+  if (servers.length === 0)
+    return warning(
+      `${resolvConf} names no name server: pods with dnsPolicy Default resolve nothing; name another file in resolvConf`,
+    );
+  if (servers.every((server) => server.startsWith("127.") || server === "::1"))
+    return warning(
+      `${resolvConf} names ${servers.join(", ")}, which pods cannot reach: name another file in resolvConf, with systemd-resolved /run/systemd/resolve/resolv.conf`,
+    );
+  return ok(`name servers ${servers.join(", ")}`);
+}
+
+async function agents(of: TargetExamination, signal: AbortSignal): Promise<Verdict> {
+  const record = await readOwnershipRecord(of.target.host.fs, of.rootDir, signal);
+  if (record && record.node !== of.nodeName)
+    return failure(`${of.rootDir} is that of node ${record.node}: name another rootDir`, "RuntimeInUse");
+  const other = await of.refuseOtherAgent(signal).then(
+    () => undefined,
+    (error: unknown) => ({ error }),
+  );
+  // On graftlet's own machine it is this node itself that answers.
+  if (other && record && !of.target.link)
+    return ok(`an agent answers there, and ${of.rootDir} is this node's: it runs`);
+  if (other) throw other.error;
+  return ok(record ? `${of.rootDir} is this node's` : `no kubelet answers there, and ${of.rootDir} is nobody's`);
+}
+
+async function network({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
+  if (target.network?.isolated)
+    return warning(
+      "isolated: pods reach neither Services nor the cluster's DNS; network: tunneled carries them over the link",
+      "PodNetworkIsolated",
+    );
+  if (!target.network?.tunneled) return ok("the cluster's, through your routes");
+  const works = async (argv: readonly string[]) =>
+    (await target.host.run(argv, { signal }).catch(() => undefined))?.code === 0;
+  const found: Verdict[] = [];
+  if (!(await works(["nft", "list", "tables"])))
+    found.push(
+      failure("nft does not work there: install nftables, and log in as root or with sudo", "NoWayIntoCluster"),
+    );
+  const interpreters = relayPrograms("", []).map(({ interpreter }) => interpreter);
+  const there = await Promise.all(
+    interpreters.map((name) => works([name, "-V"]).then(async (yes) => yes || works([name, "-v"]))),
+  );
+  if (!there.includes(true))
+    found.push(failure(`there is neither ${interpreters.join(" nor ")}: install one`, "NoWayIntoCluster"));
+  return found.length > 0 ? found : ok("tunneled, and the target has what that takes");
+}

@@ -1,0 +1,99 @@
+import { createApiClient } from "../api/client.ts";
+import { kubeconfigFile } from "../api/kubeconfig.ts";
+import { serviceAccount } from "../api/service-account.ts";
+import type { NodeConfig } from "../config/node-config.ts";
+import { examineCluster } from "../doctor/cluster.ts";
+import type { Finding } from "../doctor/findings.ts";
+import { examinePod, podOf } from "../doctor/pod.ts";
+import { examineTarget } from "../doctor/target.ts";
+import { type Clock, systemClock } from "../lib/clock.ts";
+import { silentLog } from "../lib/log.ts";
+import type { Pod } from "../objects.ts";
+import type { ProviderFactory } from "../seams/provider.ts";
+import { graftletVersion } from "../version.ts";
+import { openTarget } from "./open-target.ts";
+import { refuseOtherAgent } from "./other-agent.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface DoctorOptions {
+  readonly nodes: readonly NodeConfig[];
+  /** Kubeconfig for the cluster's part; undefined in a Pod, and where only the targets are looked at. */
+  readonly kubeconfig: string | undefined;
+  readonly output: "text" | "json";
+  /** Of a pod or a workload, to look at in place of targets and cluster. */
+  readonly manifest: Readonly<Record<string, unknown>> | undefined;
+  readonly providers: Readonly<Record<string, ProviderFactory>>;
+  readonly env: Readonly<Record<string, string | undefined>>;
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+/** Time to ask a target about a pod, milliseconds. */
+const podMs = 60_000;
+const requests = { qps: 50, burst: 100 };
+
+/** Looks at the targets of nodes, and at the cluster where there is access to it, and says what it found, a line each. It changes nothing.
+ *  @returns whether nothing is wrong; warnings are not. */
+export async function runDoctor(options: DoctorOptions): Promise<boolean> {
+  const { nodes, output, terminal } = options;
+  const clock = systemClock();
+  const reports = [];
+  const pod = options.manifest && podOf(options.manifest);
+  for (const node of nodes) {
+    const findings = pod
+      ? await podAt(pod, options, node, clock)
+      : [...(await target(options, node, clock)), ...(await cluster(options, node, clock))];
+    reports.push({ node: node.nodeName, findings });
+    if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.say(line);
+  }
+  if (output === "json") terminal.say(JSON.stringify({ nodes: reports }, null, 2));
+  return !reports.some(({ findings }) => findings.some(({ level }) => level === "failure"));
+}
+
+async function podAt(
+  pod: Pod,
+  { providers, signal }: DoctorOptions,
+  node: NodeConfig,
+  clock: Clock,
+): Promise<readonly Finding[]> {
+  await using target = await openTarget({ config: node, providers, clock, log: silentLog() });
+  return await examinePod(pod, target, clock.within(podMs, signal));
+}
+
+async function target(
+  { providers, signal }: DoctorOptions,
+  node: NodeConfig,
+  clock: Clock,
+): Promise<readonly Finding[]> {
+  const opened = await openTarget({ config: node, providers, clock, log: silentLog() });
+  await using _closed = opened;
+  const { nodeName, kubelet } = node;
+  const rootDir = opened.rootDir ?? node.rootDir;
+  const other = (until: AbortSignal) => refuseOtherAgent({ ...opened, clock }, until);
+  return await examineTarget({ target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, clock }, signal);
+}
+
+async function cluster(
+  { kubeconfig, env, signal }: DoctorOptions,
+  { nodeName }: NodeConfig,
+  clock: Clock,
+): Promise<readonly Finding[]> {
+  const access = kubeconfig === undefined ? serviceAccount(env) : kubeconfigFile(kubeconfig);
+  if (!access) return [];
+  const userAgent = `graftlet/${graftletVersion}`;
+  await using client = createApiClient({ access, clock, log: silentLog(), userAgent, ...requests });
+  return await examineCluster({ client, nodeName, clock }, signal);
+}
+
+const marks: Readonly<Record<Finding["level"], string>> = { ok: "ok", warning: "warning", failure: "FAILURE" };
+
+function lines(nodeName: string, findings: readonly Finding[]): readonly string[] {
+  const width = Math.max(...findings.map(({ check }) => check.length));
+  return [
+    `node ${nodeName}`,
+    ...findings.map(({ check, level, reason, message }) => {
+      const why = reason === undefined ? "" : `${reason}: `;
+      return `  ${marks[level].padEnd(8)} ${check.padEnd(width)}  ${why}${message}`;
+    }),
+  ];
+}

@@ -1,0 +1,114 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { sshProvider } from "../../providers/ssh/provider.ts";
+import { createEntrances } from "../../providers/ssh/reverse/entrances.ts";
+import { type Finding } from "../../src/doctor/findings.ts";
+import { examineTarget } from "../../src/doctor/target.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import { sshBench } from "./ssh-bench.ts";
+
+describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () => {
+  const { rig } = sshBench("doctor");
+  const clock = systemClock();
+
+  const examined = async (fields: Readonly<Record<string, unknown>> = {}, kubelet: object = {}) => {
+    const { host, port, user, login, trust } = rig().config();
+    assert.ok(login.by === "key" && trust.by === "knownHosts");
+    const trusted = fields["hostKeyFingerprints"] === undefined && { knownHostsFile: trust.file };
+    const known = { host, port, user, privateKeyFile: login.privateKeyFile, ...trusted };
+    await using target = await sshProvider(createEntrances())({
+      config: { ...known, ...fields },
+      containerRuntimeEndpoint: "",
+      imageServiceEndpoint: "",
+      requestTimeoutMs: 10_000,
+      containerLogs: { maxSizeBytes: 1, maxFiles: 2 },
+      nodeName: "edge",
+      clock,
+      log: silentLog(),
+    });
+    return await examineTarget(
+      {
+        target,
+        nodeName: "edge",
+        rootDir: "/var/lib/kubelet/of-nobody",
+        kubelet: {
+          failSwapOn: false,
+          failCgroupV1: false,
+          cgroupDriver: "cgroupfs",
+          resolvConf: "/etc/resolv.conf",
+          ...kubelet,
+        },
+        refuseOtherAgent: async () => undefined,
+        clock,
+      },
+      AbortSignal.timeout(60_000),
+    );
+  };
+  const of = (findings: readonly Finding[], check: string) => findings.filter((finding) => finding.check === check);
+  const worst = (findings: readonly Finding[], check: string) =>
+    of(findings, check).find(({ level }) => level !== "ok") ?? of(findings, check)[0];
+
+  test("it changes nothing: what it found on a machine without a runtime", async () => {
+    const listing = () =>
+      rig().mustInside([
+        "sh",
+        "-c",
+        "find /etc /run /var/lib /var/log /root /home -xdev -printf '%p %m %s %T@\\n' | sort",
+      ]);
+    const before = await listing();
+    const findings = await examined();
+    assert.equal(await listing(), before);
+    assert.deepEqual(
+      findings.filter(({ level }) => level === "failure").map(({ check }) => check),
+      ["machine", "runtime"],
+    );
+    assert.match(worst(findings, "runtime")?.message ?? "", /containerd\.sock/);
+    assert.equal(worst(findings, "machine")?.reason, "TargetWithoutAddress");
+    assert.equal(worst(findings, "rights")?.level, "ok");
+    assert.equal(worst(findings, "pods' network")?.reason, "PodNetworkIsolated");
+  });
+
+  test("a login without rights, and what the configuration does not put up with", async () => {
+    const findings = await examined({ user: "plain", sudo: "never" }, { failCgroupV1: true });
+    assert.ok(of(findings, "rights").length > 0);
+    assert.ok(of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "RightsMissing"));
+    assert.equal(worst(findings, "cgroups")?.reason, "CgroupV1");
+  });
+
+  test("name servers that pods cannot reach", async () => {
+    const say = (text: string) => rig().mustInside(["sh", "-c", "cat > /etc/resolv.conf"], { stdin: text });
+    await say("nameserver 127.0.0.53\n");
+    assert.match(
+      worst(await examined(), "DNS")?.message ?? "",
+      /names 127\.0\.0\.53, which pods cannot reach: name another/,
+    );
+    await say("search nowhere\n");
+    assert.match(worst(await examined(), "DNS")?.message ?? "", /names no name server/);
+  });
+
+  test("tunneled: what the way into the cluster takes", async () => {
+    assert.match(
+      worst(await examined({ network: "tunneled" }), "pods' network")?.message ?? "",
+      /the target has what that takes/,
+    );
+    const unable = await examined({ network: "tunneled", user: "plain", sudo: "never" });
+    assert.equal(worst(unable, "pods' network")?.reason, "NoWayIntoCluster");
+  });
+
+  test("out of reach: the link's reason, and nothing else", async () => {
+    const wrongKey: Readonly<Record<string, unknown>> = { hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
+    const [finding, ...others] = await examined(wrongKey);
+    assert.deepEqual([finding?.check, finding?.level, finding?.reason], ["link", "failure", "HostKeyMismatch"]);
+    assert.deepEqual(others, []);
+    const [refused] = await examined({ user: "nobody-there" });
+    assert.equal(refused?.reason, "LoginRefused");
+    await rig().killSshd();
+    const [gone] = await examined();
+    assert.ok(
+      gone?.level === "failure" && ["LinkDown", "TurnedAway"].includes(gone.reason ?? ""),
+      String(gone?.reason),
+    );
+    await rig().startSshd();
+  });
+});

@@ -1,0 +1,95 @@
+import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import type { Finding } from "../../src/doctor/findings.ts";
+import { graftletProgram } from "../harness/agent.ts";
+import { type Lab, startLab } from "../harness/lab.ts";
+import { shell } from "../harness/pods.ts";
+import { isRemote } from "../harness/runtime-daemon.ts";
+
+describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
+  let lab: Lab;
+  let program: readonly string[];
+  let flags: readonly string[];
+
+  /** The command line that the node was started with, and more; the administrator's kubeconfig in place of the node's. */
+  const doctor = async (...more: readonly string[]) => {
+    const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
+    const admin = `--kubeconfig=${lab.cluster.adminKubeconfig}`;
+    return lab.cluster.runAtAgent([...program, "doctor", ...own, admin, ...more], { timeoutMs: 60_000 });
+  };
+  const found = async () => {
+    const { stdout } = await doctor("-o", "json");
+    const { nodes } = JSON.parse(stdout) as { nodes: { node: string; findings: Finding[] }[] };
+    assert.deepEqual(
+      nodes.map(({ node }) => node),
+      [lab.cluster.nodeName],
+    );
+    return nodes[0]?.findings ?? [];
+  };
+
+  before(async () => {
+    lab = await startLab("doctor");
+    const words = readFileSync(`/proc/${lab.agent.pid}/cmdline`, "utf8").split("\0").filter(Boolean);
+    const at = words.indexOf(graftletProgram());
+    [program, flags] = [words.slice(0, at + 1), words.slice(at + 1)];
+    await lab.pods.create("talks", shell("echo here; sleep infinity"));
+    await lab.pods.ready("talks");
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  test("all is well: a line for each part, and exit code 0", async () => {
+    const { code, stdout, stderr } = await doctor();
+    assert.equal(code, 0, stdout + stderr);
+    const checks = ["link", "rights", "machine", "swap", "cgroups", "runtime", "disk", "clock", "other agents"];
+    for (const check of [...checks, "API server", "node", "lease", "kubelet API", "logs"])
+      assert.match(stdout, new RegExp(`^  (ok|warning) +${check} `, "m"));
+    assert.match(stdout, /logs +that of default\/talks was read/);
+    assert.match(stdout, /node +Ready|node +PodNetworkIsolated/);
+    assert.match(stdout, isRemote(lab.cluster.provider) ? /connected in \d+ ms/ : /the target is this machine/);
+  });
+
+  test("a pod's manifest: what would be held, and what is served", async () => {
+    const manifest = async (name: string, spec: object) => {
+      const file = join(lab.cluster.layout.dir, `${name}.json`);
+      const template = { spec: { containers: [{ name: "c", image: "x" }], ...spec } };
+      writeFileSync(
+        file,
+        JSON.stringify({ apiVersion: "apps/v1", kind: "Deployment", metadata: { name }, spec: { template } }),
+      );
+      return lab.cluster.runAtAgent([...program, "doctor", "pod", file, ...flags], { timeoutMs: 60_000 });
+    };
+    const plain = await manifest("plain", {});
+    assert.match(plain.stdout, /(ok|warning) +pod plain/);
+    assert.equal(plain.code, 0, plain.stdout + plain.stderr);
+    const other = await manifest("other", { hostUsers: false });
+    assert.match(other.stdout, /FAILURE +pod other +FieldNotServed: it would be held for spec\.hostUsers: /);
+    assert.equal(other.code, 1);
+    const { code, stderr } = await lab.cluster.runAtAgent([...program, "doctor", "pod", "/nowhere", ...flags], {
+      timeoutMs: 60_000,
+    });
+    assert.equal(code, 1);
+    assert.match(stderr, /doctor pod is .*nowhere.*there is no such file/);
+  });
+
+  test("the runtime is gone: it says so, and the cluster's view too", async () => {
+    await lab.cluster.killRuntime();
+    await lab.cluster.waitFor("the node to say so", async () => {
+      const findings = await found();
+      const runtime = findings.find(({ check }) => check === "runtime");
+      const node = findings.find(({ check, level }) => check === "node" && level === "failure");
+      return runtime?.level === "failure" && node?.reason === "KubeletNotReady";
+    });
+    assert.equal((await doctor()).code, 1);
+    await lab.cluster.startRuntime();
+  });
+
+  test("a node that is not there yet, and an API server that does not answer", async () => {
+    const absent = await doctor("--hostname-override=nobody");
+    assert.match(absent.stdout, /node +nobody is not registered yet/);
+    const other = await doctor(`--kubeconfig=${lab.cluster.adminKubeconfig}`, "--kubeconfig=/nowhere");
+    assert.equal(other.code, 1);
+    assert.match(other.stderr + other.stdout, /kubeconfig/);
+  });
+});

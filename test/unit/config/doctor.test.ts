@@ -1,0 +1,46 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parseCommandLine } from "../../../src/config/command-line.ts";
+import { filesIo, sentenceOf } from "./files.ts";
+
+const files = {
+  "/ssh.yaml": "host: edge-1.example\nuser: root\n",
+  "/kubeconfig": "",
+  "/pod.yaml": "kind: Pod\nspec: { containers: [] }\n",
+  "/n.yaml": `apiVersion: graftlet.dev/v1alpha1
+kind: GraftletConfiguration
+certificateSecret: certificates
+nodes:
+  - { name: one, provider: docker, kubeconfig: /gone }
+  - { name: two, provider: ssh, providerConfig: { host: two.example } }
+`,
+};
+
+function asked(...argv: readonly string[]) {
+  const parsed = parseCommandLine(["doctor", ...argv], filesIo(files));
+  assert.ok(parsed.kind === "doctor");
+  return { ...parsed, nodes: parsed.nodes.map(({ nodeName, provider }) => `${nodeName} by ${provider}`) };
+}
+
+test("the nodes of a file, one of them, or that of the flags; the cluster's part only with a kubeconfig", () => {
+  assert.deepEqual(asked("--nodes=/n.yaml"), {
+    kind: "doctor",
+    nodes: ["one by docker", "two by ssh"],
+    kubeconfig: undefined,
+    output: "text",
+    manifest: undefined,
+  });
+  const one = asked("--provider-config=/ssh.yaml", "--hostname-override=edge-1", "--kubeconfig=/kubeconfig", "-o", "json");
+  assert.deepEqual([one.nodes, one.kubeconfig, one.output], [["edge-1 by ssh"], "/kubeconfig", "json"]);
+  assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
+});
+
+test("a pod's manifest, and what is wrong with the command line", () => {
+  const { manifest, nodes } = asked("pod", "/pod.yaml", "--nodes=/n.yaml", "--node=one", "-ojson");
+  assert.deepEqual([manifest?.["kind"], nodes], ["Pod", ["one by docker"]]);
+  const refused = (...argv: readonly string[]) => sentenceOf(() => asked(...argv));
+  assert.match(refused("pod", "--nodes=/n.yaml"), /doctor pod names no file; give that of a pod's manifest/);
+  assert.match(refused("pod", "/gone.yaml"), /doctor pod is "\/gone\.yaml": there is no such file/);
+  assert.match(refused("-o", "yaml"), /--output is "yaml": expected text or json/);
+  assert.match(refused("now"), /argument is "now": graftlet takes flags only/);
+});
