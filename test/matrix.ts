@@ -174,6 +174,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   "helm-admission": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
   "helm-first": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 120 },
+  "helm-monitoring": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 100 },
   "helm-reverse": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 150 },
   "helm-rights": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 135 },
   "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
@@ -386,15 +387,4 @@ export const integration: Readonly<Record<string, Runs>> = {
     fits: all,
     seconds: 65,
   },
-};
-
-/** Files of test/contract that take longer than the others, seconds. */
-export const slowContracts: Readonly<Record<string, number>> = {
-  "host-ssh-trouble": 145,
-  "runtime-cri": 80,
-  "runtime-docker": 75,
-  "docker-sandboxes": 60,
-  "host-ssh-link": 55,
-  "bind-part": 50,
-  "runtime-docker-ssh": 50,
 };

@@ -1,6 +1,7 @@
 import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
-import { integration, type Provider, providers, slowContracts, usual } from "../test/matrix.ts";
+import { integration, type Provider, providers, usual } from "../test/matrix.ts";
+import { slowContracts } from "../test/slow-contracts.ts";
 import { guestSizes } from "../test/harness/state.ts";
 import type { Job } from "./run-jobs.ts";
 

@@ -10,8 +10,8 @@ interface Shown extends Pick<Observed, "agent"> {
 }
 
 /** The node, for gauges. */
-export function nodeView({ clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
-  const { asked, seen, worker, resize } = hand("metrics");
+export function nodeView({ target, clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
+  const { asked, seen, worker, resize, reachable } = hand("metrics");
   return {
     pods: asked,
     mirrors: work.manager.mirrors,
@@ -22,5 +22,10 @@ export function nodeView({ clientCertificate, hand }: NodeContext, { agent, work
     cgroupVersion: agent.facts.cgroupVersion,
     servingCertificate: server.certificate,
     clientCertificate,
+    ...(target.link && { link: target.link }),
+    reachable: () => {
+      const verdict = reachable.get();
+      return verdict && verdict.status !== "Unknown" ? verdict.status === "True" : undefined;
+    },
   };
 }

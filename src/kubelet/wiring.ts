@@ -18,7 +18,7 @@ interface Wires {
 /** Reads, writes and signals of each actor. */
 export const wiring = {
   kubeletServer: { reads: ["asked", "seen", "status", "takenIn"] },
-  metrics: { reads: ["asked", "seen", "worker", "resize"] },
+  metrics: { reads: ["asked", "seen", "worker", "resize", "reachable"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },

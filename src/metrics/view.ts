@@ -25,6 +25,10 @@ export interface NodeView {
   /** PEM certificates: that of the kubelet API, and the node's client certificate. */
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
+  /** The link to a target on another machine. */
+  readonly link?: { trouble(): unknown; losses(): number };
+  /** Whether the API server reaches the kubelet API; undefined where that is not looked at, or not known yet. */
+  reachable(): boolean | undefined;
 }
 
 export interface WorkedOn {
@@ -65,6 +69,22 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
     "Remaining lifetime of the node's client certificate, seconds; +Inf without one.",
     { values: () => [[{}, secondsLeft(view()?.clientCertificate(), clock)]] },
   );
+  ownGauges(metrics, view);
+}
+
+/** Those that a kubelet has not: it is on its machine. */
+function ownGauges(metrics: Metrics, view: () => NodeView | undefined): void {
+  const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
+  metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {
+    values: () => {
+      const link = view()?.link;
+      return flag(link && link.trouble() === undefined);
+    },
+  });
+  metrics.gauge("graftlet_kubelet_reachable", "1 while the API server reaches the kubelet API.", {
+    values: () => flag(view()?.reachable()),
+  });
+  metrics.total("graftlet_link_losses_total", "Lost connections to the target.", () => view()?.link?.losses() ?? 0);
 }
 
 /** Desired pods, and the progress of their workers. */

@@ -17,6 +17,10 @@ const fingerprint = `SHA256:${"A".repeat(43)}`;
 
 /** Settings beside those of a node that is right, and what helm says of them. */
 const wrong: readonly (readonly [readonly string[], RegExp])[] = [
+  [
+    ["monitoring.serviceMonitor.enabled=true", "kubeletAddress=podIP"],
+    /monitoring\.serviceMonitor\.enabled: the nodes have no Services/,
+  ],
   [["nodes[0].prot=10250"], /'\/nodes\/0': additional properties 'prot' not allowed/],
   [["kubeletAdress=podIP"], /at '': additional properties 'kubeletAdress' not allowed/],
   [["nodes[0].ssh.hots=x"], /'\/nodes\/0\/ssh': additional properties 'hots' not allowed/],
@@ -190,6 +194,9 @@ function leaves(values: Readonly<Record<string, unknown>>): string[] {
     "image",
     "publishServices",
     "reverse",
+    "monitoring",
+    "monitoring.serviceMonitor",
+    "monitoring.prometheusRule",
     "reverse.service",
     "service",
     "drain",

@@ -102,7 +102,13 @@ describe("metrics", { timeout: 600_000 }, () => {
 
   test("what a kubelet has too has its type, labels and buckets; beside it is only what is graftlet's own", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
-    const own = ["graftlet_build_info", "nodejs_active_resources_total", "nodejs_external_memory_bytes"];
+    const own = [
+      "graftlet_build_info",
+      "graftlet_link_up",
+      "graftlet_link_losses_total",
+      "nodejs_active_resources_total",
+      "nodejs_external_memory_bytes",
+    ];
     const heap = ["nodejs_heap_size_total_bytes", "nodejs_heap_size_used_bytes"];
     // A kubelet shows some only with what it was configured for here otherwise, or once it has happened.
     const elsewhere = [

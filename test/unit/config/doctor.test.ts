@@ -30,7 +30,13 @@ test("the nodes of a file, one of them, or that of the flags; the cluster's part
     output: "text",
     manifest: undefined,
   });
-  const one = asked("--provider-config=/ssh.yaml", "--hostname-override=edge-1", "--kubeconfig=/kubeconfig", "-o", "json");
+  const one = asked(
+    "--provider-config=/ssh.yaml",
+    "--hostname-override=edge-1",
+    "--kubeconfig=/kubeconfig",
+    "-o",
+    "json",
+  );
   assert.deepEqual([one.nodes, one.kubeconfig, one.output], [["edge-1 by ssh"], "/kubeconfig", "json"]);
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });

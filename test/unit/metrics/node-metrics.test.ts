@@ -277,6 +277,8 @@ test("gauges show the node as it is when somebody asks", async () => {
     mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
     resizes: () => ({ pending: 2, inProgress: 1 }),
     cgroupVersion: 2,
+    link: { trouble: () => undefined, losses: () => 3 },
+    reachable: () => false,
     servingCertificate: () => pair.certificate,
     clientCertificate: () => undefined,
   };

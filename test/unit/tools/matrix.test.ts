@@ -3,7 +3,8 @@ import { existsSync, globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
 import { moved, ranBefore } from "../../ledger.ts";
-import { integration, type Provider, providers, slowContracts, usual } from "../../matrix.ts";
+import { integration, type Provider, providers, usual } from "../../matrix.ts";
+import { slowContracts } from "../../slow-contracts.ts";
 import { type Asked, contractJobs, integrationJobs, sharing } from "../../../tools/test-jobs.ts";
 
 const root = join(import.meta.dirname, "../../..");

@@ -1,0 +1,11 @@
+/** Files of test/contract that take longer than the others, seconds. */
+export const slowContracts: Readonly<Record<string, number>> = {
+  "host-ssh-trouble": 145,
+  "runtime-cri": 80,
+  "runtime-docker": 75,
+  "docker-sandboxes": 60,
+  "host-ssh-link": 55,
+  "bind-part": 50,
+  "host-ssh-reverse": 45,
+  "runtime-docker-ssh": 50,
+};
