@@ -179,7 +179,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "helm-rights": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 135 },
   "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
-  doctor: { on: ["cri", "docker", "ssh"], why: "looks at targets of each kind", seconds: 30 },
+  doctor: { on: ["ssh"], more: here, why: "looks at targets of each kind", seconds: 30 },
   egress: { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 140 },
   "tunnel-docker": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 60 },
   "tunnel-load": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 260 },

@@ -197,6 +197,7 @@ function leaves(values: Readonly<Record<string, unknown>>): string[] {
     "monitoring",
     "monitoring.serviceMonitor",
     "monitoring.prometheusRule",
+    "monitoring.dashboards",
     "reverse.service",
     "service",
     "drain",

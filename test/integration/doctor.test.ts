@@ -73,14 +73,10 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     assert.match(stderr, /doctor pod is .*nowhere.*there is no such file/);
   });
 
-  test("the runtime is gone: it says so, and the cluster's view too", async () => {
+  test("the runtime is gone: it says so, and the exit code is 1", async () => {
     await lab.cluster.killRuntime();
-    await lab.cluster.waitFor("the node to say so", async () => {
-      const findings = await found();
-      const runtime = findings.find(({ check }) => check === "runtime");
-      const node = findings.find(({ check, level }) => check === "node" && level === "failure");
-      return runtime?.level === "failure" && node?.reason === "KubeletNotReady";
-    });
+    const findings = await found();
+    assert.equal(findings.find(({ check }) => check === "runtime")?.level, "failure");
     assert.equal((await doctor()).code, 1);
     await lab.cluster.startRuntime();
   });

@@ -24,6 +24,10 @@ interface Rules {
   readonly groups: readonly { readonly rules: readonly { readonly expr: string }[] }[];
 }
 
+interface Dashboard {
+  readonly panels: readonly { readonly title: string; readonly targets: readonly { readonly expr: string }[] }[];
+}
+
 describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_000 }, () => {
   let lab: HelmLab;
   let prometheus: ChildProcess | undefined;
@@ -114,6 +118,19 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     assert.equal((await ask("graftlet_link_up"))[0]?.value[1], "1");
     assert.equal((await ask("graftlet_kubelet_reachable"))[0]?.value[1], "1");
   });
+
+  for (const dashboard of ["fleet", "node"])
+    test(`each query of the dashboard ${dashboard} has data`, async () => {
+      const { panels } = JSON.parse(
+        readFileSync(join(chart, "files", "dashboards", `${dashboard}.json`), "utf8"),
+      ) as Dashboard;
+      assert.ok(panels.length > 5);
+      for (const { title, targets } of panels)
+        for (const { expr } of targets) {
+          const query = expr.replaceAll("$node", release.node).replaceAll("$__rate_interval", "30s");
+          assert.ok(await until(query), title);
+        }
+    });
 
   test("a node that is well raises none; one whose machine is out of reach does", async () => {
     await new Promise((resolve) => setTimeout(resolve, 6_000));
