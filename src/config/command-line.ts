@@ -1,4 +1,5 @@
 import { readArguments, flagsOf } from "./arguments.ts";
+import { completionScript, shells } from "./completion.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import {
@@ -84,6 +85,26 @@ export type ParseResult =
 
 type Flags = ReadonlyMap<string, unknown>;
 
+/** Help of the commands, and of graftlet itself. */
+const helps: Readonly<Record<string, () => string>> = {
+  "": helpText,
+  leave: leaveHelpText,
+  remove: removeHelpText,
+  doctor: doctorHelpText,
+};
+
+/** Text of `graftlet help` and `graftlet completion`. */
+function textFor(command: "help" | "completion", word: string | undefined): string {
+  if (command === "help") {
+    const text = helps[word ?? ""];
+    if (text) return text();
+    throw refuse("help", word, `name one of ${Object.keys(helps).filter(Boolean).join(", ")}, or none`);
+  }
+  const shell = shells.find((each) => each === word);
+  if (shell) return completionScript(shell);
+  throw refuse("completion", word, `name one of ${shells.join(", ")}`);
+}
+
 /** Flags that apply to all nodes of --nodes; every other flag describes one node. */
 const sharedFlags = new Set([
   "nodes",
@@ -127,6 +148,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
   if (argv[0] === "leave") return parseLeave(argv.slice(1), io);
   if (argv[0] === "doctor") return parseDoctor(argv.slice(1), io);
+  if (argv[0] === "help" || argv[0] === "completion") return { kind: "help", text: textFor(argv[0], argv[1]) };
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
   if (read.kind === "help") return { kind: "help", text: helpText() };
   if (read.kind === "version") return { kind: "version", text: versionText() };

@@ -16,6 +16,7 @@ Usage:
   graftlet --nodes FILE [--kubeconfig FILE]
   graftlet leave [flags]              drains and deletes nodes, and cleans their machines: graftlet leave --help
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
+  graftlet completion bash|zsh|fish   prints the shell's completion; graftlet help COMMAND explains a command
   graftlet doctor [flags]             looks at a node's machine and cluster: graftlet doctor --help
 
 Configuration
