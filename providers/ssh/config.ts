@@ -16,6 +16,8 @@ export interface SshConfig extends Door {
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
   readonly network: "isolated" | "tunneled" | "routed";
+  /** The only namespaces whose Services pods of a tunneled node reach. */
+  readonly serviceNamespaces?: readonly string[];
   /** Address of the API server for pods, in place of the Service's. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
   /** Fields of the runtime's provider, which reads them itself. */
@@ -33,6 +35,7 @@ const fields = [
   "rootDir",
   "sudo",
   "network",
+  "serviceNamespaces",
   "kubernetesService",
   "cri",
   "docker",
@@ -50,16 +53,19 @@ export function readSshConfig(config: unknown): SshConfig {
   const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
   const proxy = proxyOf(given.proxy, given.proxyPasswordFile);
   const reverse = reverseOf(given);
+  const network = oneOf("network", given.network ?? "isolated", ["isolated", "tunneled", "routed"]);
+  const serviceNamespaces = namespacesOf(given.serviceNamespaces, network);
   return {
     ...doorOf(given, "providerConfig"),
     proxyJump: hopsOf(given.proxyJump ?? []),
     runtime: runtimeOf(given.runtime ?? "auto"),
     sudo: oneOf("sudo", given.sudo ?? "auto", ["auto", "never"]),
-    network: oneOf("network", given.network ?? "isolated", ["isolated", "tunneled", "routed"]),
+    network,
     cri: given.cri,
     docker: given.docker,
     ...(proxy && { proxy }),
     ...(reverse && { reverse }),
+    ...(serviceNamespaces && { serviceNamespaces }),
     ...(rootDir !== undefined && { rootDir }),
     ...(service !== undefined && { kubernetesService: service }),
   };
@@ -78,6 +84,24 @@ function hopsOf(value: unknown): readonly Door[] {
     const write = "write host, user, privateKeyFile and knownHostsFile";
     return doorOf(fieldsOf(hop, { provider: "ssh", known: doorFields, write, at }), at);
   });
+}
+
+function namespacesOf(value: unknown, network: SshConfig["network"]): readonly string[] | undefined {
+  if (value === undefined) return undefined;
+  const names: readonly unknown[] = Array.isArray(value) ? value : [undefined];
+  if (
+    !names.every(
+      (name): name is string => typeof name === "string" && /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/.test(name),
+    )
+  )
+    throw invalidField(
+      `providerConfig.serviceNamespaces is ${JSON.stringify(value)}, not a list of namespaces: write them as [shop, stock].`,
+    );
+  if (network !== "tunneled")
+    throw invalidField(
+      `providerConfig.serviceNamespaces limits what the link carries: set network: tunneled, or remove it.`,
+    );
+  return names;
 }
 
 function runtimeOf(value: unknown): SshConfig["runtime"] {

@@ -82,11 +82,13 @@ export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
 /** The configuration of the pods' network. */
 export function networkOf({
   network,
+  serviceNamespaces,
   kubernetesService,
-}: Pick<SshConfig, "network" | "kubernetesService">): TargetNetwork {
+}: Pick<SshConfig, "network" | "serviceNamespaces" | "kubernetesService">): TargetNetwork {
   return {
     isolated: network === "isolated",
     ...(network === "tunneled" && { tunneled: true }),
+    ...(serviceNamespaces && { serviceNamespaces }),
     ...(kubernetesService && { kubernetesService }),
   };
 }

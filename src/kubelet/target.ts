@@ -5,6 +5,7 @@ import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { reachOf } from "../network/destinations.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { type ClusterWay, createClusterWay } from "../network/way.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
@@ -109,9 +110,10 @@ function createWay({ config, target, clock, log, hand }: NodeContext, cluster: C
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
   const { services, headless } = cluster;
-  const { rootDir, nodeName } = config;
+  const { rootDir, nodeName, kubelet } = config;
+  const reaches = reachOf(target.network?.serviceNamespaces, kubelet.clusterDNS);
   const watched = { services, ...(headless && { headless }) };
-  return createClusterWay({ ...target, ...watched, rootDir, nodeName, seen, presence, onTrouble, clock, log });
+  return createClusterWay({ ...target, ...watched, reaches, rootDir, nodeName, seen, presence, onTrouble, clock, log });
 }
 
 /** Takes away what a time with another network has left: it would refuse what pods send to the cluster's addresses. */

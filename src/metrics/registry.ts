@@ -79,6 +79,8 @@ export function createMetrics(): Metrics {
           async collect() {
             const now = await values();
             this.reset();
+            // A gauge without labels would be 0 where it has no value.
+            if (!labels?.length) this.remove({});
             for (const [given, value] of now) this.set(given, value);
           },
         }),

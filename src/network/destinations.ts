@@ -9,18 +9,42 @@ export interface Destinations {
   readonly addresses: readonly string[];
 }
 
+/** Says whether pods may reach a Service. */
+export type Reach = (service: Pick<Service, "metadata" | "spec">) => boolean;
+
+const everywhere: Reach = () => true;
+
+/** Limits pods to the Services of some namespaces, beside the API server and the cluster's DNS.
+ *  @param namespaces undefined for all. @param dns addresses of the cluster's DNS, where they are configured. */
+export function reachOf(namespaces: readonly string[] | undefined, dns: readonly string[]): Reach {
+  if (!namespaces) return everywhere;
+  return ({ metadata: { namespace, name }, spec }) =>
+    namespaces.includes(namespace) ||
+    ["default/kubernetes", usualDns].includes(`${namespace}/${name}`) ||
+    (spec?.clusterIPs ?? []).some((address) => dns.includes(address));
+}
+
+/** The Service of the cluster's DNS, where nothing else is configured. */
+const usualDns = "kube-system/kube-dns";
+
 /** Destinations by the Services of a cluster: the ports of their IPv4 cluster addresses. An ExternalName has none, nor has a headless
- *  Service. Pure.
+ *  Service. Of a Service that is out of reach the address alone is there. Pure.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/ */
-export function destinationsOf(services: readonly Pick<Service, "spec">[]): Destinations {
+export function destinationsOf(
+  services: readonly Pick<Service, "metadata" | "spec">[],
+  reaches: Reach = everywhere,
+): Destinations {
   const tcp = new Set<string>();
   const udp = new Set<string>();
   const addresses = new Set<string>();
-  for (const { spec } of services) {
+  for (const service of services) {
+    const { spec } = service;
     if (spec?.type === "ExternalName") continue;
+    const within = reaches(service);
     const own = (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).filter((address) => isIPv4(address));
     for (const address of own) {
       addresses.add(address);
+      if (!within) continue;
       for (const { port, protocol = "TCP" } of spec?.ports ?? []) {
         if (protocol === "TCP") tcp.add(`${address}:${port}`);
         if (protocol === "UDP") udp.add(`${address}:${port}`);
@@ -33,10 +57,15 @@ export function destinationsOf(services: readonly Pick<Service, "spec">[]): Dest
 /** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
  *  there. Pure.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
-export function headlessDestinations(slices: readonly EndpointSlice[], nodeName: string): readonly string[] {
+export function headlessDestinations(
+  slices: readonly EndpointSlice[],
+  nodeName: string,
+  reaches: Reach = everywhere,
+): readonly string[] {
   const found = new Set<string>();
-  for (const { addressType, endpoints, ports } of slices) {
-    if (addressType !== "IPv4") continue;
+  for (const { metadata, addressType, endpoints, ports } of slices) {
+    const name = metadata.labels?.["kubernetes.io/service-name"] ?? "";
+    if (addressType !== "IPv4" || !reaches({ metadata: { ...metadata, name } })) continue;
     const elsewhere = (endpoints ?? []).filter((endpoint) => endpoint.nodeName !== nodeName);
     for (const address of elsewhere.flatMap((endpoint) => endpoint.addresses).filter((one) => isIPv4(one)))
       for (const { port, protocol = "TCP" } of ports ?? [])

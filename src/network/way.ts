@@ -13,7 +13,7 @@ import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
 import { createFlows } from "./datagrams.ts";
-import { type Destinations, destinationOf, destinationsOf, headlessDestinations } from "./destinations.ts";
+import { type Destinations, type Reach, destinationOf, destinationsOf, headlessDestinations } from "./destinations.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
@@ -37,6 +37,8 @@ export interface WayDeps {
     list(): readonly EndpointSlice[];
     onChange(hear: () => void): () => void;
   };
+  /** Services that pods may reach. */
+  readonly reaches: Reach;
   readonly nodeName: string;
   readonly presence: Presence;
   readonly onTrouble: () => void;
@@ -195,9 +197,9 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
 }
 
 /** Destinations as the cluster has them now. Where its pods' addresses are this node's too, they are this node's pods. */
-function destinationsNow({ services, headless, nodeName }: WayDeps, pods: readonly string[]): Destinations {
-  const { tcp, ...rest } = destinationsOf(services.list() ?? []);
-  const single = headlessDestinations(headless?.list() ?? [], nodeName);
+function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pods: readonly string[]): Destinations {
+  const { tcp, ...rest } = destinationsOf(services.list() ?? [], reaches);
+  const single = headlessDestinations(headless?.list() ?? [], nodeName, reaches);
   const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
   return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
 }

@@ -66,6 +66,8 @@ export interface TargetNetwork {
   readonly isolated: boolean;
   /** True when they reach Services over the link alone; it carries nothing from the cluster to them. */
   readonly tunneled?: boolean;
+  /** The only namespaces whose Services they reach so, beside the API server and the cluster's DNS; absent for all. */
+  readonly serviceNamespaces?: readonly string[];
   /** Address at which pods reach the API server, in place of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }

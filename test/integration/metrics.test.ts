@@ -104,7 +104,6 @@ describe("metrics", { timeout: 600_000 }, () => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
     const own = [
       "graftlet_build_info",
-      "graftlet_link_up",
       "graftlet_link_losses_total",
       "nodejs_active_resources_total",
       "nodejs_external_memory_bytes",

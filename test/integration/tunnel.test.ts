@@ -233,6 +233,18 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
+  test("limited to namespaces: the API server and DNS are reached, Services elsewhere refuse", async () => {
+    const { cluster } = lab;
+    await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
+    await cluster.waitFor(
+      "Services of the namespace default to refuse",
+      async () => (await inside("far", get("http://web/hostname", 3))).code === 7,
+      60_000,
+    );
+    const version = await inside("far", get("--insecure https://kubernetes.default/version"));
+    assert.match(version.text, /"major": "1"/);
+  });
+
   test("without it nothing of it is left on the machine, and the condition tells of it", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);

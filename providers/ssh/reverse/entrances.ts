@@ -2,6 +2,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import type { Logger } from "../../../src/lib/log.ts";
+import { hasErrno } from "../../local/errors.ts";
 import { readSecret } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
 import { readAuthorizedKeys } from "./authorized-keys.ts";
@@ -99,12 +100,13 @@ class Entrance {
       log.info({ address, port: server.port }, "waiting for machines that dial in");
       return server;
     };
-    this.#server ??= start();
+    const server = (this.#server ??= start());
     try {
-      await this.#server;
+      await server;
     } catch (error) {
-      this.#server = undefined;
-      throw trouble(`${messageOf(error)}.`, error);
+      if (this.#server === server) this.#server = undefined;
+      const taken = hasErrno(error, "EADDRINUSE") ? ": name another port, or end what listens there" : "";
+      throw trouble(`${messageOf(error)}${taken}.`, error);
     }
   }
 

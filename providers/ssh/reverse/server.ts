@@ -84,6 +84,8 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
     ssh.injectSocket(socket);
   });
   await listening(net, address, port);
+  // Such as too many open files: those that wait are taken later.
+  net.on("error", (err) => log.warn({ err }, "a machine that dials in could not be taken"));
   const telling = tellOfRefusals(keeper, clock, log);
   return {
     port: (net.address() as AddressInfo).port,

@@ -302,6 +302,9 @@ test("gauges show the node as it is when somebody asks", async () => {
     "kubelet_pod_pending_resizes{reason=deferred}": 2,
     kubelet_pod_in_progress_resizes: 1,
     kubelet_cgroup_version: 2,
+    graftlet_link_up: 1,
+    graftlet_link_losses_total: 3,
+    graftlet_kubelet_reachable: 0,
     kubelet_certificate_manager_client_ttl_seconds: Number.POSITIVE_INFINITY,
   };
   for (const [series, count] of Object.entries(expected)) assert.equal(await value(series), count, series);
@@ -309,6 +312,10 @@ test("gauges show the node as it is when somebody asks", async () => {
     await value("volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=actual_state_of_world}"),
     undefined,
   );
+  const { link: _remote, ...local } = view;
+  metrics.show({ ...local, reachable: () => undefined });
+  for (const absent of ["graftlet_link_up", "graftlet_kubelet_reachable"])
+    assert.equal(await value(absent), undefined, `${absent} of a node on its own machine, outside a Pod`);
   metrics.show({ ...view, workers: () => [] });
   const shown = (await families()).get("volume_manager_total_volumes")?.samples;
   assert.deepEqual(shown, [], "what is no more has no series");

@@ -1,23 +1,54 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { destinationOf, destinationsOf, headlessDestinations } from "../../../src/network/destinations.ts";
+import { destinationOf, destinationsOf, headlessDestinations, reachOf } from "../../../src/network/destinations.ts";
 import type { EndpointSlice } from "../../../src/objects.ts";
 
 test("destinations are the ports of Services' IPv4 addresses, by protocol", () => {
+  const metadata = { namespace: "n", name: "s", uid: "u" };
   const found = destinationsOf([
-    { spec: { clusterIPs: ["10.96.0.10", "fd00::10"], ports: [{ port: 53, protocol: "UDP" }, { port: 53 }] } },
-    { spec: { clusterIP: "10.96.0.1", ports: [{ port: 443, protocol: "TCP" }] } },
-    { spec: { clusterIP: "10.96.0.9", ports: [{ port: 9, protocol: "SCTP" }] } },
-    { spec: { clusterIP: "None", ports: [{ port: 80 }] } },
-    { spec: { type: "ExternalName", externalName: "example.org" } },
-    { spec: { clusterIPs: ["fd00::11"], ports: [{ port: 80 }] } },
-    {},
+    {
+      metadata,
+      spec: { clusterIPs: ["10.96.0.10", "fd00::10"], ports: [{ port: 53, protocol: "UDP" }, { port: 53 }] },
+    },
+    { metadata, spec: { clusterIP: "10.96.0.1", ports: [{ port: 443, protocol: "TCP" }] } },
+    { metadata, spec: { clusterIP: "10.96.0.9", ports: [{ port: 9, protocol: "SCTP" }] } },
+    { metadata, spec: { clusterIP: "None", ports: [{ port: 80 }] } },
+    { metadata, spec: { type: "ExternalName", externalName: "example.org" } },
+    { metadata, spec: { clusterIPs: ["fd00::11"], ports: [{ port: 80 }] } },
+    { metadata },
   ]);
   assert.deepEqual(found, {
     tcp: ["10.96.0.10:53", "10.96.0.1:443"],
     udp: ["10.96.0.10:53"],
     addresses: ["10.96.0.1", "10.96.0.10", "10.96.0.9"],
   });
+});
+
+test("out of reach are Services of other namespaces than the configured ones, but the API server and DNS: their addresses alone are there", () => {
+  const service = (namespace: string, name: string, clusterIP: string) => ({
+    metadata: { namespace, name, uid: name },
+    spec: { clusterIPs: [clusterIP], ports: [{ port: 80 }] },
+  });
+  const services = [
+    service("shop", "web", "10.96.0.20"),
+    service("stock", "db", "10.96.0.21"),
+    service("default", "kubernetes", "10.96.0.1"),
+    service("kube-system", "kube-dns", "10.96.0.10"),
+    service("dns", "own", "10.96.0.11"),
+  ];
+  const { tcp, addresses } = destinationsOf(services, reachOf(["shop"], ["10.96.0.11"]));
+  assert.deepEqual(tcp, ["10.96.0.10:80", "10.96.0.11:80", "10.96.0.1:80", "10.96.0.20:80"].toSorted());
+  assert.equal(addresses.length, 5);
+  assert.equal(destinationsOf(services, reachOf(undefined, [])).tcp.length, 5);
+  const slice = (namespace: string, address: string) =>
+    ({
+      metadata: { name: "s", namespace, uid: "u", labels: { "kubernetes.io/service-name": "db" } },
+      addressType: "IPv4",
+      endpoints: [{ addresses: [address] }],
+      ports: [{ port: 1 }],
+    }) as EndpointSlice;
+  const slices = [slice("shop", "10.244.0.1"), slice("stock", "10.244.0.2")];
+  assert.deepEqual(headlessDestinations(slices, "n", reachOf(["shop"], [])), ["10.244.0.1:1"]);
 });
 
 test("endpoints of headless Services are destinations of connections, but for those on the node itself", () => {

@@ -63,6 +63,7 @@ function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly
     host,
     rootDir,
     nodeName: "edge-1",
+    reaches: () => true,
     seen,
     services: {
       list: () => services,

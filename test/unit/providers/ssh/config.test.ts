@@ -36,6 +36,17 @@ test("a machine that dials in", () => {
   );
 });
 
+test("namespaces that a tunneled node reaches", () => {
+  const tunneled = { ...least, network: "tunneled" };
+  assert.deepEqual(readSshConfig({ ...tunneled, serviceNamespaces: ["shop"] }).serviceNamespaces, ["shop"]);
+  assert.deepEqual(readSshConfig({ ...tunneled, serviceNamespaces: [] }).serviceNamespaces, []);
+  const refused = (given: object, message: RegExp) =>
+    assert.throws(() => readSshConfig({ ...tunneled, ...given }), { code: "invalid_argument", message });
+  refused({ serviceNamespaces: "shop" }, /serviceNamespaces is "shop", not a list of namespaces/);
+  refused({ serviceNamespaces: ["Shop"] }, /serviceNamespaces is \["Shop"\], not a list/);
+  refused({ serviceNamespaces: ["a"], network: "isolated" }, /serviceNamespaces limits what the link carries/);
+});
+
 test("every field", () => {
   const fingerprint = `SHA256:${"a".repeat(43)}`;
   const { login, trust, ...rest } = readSshConfig({
