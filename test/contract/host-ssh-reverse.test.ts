@@ -7,7 +7,7 @@ import { connect } from "node:net";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import { freePort } from "../harness/ports.ts";
-import { must, run, start } from "../harness/processes.ts";
+import { identify, must, run, signalProcess, start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import type { SshHost } from "../../providers/ssh/host.ts";
 import { sshBench } from "./ssh-bench.ts";
@@ -38,8 +38,9 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
   const end = async (child: ChildProcess) => {
     if (child.exitCode !== null || child.signalCode !== null) return;
     const over = once(child, "exit");
-    const inner = within(child);
-    if (inner !== undefined) process.kill(inner, "SIGKILL");
+    // Its own child is gone at any moment.
+    const inner = identify(within(child) ?? 0);
+    if (inner) signalProcess(inner, "SIGKILL");
     child.kill("SIGKILL");
     await over;
   };
@@ -140,7 +141,8 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
       everyMs: 20,
     });
     // Stuck, not closed: the link's own keepalive finds it.
-    process.kill(within(second) ?? 0, "SIGSTOP");
+    const stuck = identify(within(second) ?? 0);
+    assert.ok(stuck && signalProcess(stuck, "SIGSTOP"));
     await waitFor("the loss", () => host.link.state().is !== "up", { timeoutMs: 20_000, everyMs: 20 });
     await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 20_000, everyMs: 20 });
     assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
