@@ -66,6 +66,7 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
       live = live.filter((each) => each !== connection);
     },
     async open(signal) {
+      throwIfAborted(signal);
       if (live.length === 0) await arrival(onArrival, clock.within(patienceMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
       if (live.length > 0) return throughOneOf(live, signal);
