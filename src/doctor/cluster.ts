@@ -33,7 +33,7 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
   return [...server, ...found, ...(await examine(checks, signal))];
 }
 
-/** What the account may not look at is not wrong. */
+/** A check whose refusal by the API server is a warning: the account lacks a right, which is not wrong. */
 function whereAllowed({ name, look }: Check): Check {
   const unlessForbidden = async (signal: AbortSignal) =>
     (await unlessCode(look(signal), "permission_denied")) ??

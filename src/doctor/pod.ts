@@ -36,7 +36,7 @@ function fieldsIn(value: unknown): Fields | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
 }
 
-/** What a node would hold of a pod, and what it would lack there. It asks the target, and changes nothing. */
+/** Fields for which a node would hold a pod, and things that it would lack there. It asks the target, and changes nothing. */
 export async function examinePod(pod: Pod, target: Target, signal: AbortSignal): Promise<readonly Finding[]> {
   const rights = await target.missingRights?.(signal);
   const served = createServed(async (feature, until) =>

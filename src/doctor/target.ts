@@ -8,6 +8,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import { relayPrograms } from "../network/relay-program.ts";
 import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
+import { parseResolvConf } from "../pod/dns.ts";
 import type { Target } from "../seams/provider.ts";
 import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
 
@@ -156,8 +157,7 @@ async function resolver(
   signal: AbortSignal,
 ): Promise<Verdict> {
   if (resolvConf === "") return ok("resolvConf is empty: pods have the cluster's DNS alone");
-  const text = (await host.fs.readFile(resolvConf, { signal })).toString();
-  const servers = [...text.matchAll(/^\s*nameserver\s+(\S+)/gm)].map(([, server]) => server ?? "");
+  const { servers } = parseResolvConf((await host.fs.readFile(resolvConf, { signal })).toString());
   if (servers.length === 0)
     return warning(
       `${resolvConf} names no name server: pods with dnsPolicy Default resolve nothing; name another file in resolvConf`,

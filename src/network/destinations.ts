@@ -1,5 +1,6 @@
 import { isIPv4 } from "node:net";
 import type { EndpointSlice, Service } from "../objects.ts";
+import { usualDns } from "../pod/dns.ts";
 
 /** Addresses and ports of the cluster that pods reach through the link, each as `address:port`, sorted. */
 export interface Destinations {
@@ -23,9 +24,6 @@ export function reachOf(namespaces: readonly string[] | undefined, dns: readonly
     ["default/kubernetes", usualDns].includes(`${namespace}/${name}`) ||
     (spec?.clusterIPs ?? []).some((address) => dns.includes(address));
 }
-
-/** The Service of the cluster's DNS, where nothing else is configured. */
-const usualDns = "kube-system/kube-dns";
 
 /** Destinations by the Services of a cluster: the ports of their IPv4 cluster addresses. An ExternalName has none, nor has a headless
  *  Service. Of a Service that is out of reach the address alone is there. Pure.

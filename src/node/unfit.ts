@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import { TargetError } from "../seams/provider.ts";
 
-/** What a configuration does not put up with. */
+/** Demands of a configuration on its target. */
 export interface Demands {
   readonly failSwapOn: boolean;
   readonly failCgroupV1: boolean;

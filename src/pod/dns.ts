@@ -2,6 +2,9 @@ import { isIPv6 } from "node:net";
 import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
+/** The Service of the cluster's DNS, whatever program serves it. */
+export const usualDns = "kube-system/kube-dns";
+
 /** Contents of a resolv.conf. */
 export interface ResolverConfig {
   readonly servers: readonly string[];

@@ -25,7 +25,7 @@ import type {
 } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
-import { parseResolvConf, podDns } from "../pod/dns.ts";
+import { parseResolvConf, podDns, usualDns } from "../pod/dns.ts";
 import {
   type EnvironmentReference,
   buildEnvironment,
@@ -98,8 +98,7 @@ export interface PrepareDeps {
   readonly log: Logger;
 }
 
-/** The Service of the cluster's DNS, whatever program serves it, and the domain that nearly every cluster has. */
-const usualDns = "kube-system/kube-dns";
+/** The domain that nearly every cluster has. */
 const usualDomain = "cluster.local";
 
 /** Configuration of sandboxes and containers. */

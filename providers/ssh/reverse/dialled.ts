@@ -1,6 +1,7 @@
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
-import { abortError, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { untilAborted } from "../../../src/lib/service-group.ts";
 import { LinkError } from "../connection/link-state.ts";
 
 /** A connection that a machine has dialled in with. */
@@ -66,7 +67,6 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
       live = live.filter((each) => each !== connection);
     },
     async open(signal) {
-      throwIfAborted(signal);
       if (live.length === 0) await arrival(onArrival, clock.within(patienceMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
       if (live.length > 0) return throughOneOf(live, signal);
@@ -86,17 +86,12 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
   };
 }
 
-function arrival(onArrival: DialledConnections["onArrival"], soon: AbortSignal): Promise<void> {
-  return new Promise((resolve, reject) => {
-    const stop = onArrival(() => {
-      soon.removeEventListener("abort", onAbort);
-      stop();
-      resolve();
-    });
-    const onAbort = () => {
-      stop();
-      reject(abortError(soon));
-    };
-    soon.addEventListener("abort", onAbort, { once: true });
-  });
+async function arrival(onArrival: DialledConnections["onArrival"], soon: AbortSignal): Promise<void> {
+  const { promise, resolve } = Promise.withResolvers<void>();
+  const stop = onArrival(resolve);
+  try {
+    await untilAborted(promise, soon);
+  } finally {
+    stop();
+  }
 }

@@ -7,7 +7,7 @@ export interface Visit {
   failed(): void;
 }
 
-/** Who may try to log in. */
+/** Admission of connections that want to log in. */
 export interface Doorkeeper {
   /** @param from address of the peer. @param close ends the connection: it may have to make room for another.
    *  @returns undefined for one to be turned away at once. */
