@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import { createGauge, hasRoom, processors } from "./room.ts";
+import { reasonMark } from "./spec-of-file.ts";
 
 /** Files of tests, and where they are run. */
 export interface Job {
@@ -29,6 +30,8 @@ export interface Outcome {
   readonly seconds: number;
   /** Of processors, those of all that it started and that ended before it included. */
   readonly cpuSeconds: number;
+  /** Lines that say why its tests failed; none of a job that wrote for itself. */
+  readonly reasons: readonly string[];
 }
 
 /** How jobs are run. */
@@ -122,8 +125,10 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   const seconds = (performance.now() - began) / 1000;
   const verdict = passed ? "passed" : "failed";
   const took = `${Math.round(seconds)} s, ${Math.round(spent)} of a processor`;
-  process.stdout.write(`==> ${job.name} ${verdict} after ${took}\n${said.join("")}`);
-  return { job, passed, seconds, cpuSeconds: spent };
+  const all = said.join("");
+  process.stdout.write(`==> ${job.name} ${verdict} after ${took}\n${all}`);
+  const reasons = all.split("\n").filter((line) => line.startsWith(reasonMark));
+  return { job, passed, seconds, cpuSeconds: spent, reasons };
 }
 
 /** Node's arguments for the program that is a job's files. */

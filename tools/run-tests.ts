@@ -5,8 +5,8 @@ import { join } from "node:path";
 import { type Job, type Outcome, runJobs } from "./run-jobs.ts";
 import { conformanceJob, contractJobs, integrationJobs, jobsOf, sharing } from "./test-jobs.ts";
 
-/** More files than these do not fail by chance. */
-const mostAgain = 3;
+/** More files than these do not fail by chance: one in twenty, and three of few. */
+const mostAgainOf = (files: number): number => Math.max(3, Math.ceil(files / 20));
 
 /** No file takes longer, seconds. */
 const limitSeconds = 900;
@@ -61,20 +61,30 @@ async function runTwice(jobs: readonly Job[]): Promise<boolean> {
   const options = { limitSeconds, signal: stop.signal };
   const failed = failedOf(tell(await runJobs(jobs, options)));
   if (failed.length === 0) return true;
-  const names = failed.map(({ name }) => name).join(", ");
-  if (failed.length > mostAgain || failed.some(({ once }) => once)) {
-    console.log(`==> failed: ${names}`);
+  if (failed.length > mostAgainOf(jobs.length) || failed.some(({ job }) => job.once)) {
+    tellWhy("failed", failed);
     return false;
   }
-  console.log(`==> once more, by themselves: ${names}`);
-  const twice = failedOf(await runJobs(failed, { ...options, alone: true }));
-  if (twice.length > 0) console.log(`==> failed twice: ${twice.map(({ name }) => name).join(", ")}`);
-  else console.log(`==> failed once and passed the second time, look into it: ${names}`);
+  console.log(`==> once more, by themselves: ${namesOf(failed)}`);
+  const again = failed.map(({ job }) => job);
+  const twice = failedOf(await runJobs(again, { ...options, alone: true }));
+  if (twice.length > 0) tellWhy("failed twice", twice);
+  else tellWhy("failed once and passed the second time, look into it", failed);
   return twice.length === 0;
 }
 
-function failedOf(outcomes: readonly Outcome[]): Job[] {
-  return outcomes.filter(({ passed }) => !passed).map(({ job }) => job);
+function failedOf(outcomes: readonly Outcome[]): Outcome[] {
+  return outcomes.filter(({ passed }) => !passed);
+}
+
+function namesOf(outcomes: readonly Outcome[]): string {
+  return outcomes.map(({ job }) => job.name).join(", ");
+}
+
+/** Names those that failed, with what each test said: the end of a run's output is all that some see of it. */
+function tellWhy(verdict: string, failed: readonly Outcome[]): void {
+  for (const { job, reasons } of failed) for (const reason of reasons) console.log(`${reason} (${job.name})`);
+  console.log(`==> ${verdict}: ${namesOf(failed)}`);
 }
 
 /** Names the slowest of many. */

@@ -64,10 +64,12 @@ test("a file that fails twice, or breaks off, fails the run", () => {
   }
 });
 
-test("so many that fail do not by chance", () => {
+test("so many that fail do not by chance, and each says why at the end", () => {
   const { status, said } = runAll("fails once", "fails once", "fails once", "fails once");
   assert.equal(status, 1);
   assert.doesNotMatch(said, again);
+  const reasons = [0, 1, 2, 3].map((index) => `==> reason: works: no (${index}.test.mjs)`);
+  assert.deepEqual(said.trimEnd().split("\n").slice(-6, -2).toSorted(), reasons);
 });
 
 test("a run that is ended ends what runs", async () => {
