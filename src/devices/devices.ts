@@ -1,4 +1,5 @@
 import type { Duplex } from "node:stream";
+import type { PluginHandler } from "../drivers.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -33,6 +34,8 @@ export interface DevicesDeps {
 export interface Devices extends DeviceSource {
   /** Serves plugin registrations. */
   readonly service: Service;
+  /** Takes plugins that register by a socket of theirs in plugins_registry. */
+  readonly handler: PluginHandler;
   /** Capacity of the plugins' resources. */
   amounts(): DeviceAmounts;
   allocator(options: AllocatorOptions): DeviceAllocator;
@@ -75,6 +78,13 @@ export function createDevices(deps: DevicesDeps): Devices {
       const { givenUp, ...amounts } = inventory.amounts();
       if (givenUp) saveLater();
       return amounts;
+    },
+    handler: {
+      ...plugins.handler,
+      async register(plugin, signal) {
+        await loaded(signal);
+        await plugins.handler.register(plugin, signal);
+      },
     },
     service: {
       name: "device-plugins",

@@ -1,4 +1,5 @@
 import type { Device, RegisterRequest } from "../gen/device-plugin.ts";
+import type { PluginHandler, RegisteringPlugin } from "../drivers.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -25,6 +26,8 @@ export interface Plugins {
   /** Registers a plugin: reads its options, and follows its list of devices from then on.
    *  @throws CodedError in the kubelet's words. */
   register(request: RegisterRequest, signal: AbortSignal): Promise<void>;
+  /** Takes plugins that register by a socket of theirs in plugins_registry. */
+  readonly handler: PluginHandler;
   /** Disconnects all plugins, without further reports on their devices. */
   close(): Promise<void>;
 }
@@ -37,6 +40,8 @@ export function createPlugins(deps: PluginsDeps): Plugins {
   const { directory, inventory, log } = deps;
   const closing = new AbortController();
   const followed = new Set<Promise<void>>();
+  /** Plugins that registered by a socket of theirs, by endpoint. */
+  const found = new Map<string, DevicePlugin>();
 
   const take = (resource: string, plugin: DevicePlugin, devices: readonly Device[]) => {
     if (inventory.endpoint(resource)?.plugin !== plugin) return;
@@ -59,21 +64,50 @@ export function createPlugins(deps: PluginsDeps): Plugins {
     deps.onGone();
   };
 
+  const connect = async (resource: string, socket: string, given: AbortSignal) => {
+    const signal = AbortSignal.any([given, closing.signal]);
+    const plugin = await connectPlugin(deps, socket, signal);
+    inventory.connected(resource, plugin)?.close();
+    log.info({ resource }, "a device plugin has registered");
+    const following = follow(resource, plugin).finally(() => followed.delete(following));
+    followed.add(following);
+    return plugin;
+  };
+
   return {
-    async register(request, given) {
-      const { resourceName: resource } = request;
-      const signal = AbortSignal.any([given, closing.signal]);
-      const plugin = await connectPlugin(deps, socketOf(directory, request), signal);
-      inventory.connected(resource, plugin)?.close();
-      log.info({ resource }, "a device plugin has registered");
-      const following = follow(resource, plugin).finally(() => followed.delete(following));
-      followed.add(following);
+    async register(request, signal) {
+      await connect(request.resourceName, socketOf(directory, request), signal);
+    },
+    handler: {
+      validate: refuseUnfit,
+      async register({ name, endpoint }, signal) {
+        found.set(endpoint, await connect(name, endpoint, signal));
+      },
+      async deregister({ endpoint }) {
+        found.get(endpoint)?.close();
+        found.delete(endpoint);
+      },
     },
     async close() {
       closing.abort();
       await Promise.all(followed);
     },
   };
+}
+
+function invalidResource(name: string): string {
+  return `the ResourceName ${JSON.stringify(name)} is invalid`;
+}
+
+/** @throws CodedError invalid_argument, in the kubelet's words, for a plugin that cannot be taken. */
+function refuseUnfit({ name, versions }: RegisteringPlugin): void {
+  if (!versions.includes(version))
+    throw new CodedError(
+      "invalid_argument",
+      `manager version, ${version}, is not among plugin supported versions [${versions.join(" ")}]`,
+    );
+  if (!isExtendedResource(name))
+    throw new CodedError("invalid_argument", `invalid name of device plugin socket: ${invalidResource(name)}`);
 }
 
 /** @throws CodedError invalid_argument for an invalid request. */
@@ -84,8 +118,7 @@ function socketOf(directory: Pick<PluginDirectory, "pluginSocket">, request: Reg
       "invalid_argument",
       `requested API version ${JSON.stringify(asked)} is not supported by kubelet. Supported version is ["${version}"]`,
     );
-  if (!isExtendedResource(resourceName))
-    throw new CodedError("invalid_argument", `the ResourceName ${JSON.stringify(resourceName)} is invalid`);
+  if (!isExtendedResource(resourceName)) throw new CodedError("invalid_argument", invalidResource(resourceName));
   const socket = directory.pluginSocket(endpoint);
   if (socket !== undefined) return socket;
   throw new CodedError(

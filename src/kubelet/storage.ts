@@ -5,6 +5,7 @@ import type { StorageDrivers } from "../drivers.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createPluginManager } from "../plugins/manager.ts";
+import type { PluginHandlers } from "../plugins/registration.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
 /** The plugins that register on the target, and the storage drivers among them. */
@@ -15,10 +16,12 @@ export interface Storage {
   readonly services: readonly Service[];
 }
 
-/** Takes in the plugins of a target. Without a cluster there is nobody to show them to, and none is taken. */
+/** Takes in the plugins of a target. Without a cluster there is nobody to show them to, and none is taken.
+ *  @param handlers takers of plugins that are no storage drivers, by type. */
 export function createStorage(
   { config, target, client, alone, metrics, clock, log, hand }: NodeContext,
   cluster: Cluster,
+  handlers: PluginHandlers,
 ): Storage {
   const { host } = target;
   const { nodeName, rootDir } = config;
@@ -27,10 +30,11 @@ export function createStorage(
   const drivers = createDrivers({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
-  const handlers = { CSIPlugin: drivers.handler };
+  const takers = { ...handlers, CSIPlugin: drivers.handler };
   // A watch takes one of the few channels of a link for each directory, a look one exchange.
   const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;
-  const plugins = createPluginManager({ host: seen, directory: pluginRegistryOf(rootDir), handlers, clock, log });
+  const directory = pluginRegistryOf(rootDir);
+  const plugins = createPluginManager({ host: seen, directory, handlers: takers, clock, log });
   return {
     drivers,
     problem: () => (alone ? undefined : published.problem()),

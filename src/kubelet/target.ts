@@ -45,7 +45,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, signals, clock, log });
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
-  const storage = createStorage(context, cluster);
+  const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
   const made: { way?: ClusterWay } = {};
   const isolation = isolationOf(target.network, made);
   const agent = await createAgent(context, cluster, { pleg, rights, devices, health, storage, isolation });

@@ -1,7 +1,7 @@
-import { mkdirSync, rmSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { rmSync } from "node:fs";
+import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { Server, ServerCredentials, status } from "@grpc/grpc-js";
+import { Server, status } from "@grpc/grpc-js";
 import {
   type CapacityRange,
   NodeExpandVolumeResponse,
@@ -24,6 +24,7 @@ import {
   RegistrationStatusResponse,
 } from "../../src/gen/plugin-registration.ts";
 import { type CallMoment, Lost, Pending, type Stop, createStops } from "./csi-stops.ts";
+import { serveAt } from "./plugin-socket.ts";
 
 export interface TestDriverOptions {
   readonly name: string;
@@ -167,8 +168,8 @@ export async function startTestDriver(given: TestDriverOptions): Promise<TestDri
       return RegistrationStatusResponse.create();
     }),
   });
-  await serve(node, endpoint);
-  await serve(registrar, registration);
+  await serveAt(node, endpoint);
+  await serveAt(registrar, registration);
   const stop = () => {
     registrar.forceShutdown();
     node.forceShutdown();
@@ -201,14 +202,4 @@ function codeOf(error: unknown): status {
 function later<T>(ms: number, value: T): Promise<T> {
   if (ms === Number.POSITIVE_INFINITY) return new Promise<T>(() => undefined);
   return ms === 0 ? Promise.resolve(value) : sleep(ms, value);
-}
-
-async function serve(server: Server, path: string): Promise<void> {
-  mkdirSync(dirname(path), { recursive: true });
-  rmSync(path, { force: true });
-  await new Promise<void>((resolve, reject) =>
-    server.bindAsync(`unix:${path}`, ServerCredentials.createInsecure(), (error) =>
-      error ? reject(error) : resolve(),
-    ),
-  );
 }

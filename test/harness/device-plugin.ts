@@ -1,5 +1,5 @@
 import { join } from "node:path";
-import { Client, Server, ServerCredentials, type ServerWritableStream, credentials, status } from "@grpc/grpc-js";
+import { Client, Server, type ServerWritableStream, credentials, status } from "@grpc/grpc-js";
 import {
   AllocateResponse,
   type ContainerAllocateResponse,
@@ -15,6 +15,7 @@ import {
   RegisterRequest,
   RegistrationService,
 } from "../../src/gen/device-plugin.ts";
+import { serveAt } from "./plugin-socket.ts";
 
 export interface TestPluginOptions {
   /** The directory of kubelet.sock. */
@@ -94,11 +95,7 @@ export async function startTestPlugin(given: TestPluginOptions): Promise<TestPlu
     preStartContainer: ({ request }: { request: { devicesIds: string[] } }, reply: Reply<PreStartContainerResponse>) =>
       answer(`PreStartContainer ${request.devicesIds.join(",")}`, reply, () => PreStartContainerResponse.create()),
   });
-  await new Promise<void>((resolve, reject) =>
-    server.bindAsync(`unix:${join(directory, socket)}`, ServerCredentials.createInsecure(), (error) =>
-      error ? reject(error) : resolve(),
-    ),
-  );
+  await serveAt(server, join(directory, socket));
   return {
     calls,
     preferences,

@@ -7,6 +7,8 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { startTestPlugin, type TestPlugin } from "../harness/device-plugin.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { containerId, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { startRegistrar } from "../harness/plugin-socket.ts";
+import { clear } from "../harness/pressure.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const resource = "test.graftlet.dev/gpu";
@@ -46,10 +48,10 @@ describe("device plugins", { timeout: 600_000 }, () => {
     return made;
   };
   /** Waits until the API server shows these numbers of the resource, healthy and all. */
-  const shows = (numbers: string): Promise<boolean> =>
+  const shows = (numbers: string, name = resource): Promise<boolean> =>
     lab.cluster.waitFor(`the node to have ${numbers} devices`, async () => {
       const { status } = (await lab.cluster.get<Node>("node", lab.cluster.nodeName)) ?? {};
-      return `${status?.allocatable?.[resource]}/${status?.capacity?.[resource]}` === numbers;
+      return `${status?.allocatable?.[name]}/${status?.capacity?.[name]}` === numbers;
     });
   const wanting = (count: number, spec: SpecDraft = {}): SpecDraft => ({
     ...spec,
@@ -147,5 +149,28 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await shows("0/2");
     const pod = await lab.pods.ready("user");
     assert.equal(pod.status?.phase, "Running");
+  });
+
+  test("a plugin with a socket in plugins_registry is the node's as long as that is there, also after a restart", async () => {
+    const { pods, cluster } = lab;
+    const other = "test.graftlet.dev/nic";
+    const { kubeletRoot } = cluster.layout;
+    const directory = join(kubeletRoot, "plugins", "nic");
+    await using nic = await startTestPlugin({ directory, resource: other, devices: ["nic-0"] });
+    const endpoint = join(directory, "test.sock");
+    const info = { type: "DevicePlugin", name: other, endpoint, supportedVersions: ["v1beta1"] };
+    const registrar = await startRegistrar(join(kubeletRoot, "plugins_registry", "nic-reg.sock"), info);
+    await shows("1/1", other);
+    assert.deepEqual(registrar.told, [{ pluginRegistered: true, error: "" }]);
+    await pods.create("networked", { containers: [{ resources: { limits: { [other]: "1" } } }] });
+    await pods.ready("networked");
+    assert.ok(nic.calls.includes("Allocate nic-0"));
+    assert.equal(await restarted?.stop(), true);
+    restarted = await startGraftlet(cluster);
+    await waitFor("it to be taken in again", () => registrar.told.length === 2);
+    await shows("1/1", other);
+    registrar.stop();
+    await shows("0/1", other);
+    await clear(pods, ["networked"]);
   });
 });

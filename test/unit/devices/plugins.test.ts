@@ -169,3 +169,34 @@ test("sockets of before go when the node begins, other files stay; its own goes 
   assert.ok(!existsSync(join(node.directory, "left.sock")));
   assert.ok(existsSync(join(node.directory, "DEPRECATION")));
 });
+
+test("a plugin that registers by a socket of its own is refused in the kubelet's words where it does not fit", async (t) => {
+  const { handler } = (await rig(t)).devices;
+  const plugin = { name: resource, endpoint: "/somewhere/gpu.sock", versions: ["v1beta1"] };
+  handler.validate(plugin);
+  assert.throws(() => handler.validate({ ...plugin, versions: ["v1", "v2"] }), {
+    message: "manager version, v1beta1, is not among plugin supported versions [v1 v2]",
+  });
+  assert.throws(() => handler.validate({ ...plugin, name: "gpu" }), {
+    message: 'invalid name of device plugin socket: the ResourceName "gpu" is invalid',
+  });
+});
+
+test("a plugin that registers by a socket of its own lists its devices until its socket goes; another's end is not its own", async (t) => {
+  const node = await rig(t);
+  const { handler } = node.devices;
+  const made = async (socket: string) => {
+    await node.plugin({ socket });
+    return { name: resource, endpoint: join(node.directory, socket), versions: ["v1beta1"] };
+  };
+  const [first, second] = [await made("first.sock"), await made("second.sock")];
+  await handler.register(first, signal);
+  await until("devices", () => node.shown() === "2/2");
+  await handler.register(second, signal);
+  await until("devices of the second", () => node.shown() === "2/2");
+  await handler.deregister(first, signal);
+  await handler.deregister({ ...first, endpoint: "/unknown.sock" }, signal);
+  assert.equal(node.shown(), "2/2");
+  await handler.deregister(second, signal);
+  await until("none to be healthy", () => node.shown() === "0/2");
+});
