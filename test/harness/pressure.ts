@@ -46,16 +46,21 @@ export function keepingFiles(mebibytes: number, requests?: string): SpecDraft {
   };
 }
 
+/** Processes of a pod that takes too many. Half of them may be taken by others meanwhile: each further cluster on the machine takes
+ *  hundreds. */
+export const tooManyProcesses = 3000;
+
 /** A pod that has so many processes. */
 export function keepingProcesses(count: number): SpecDraft {
   return { ...tolerant, containers: [shell(`for i in $(seq ${count}); do sleep infinity & done; wait`)] };
 }
 
-/** A threshold of process IDs that is met when so many more than now have been taken. */
-export async function pidsToLeave(cluster: Cluster, more: number): Promise<string> {
+/** A threshold of process IDs that is met when half of `tooManyProcesses` more than now have been taken. */
+export async function pidsToLeave(cluster: Cluster): Promise<string> {
   const paths = ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max", "/proc/loadavg"];
   const [pidMax, threadsMax, load = ""] = await Promise.all(paths.map((path) => cluster.mustRunInside(["cat", path])));
-  return String(Math.min(Number(pidMax), Number(threadsMax)) - Number(/\/(\d+) /.exec(load)?.[1]) - more);
+  const taken = Number(/\/(\d+) /.exec(load)?.[1]);
+  return String(Math.min(Number(pidMax), Number(threadsMax)) - taken - tooManyProcesses / 2);
 }
 
 /** Gives the agent's root directory a file system of its own, in a file; it ends with the cluster's namespaces. No agent runs yet. */

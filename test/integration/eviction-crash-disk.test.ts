@@ -11,6 +11,7 @@ import {
   onlyEvicted,
   pidsToLeave,
   smallRootDir,
+  tooManyProcesses,
   untilCondition,
   untilEvicted,
   untouched,
@@ -112,10 +113,10 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
 
   for (const [index, moment] of [moments.end[0], moments.end[4]].entries())
     it(`too many processes, ${moment}: the same pod goes after the next start, and none other`, async () => {
-      const few = { "pid.available": await pidsToLeave(cluster, 700) };
+      const few = { "pid.available": await pidsToLeave(cluster) };
       await agent.stop();
       await start(few);
-      await evictedTwice(moment ?? "before StopContainer", `many-${index}`, keepingProcesses(1400), few);
+      await evictedTwice(moment ?? "before StopContainer", `many-${index}`, keepingProcesses(tooManyProcesses), few);
       await untilCondition(cluster, "PIDPressure", "False");
       await untouched(pods, ["modest", "entitled"]);
       await onlyEvicted(pods, evicted);

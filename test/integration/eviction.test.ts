@@ -17,6 +17,7 @@ import {
   scarceMemory,
   smallRootDir,
   tolerant,
+  tooManyProcesses,
   untilCondition,
   untilEvicted,
   untouched,
@@ -167,10 +168,9 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   });
 
   test("process IDs: the pod goes that has the most of them", async () => {
-    // Other tests on this kernel start processes, too: some hundred must not matter.
-    await restart({ evictionHard: { "pid.available": await pidsToLeave(cluster, 1500) } });
+    await restart({ evictionHard: { "pid.available": await pidsToLeave(cluster) } });
     await run({ single: keepingProcesses(1) });
-    await pods.create("many", keepingProcesses(3000));
+    await pods.create("many", keepingProcesses(tooManyProcesses));
     const { status } = await untilEvicted(pods, "many");
     assert.match(
       status?.message ?? "",
