@@ -30,7 +30,7 @@ export interface Outcome {
   readonly seconds: number;
   /** Of processors, those of all that it started and that ended before it included. */
   readonly cpuSeconds: number;
-  /** Lines that say why its tests failed; none of a job that wrote for itself. */
+  /** Lines that say why it failed; none of a job that wrote for itself. */
   readonly reasons: readonly string[];
 }
 
@@ -49,6 +49,9 @@ const [lookMs, settleMs] = [500, 4_000];
 
 /** A file has so long to end after its last test, and to end when it is interrupted, milliseconds. */
 const patienceMs = 60_000;
+
+/** So many lines of a job that says no reason are told. */
+const lastWords = 3;
 
 /** Wait for the rest of an ended file's output, milliseconds: processes that it leaves behind may hold it open. */
 const outputMs = 5_000;
@@ -127,8 +130,15 @@ async function runJob(job: Job, { limitSeconds, signal, cpuSeconds, live }: RunO
   const took = `${Math.round(seconds)} s, ${Math.round(spent)} of a processor`;
   const all = said.join("");
   process.stdout.write(`==> ${job.name} ${verdict} after ${took}\n${all}`);
-  const reasons = all.split("\n").filter((line) => line.startsWith(reasonMark));
-  return { job, passed, seconds, cpuSeconds: spent, reasons };
+  return { job, passed, seconds, cpuSeconds: spent, reasons: passed ? [] : reasonsIn(all) };
+}
+
+/** Lines that say why a job failed: its tests' own, or else its last words. */
+function reasonsIn(said: string): readonly string[] {
+  const lines = said.split("\n").filter((line) => line.trim() !== "");
+  const told = lines.filter((line) => line.startsWith(reasonMark));
+  if (told.length > 0) return told;
+  return (lines.length > 0 ? lines.slice(-lastWords) : ["no word"]).map((line) => `${reasonMark}${line.trim()}`);
 }
 
 /** Node's arguments for the program that is a job's files. */

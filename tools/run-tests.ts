@@ -43,7 +43,7 @@ function usefulTo(jobs: readonly Job[]): string[] {
   return [
     ...(store ? ["store"] : []),
     ...(runWith("ssh-systemd") || runWith("ssh-docker-systemd") ? ["machines"] : []),
-    ...(runWith("ssh-guest") ? ["guests"] : []),
+    ...(runWith("ssh-guest") || runWith("ssh-docker-guest") ? ["guests"] : []),
   ];
 }
 
@@ -67,8 +67,12 @@ async function runTwice(jobs: readonly Job[]): Promise<boolean> {
   }
   console.log(`==> once more, by themselves: ${namesOf(failed)}`);
   const again = failed.map(({ job }) => job);
-  const twice = failedOf(await runJobs(again, { ...options, alone: true }));
-  if (twice.length > 0) tellWhy("failed twice", twice);
+  const twice = failedOf(await runJobs(again, { ...options, alone: true })).map(({ job }) => job);
+  if (twice.length > 0)
+    tellWhy(
+      "failed twice",
+      failed.filter(({ job }) => twice.includes(job)),
+    );
   else tellWhy("failed once and passed the second time, look into it", failed);
   return twice.length === 0;
 }

@@ -61,6 +61,7 @@ test("a file that fails twice, or breaks off, fails the run", () => {
     assert.equal(status, 1, fate);
     assert.equal(again.exec(said)?.[1], "1.test.mjs", fate);
     assert.doesNotMatch(said, /passed the second time/, fate);
+    assert.match(said, /^==> reason: .* \(1\.test\.mjs\)$/m, fate);
   }
 });
 
