@@ -4,6 +4,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Pod } from "../../src/objects.ts";
 import type { Cluster } from "./cluster.ts";
 import { condition, type Pods } from "./pods.ts";
+import { patience } from "./wait.ts";
 
 const bin = "/usr/lib/postgresql/15/bin";
 const socket = ["-h", "/tmp", "-U", "postgres"];
@@ -20,6 +21,8 @@ export interface Database {
   pod(): Promise<Pod>;
   /** Its next pod, or this one again, once it is ready. */
   ready(notUid?: string): Promise<Pod>;
+  /** Waits until it answers a client again. */
+  reachable(): Promise<void>;
   /** Waits for further rows, and checks that every row that was ever committed is there as it was written. */
   check(): Promise<void>;
   /** Ends the writing. */
@@ -35,7 +38,7 @@ export async function startDatabase(
   await cluster.apply([statefulSet(name, storageClass)]);
   const pod = `${name}-0`;
   const query = (sql: string) =>
-    cluster.kubectl(["exec", pod, "--", `${bin}/psql`, ...socket, "-qAtc", sql], { timeoutMs: 10_000 });
+    cluster.kubectl(["exec", pod, "--", `${bin}/psql`, ...socket, "-qAtc", sql], { timeoutMs: patience(10_000) });
   const answer = async (sql: string): Promise<string> => {
     const { code, stdout, stderr } = await query(sql);
     assert.equal(code, 0, stderr);
@@ -62,6 +65,10 @@ export async function startDatabase(
   return {
     pod: () => pods.until(pod, "to be there", () => true),
     ready,
+    async reachable() {
+      const answers = async () => (await query("select 1").catch(() => undefined))?.code === 0;
+      await cluster.waitFor("the database to answer", answers, { timeoutMs: 60_000 });
+    },
     async check() {
       const wanted = committed.length + 3;
       await cluster.waitFor("further rows", () => committed.length >= wanted);

@@ -9,7 +9,10 @@ import { type Database, startDatabase } from "../harness/database.ts";
 import { localPathClass, startLocalPathProvisioner } from "../harness/local-path.ts";
 import { mountsOf } from "../harness/pod-machine.ts";
 import { openPods, type Pods, statusOf } from "../harness/pods.ts";
+import { switchOff, switchOn } from "../harness/reboot.ts";
 import { servedStore } from "../harness/registry.ts";
+import { isRemote, providerUnderTest } from "../harness/runtime-daemon.ts";
+import { cutSsh } from "../harness/ssh-way.ts";
 
 // Rows are written all the time; after each mishap every row that was committed has to be there.
 
@@ -75,6 +78,18 @@ for (const storageClass of [localPathClass, csi.storageClass])
       assert.deepEqual([now.metadata.uid, statusOf(now)?.restartCount], [before.metadata.uid, 0]);
     });
 
+    if (isRemote(providerUnderTest()))
+      test("it goes on while the link to its machine is cut for a minute", async () => {
+        const before = await database.pod();
+        await using cut = await cutSsh(cluster);
+        await sleep(60_000);
+        await cut.mend();
+        await database.reachable();
+        await whole();
+        const now = await database.ready();
+        assert.deepEqual([now.metadata.uid, statusOf(now)?.restartCount], [before.metadata.uid, 0]);
+      });
+
     for (const ms of [150, 500])
       test(`graftlet is killed ${ms} ms after its next pod may start`, async () => {
         await renewed(database, async () => {
@@ -92,4 +107,14 @@ for (const storageClass of [localPathClass, csi.storageClass])
       ]);
       await whole();
     });
+
+    if (isRemote(providerUnderTest()))
+      test("it goes on after its machine's power was cut", async () => {
+        const before = await database.pod();
+        await switchOff(cluster);
+        await switchOn(cluster);
+        await database.reachable();
+        await whole();
+        assert.equal((await database.ready()).metadata.uid, before.metadata.uid);
+      });
   });
