@@ -1,6 +1,6 @@
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
  *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
- *  and with `ssh-guest` one with a kernel of its own as well. */
+ *  and with `ssh-guest` and `ssh-docker-guest` one with a kernel of its own as well. */
 export const providers = [
   "cri",
   "cri-2.4",
@@ -10,6 +10,7 @@ export const providers = [
   "ssh-systemd",
   "ssh-docker-systemd",
   "ssh-guest",
+  "ssh-docker-guest",
 ] as const;
 export type Provider = (typeof providers)[number];
 
@@ -104,7 +105,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     on: [],
     more: cri,
     why: "the order of what a node gives back is its own; the driver that it asks is the same with each runtime",
-    fits: ["cri", "ssh"],
+    fits: ["cri", "ssh", "ssh-docker-guest"],
     seconds: 60,
   },
   "csi-faults": {
@@ -352,10 +353,10 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "claims-database": {
     on: [],
-    more: cri,
-    why: "is about data that outlive mishaps of the agent and of drivers, which no runtime sees",
-    fits: cri,
-    seconds: 150,
+    more: ["cri", "ssh"],
+    why: "is about data that outlive mishaps of the agent and of drivers, which no runtime sees, and of the link to a target",
+    fits: ["cri", "ssh"],
+    seconds: 180,
   },
   "claims-expansion": {
     on: cri,

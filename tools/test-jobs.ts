@@ -57,7 +57,7 @@ function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
     name: `integration ${name} with ${provider}`,
     files: [join(root, "test", "integration", `${name}.test.ts`)],
     env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
-    ...(provider === "ssh-guest" && { memory: memoryOfGuest }),
+    ...(provider.endsWith("-guest") && { memory: memoryOfGuest }),
   };
 }
 

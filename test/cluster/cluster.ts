@@ -9,7 +9,7 @@ import { providerUnderTest, providerNamed, type ProviderName } from "../harness/
 import { clusterNames, isHeld, layoutOf, readState } from "../harness/state.ts";
 import { clusterProcesses, tearDown } from "../harness/teardown.ts";
 
-const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker|ssh|ssh-docker|ssh-systemd|ssh-docker-systemd|ssh-guest] [--containerd 1.6|2.4]
+const usage = `usage: node test/cluster/cluster.ts COMMAND [--name NAME] [--node NODE] [--provider cri|docker|ssh|ssh-docker|ssh-systemd|ssh-docker-systemd|ssh-guest|ssh-docker-guest] [--containerd 1.6|2.4]
   up          bring a cluster up and leave it running (etcd, API server, controllers, scheduler, proxy,
               containerd, or dockerd with a provider of Docker, and sshd with one of ssh)
   down        remove it without a trace, also one that a crash left behind
@@ -28,6 +28,7 @@ const socketVariables: Readonly<Record<ProviderName, string>> = {
   "ssh-docker-systemd": "DOCKER_HOST",
   "ssh-systemd": "CONTAINER_RUNTIME_ENDPOINT",
   "ssh-guest": "CONTAINER_RUNTIME_ENDPOINT",
+  "ssh-docker-guest": "DOCKER_HOST",
 };
 
 const say = (line: string): void => console.error(line);

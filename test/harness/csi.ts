@@ -6,6 +6,7 @@ import { shell } from "../cluster/images/catalog.ts";
 import { storageImages } from "../cluster/images/storage.ts";
 import type { Cluster } from "./cluster.ts";
 import { servedStore } from "./registry.ts";
+import { kubectlTimeout } from "./wait.ts";
 
 /** Programs of others that serve claims and attachments for a driver: those of sidecars.yaml. */
 export type Sidecar = "csi-provisioner" | "csi-attacher" | "csi-resizer";
@@ -76,7 +77,7 @@ export async function startCsiDriver(
   await cluster.apply(wanted);
   const pods = [`daemonset/${csi.daemonSet}`, ...sidecars.map((name) => `statefulset/${name}`)];
   const rollout = (pod: string) =>
-    cluster.mustKubectl(["rollout", "status", pod, `-n=${csi.namespace}`, "--timeout=120s"], { timeoutMs: 130_000 });
+    cluster.mustKubectl(["rollout", "status", pod, `-n=${csi.namespace}`, kubectlTimeout(120)], { timeoutMs: 130_000 });
   await Promise.all(pods.map(rollout));
   return { data, calls: () => callsOf(cluster) };
 }

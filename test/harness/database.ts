@@ -4,7 +4,6 @@ import { setTimeout as sleep } from "node:timers/promises";
 import type { Pod } from "../../src/objects.ts";
 import type { Cluster } from "./cluster.ts";
 import { condition, type Pods } from "./pods.ts";
-import { patience } from "./wait.ts";
 
 const bin = "/usr/lib/postgresql/15/bin";
 const socket = ["-h", "/tmp", "-U", "postgres"];
@@ -38,7 +37,7 @@ export async function startDatabase(
   await cluster.apply([statefulSet(name, storageClass)]);
   const pod = `${name}-0`;
   const query = (sql: string) =>
-    cluster.kubectl(["exec", pod, "--", `${bin}/psql`, ...socket, "-qAtc", sql], { timeoutMs: patience(10_000) });
+    cluster.kubectl(["exec", pod, "--", `${bin}/psql`, ...socket, "-qAtc", sql], { timeoutMs: 10_000 });
   const answer = async (sql: string): Promise<string> => {
     const { code, stdout, stderr } = await query(sql);
     assert.equal(code, 0, stderr);

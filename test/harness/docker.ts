@@ -2,6 +2,7 @@ import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { secondRuntimeHandler } from "./containerd-config.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
+import { registryAddress } from "./registry.ts";
 import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
 
@@ -21,6 +22,7 @@ export function writeDockerConfig(
   { liveRestore = true, driver = "cgroupfs" }: DockerSettings = {},
 ): void {
   mkdirSync(layout.docker, { recursive: true });
+  const registry = `${registryAddress(layout)}:${addresses.registryPort}`;
   const config = {
     "data-root": join(layout.docker, "data"),
     "exec-root": dockerExecRoot(layout),
@@ -33,8 +35,8 @@ export function writeDockerConfig(
     "exec-opts": [`native.cgroupdriver=${driver}`],
     "cgroup-parent": driver === "systemd" ? "system.slice" : join(layout.cgroup, "docker"),
     "live-restore": liveRestore,
-    "registry-mirrors": [`http://127.0.0.1:${addresses.registryPort}`],
-    "insecure-registries": [plainRegistryHost, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
+    "registry-mirrors": [`http://${registry}`],
+    "insecure-registries": [plainRegistryHost, registry, `${privateRegistryHost}:${addresses.privateRegistryPort}`],
     "shutdown-timeout": 5,
   };
   writeFileSync(configFile(layout), JSON.stringify(config, undefined, 2));

@@ -198,6 +198,7 @@ export const particulars: Readonly<Record<ProviderName, Particulars>> = {
   "ssh-guest": overSshOnContainerd,
   "ssh-docker": overSshOnDocker,
   "ssh-docker-systemd": overSshOnDocker,
+  "ssh-docker-guest": overSshOnDocker,
 };
 
 /** How many connections the link is made of is its own business. */

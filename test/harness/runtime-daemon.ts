@@ -10,10 +10,19 @@ import type { Tools } from "./tools.ts";
 
 /** A provider that the harness can give a machine for. With ssh the agent is on another machine, and the runtime that it finds
  *  over SSH is containerd or the Docker Engine. With ssh-systemd and ssh-docker-systemd that machine has a systemd, which runs sshd and
- *  the runtime and makes the cgroups of pods; with ssh-guest it has a kernel of its own as well. */
+ *  the runtime and makes the cgroups of pods; with ssh-guest and ssh-docker-guest it has a kernel of its own as well. */
 export type ProviderName = (typeof providerNames)[number];
 
-const providerNames = ["cri", "docker", "ssh", "ssh-docker", "ssh-systemd", "ssh-docker-systemd", "ssh-guest"] as const;
+const providerNames = [
+  "cri",
+  "docker",
+  "ssh",
+  "ssh-docker",
+  "ssh-systemd",
+  "ssh-docker-systemd",
+  "ssh-guest",
+  "ssh-docker-guest",
+] as const;
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -70,6 +79,7 @@ export const runtimeDaemons: Readonly<Record<ProviderName, RuntimeDaemon>> = {
   "ssh-systemd": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
   "ssh-docker-systemd": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },
   "ssh-guest": { ...containerd, writeConfig: (layout) => writeContainerdConfig(layout, "systemd") },
+  "ssh-docker-guest": { ...dockerEngine, writeConfig: (layout) => writeDockerConfig(layout, { driver: "systemd" }) },
 };
 
 /** Whether the agent reaches its target over SSH, from a machine of its own. */
@@ -84,7 +94,7 @@ export function hasSystemd(provider: ProviderName): boolean {
 
 /** Whether the target has a kernel of its own, and shares no files, processes or cgroups with this machine. */
 export function isGuest(provider: ProviderName | undefined): boolean {
-  return provider === "ssh-guest";
+  return provider?.endsWith("-guest") ?? false;
 }
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */

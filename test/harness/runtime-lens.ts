@@ -45,6 +45,7 @@ export const runtimeLenses: Readonly<Record<ProviderName, (cluster: Cluster) => 
   "ssh-systemd": criLens,
   "ssh-docker-systemd": dockerLens,
   "ssh-guest": criLens,
+  "ssh-docker-guest": dockerLens,
 };
 
 function criLens({ runtimeSocket }: Cluster): RuntimeLens {

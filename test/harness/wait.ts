@@ -16,8 +16,13 @@ const guestFactor = 6;
 
 /** How long is really waited for what a test gives so long, milliseconds: pods, daemons and commands of a slow target. */
 export function patience(milliseconds: number): number {
-  const slow = process.env.GRAFTLET_TEST_PROVIDER?.startsWith("ssh-guest") ?? false;
+  const slow = process.env.GRAFTLET_TEST_PROVIDER?.endsWith("-guest") ?? false;
   return slow ? milliseconds * guestFactor : milliseconds;
+}
+
+/** The flag by which kubectl waits so long. @param seconds as a test says it. */
+export function kubectlTimeout(seconds: number): string {
+  return `--timeout=${patience(seconds)}s`;
 }
 
 /** Thrown by a poll that will never succeed: the wait ends at once with this error. */

@@ -11,10 +11,11 @@ import { startTestDriver } from "../harness/csi-driver.ts";
 import { mount } from "../harness/manifests.ts";
 import { mountsOf } from "../harness/pod-machine.ts";
 import { images, openPods, type Pods, shell } from "../harness/pods.ts";
+import { kubectlTimeout, patience } from "../harness/wait.ts";
 
 // A node with a storage driver in a DaemonSet's pod is drained, leaves, and is removed after a crash.
 
-describe("a node with a storage driver", { timeout: 800_000 }, () => {
+describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let pods: Pods;
@@ -45,7 +46,7 @@ describe("a node with a storage driver", { timeout: 800_000 }, () => {
   }
 
   async function handleOf(name: string): Promise<string> {
-    await kubectl("wait", "--for=jsonpath={.status.phase}=Bound", `pvc/${name}`, "--timeout=60s");
+    await kubectl("wait", "--for=jsonpath={.status.phase}=Bound", `pvc/${name}`, kubectlTimeout(60));
     const volume = await kubectl("get", "pvc", name, "-o=jsonpath={.spec.volumeName}");
     return kubectl("get", "pv", volume, "-o=jsonpath={.spec.csi.volumeHandle}");
   }
@@ -70,7 +71,7 @@ describe("a node with a storage driver", { timeout: 800_000 }, () => {
     await pods.create("drained", { ...using("drained"), terminationGracePeriodSeconds: 1 });
     await pods.ready("drained");
     assert.equal(csiMounts().length > 0, true);
-    await kubectl("drain", cluster.nodeName, "--ignore-daemonsets", "--force", "--timeout=90s");
+    await kubectl("drain", cluster.nodeName, "--ignore-daemonsets", "--force", kubectlTimeout(90));
     const calls = (await driver.calls()).filter(
       ({ request, error }) => request["volume_id"] === handle && error === "",
     );
@@ -104,11 +105,11 @@ describe("a node with a storage driver", { timeout: 800_000 }, () => {
         template: { metadata: { labels }, spec: { volumes, containers, terminationGracePeriodSeconds: 1 } },
       },
     });
-    await kubectl("rollout", "status", "daemonset/user", "--timeout=90s");
+    await kubectl("rollout", "status", "daemonset/user", kubectlTimeout(90));
     await cluster.waitFor("its row", async () => (await rows(handle)) === "row\n");
     const argv = command("leave", /^--(bootstrap-)?kubeconfig=/);
     await using leaving = converse(
-      cluster.spawnAtAgent([...argv, `--kubeconfig=${cluster.adminKubeconfig}`, "--timeout=60s"]),
+      cluster.spawnAtAgent([...argv, `--kubeconfig=${cluster.adminKubeconfig}`, kubectlTimeout(60)]),
     );
     await leaving.says("stop graftlet of this node now", 90_000);
     assert.equal(await agent.stop(), true);

@@ -3,10 +3,14 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, test } from "node:test";
 import type { Node, Pod } from "../../src/objects.ts";
+import { addImage } from "../cluster/images/build.ts";
+import { localVolume, storageClass } from "../harness/claims.ts";
+import { startDatabase } from "../harness/database.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
 import { containerId, condition, firstProcess, shell, statusOf } from "../harness/pods.ts";
 import { switchOff, switchOn } from "../harness/reboot.ts";
+import { servedStore } from "../harness/registry.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
@@ -16,6 +20,26 @@ before(async () => {
   lab = await startLab("guest-reboot", { config: { memorySwap: { swapBehavior: "LimitedSwap" } } });
 });
 after(() => lab?.[Symbol.asyncDispose]());
+
+test("a database on a local volume has every committed row after its machine's power was cut", async () => {
+  const { cluster, pods } = lab;
+  await addImage("library/postgres", servedStore(cluster.layout), console.error);
+  assert.equal((await cluster.runInside(["mkdir", "-p", "/srv/database"])).code, 0);
+  await cluster.apply([storageClass, localVolume("database", "/srv/database", cluster.nodeName)]);
+  const database = await startDatabase(cluster, pods, { name: "rows", storageClass: storageClass.metadata.name });
+  await database.check();
+  const before = await database.pod();
+  await switchOff(cluster);
+  await switchOn(cluster);
+  await database.reachable();
+  await database.check();
+  const now = await database.ready();
+  assert.deepEqual([now.metadata.uid, statusOf(now)?.restartCount], [before.metadata.uid, 1]);
+  const mounts = (await cluster.runInside(["cat", "/proc/mounts"])).stdout.split("\n");
+  const own = mounts.filter((line) => line.includes(`${now.metadata.uid}/volumes/kubernetes.io~local-volume/database`));
+  assert.equal(own.length, 1, "it is mounted once");
+  await database.stop();
+});
 
 test("after a reboot the node is Ready again, its pods run again with their data and their limits", async () => {
   const { pods, cluster } = lab;

@@ -1,7 +1,7 @@
 import { chmodSync, cpSync, globSync, mkdirSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { agentAddresses } from "../harness/agent-machine.ts";
-import { addresses } from "../harness/namespaces.ts";
+import { addresses, plainRegistryHost, privateRegistryHost } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
 import { cached, installDebian, maskUnits, unread } from "./debian.ts";
 import { quieted, settle } from "./root.ts";
@@ -60,7 +60,7 @@ done
 hostname "$name"
 echo "$name" >/etc/hostname
 echo "127.0.0.1 localhost $name" >/etc/hosts
-echo "${addresses.node} private.test" >>/etc/hosts
+echo "${addresses.node} ${privateRegistryHost} ${plainRegistryHost}" >>/etc/hosts
 ip link set lo up
 [ $# = 0 ] || { ip link set eth0 address "$mac"; tr -d - </proc/sys/kernel/random/uuid >/etc/machine-id; exit 0; }
 ip link set eth0 up

@@ -44,7 +44,7 @@ test("make test and make test-more have the matrix and all contracts; ONLY, PROV
   assert.throws(() => names({ only: "nothing" }), /no test\/integration\/nothing\*/);
   assert.throws(
     () => names({ provider: "podman" }),
-    /it is one of cri, cri-2\.4, docker, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest/,
+    /it is one of cri, cri-2\.4, docker, ssh, ssh-docker, ssh-systemd, ssh-docker-systemd, ssh-guest, ssh-docker-guest/,
   );
   const [newer] = integrationJobs({ ...asked, only: "pods", provider: "cri-2.4" });
   assert.deepEqual(newer?.env, { GRAFTLET_TEST_PROVIDER: "cri", GRAFTLET_TEST_CONTAINERD: "2.4" });
