@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format unit contract integration churn link-cut build image clean packages cluster-tools containerd root
+.PHONY: help demo test check types lint imports format spelling unit contract integration churn link-cut build image clean packages cluster-tools containerd root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -35,7 +35,7 @@ test test-all: ## everything: check, unit, contract, integration, a part of Kube
 	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
 .ONESHELL: test test-all unit real real-all api-versions clean
 
-check: types lint imports format ## types, lint, import rules, format; no root
+check: types lint imports format spelling ## types, lint, import rules, format, spelling; no root
 
 types: $(deps)
 	$(call say,types)
@@ -52,6 +52,11 @@ imports: $(deps)
 format: $(deps) $(tools)
 	$(call say,format (make format-write mends it))
 	@node tools/node_modules/@biomejs/biome/bin/biome format .
+
+# A word that is right and not known goes into tools/words.txt.
+spelling: $(tools)
+	$(call say,spelling of the documents)
+	@cspell lint --config tools/cspell.json --root . --no-progress --no-summary
 
 .PHONY: format-write
 format-write: $(deps) $(tools)
@@ -153,7 +158,7 @@ $(deps): package-lock.json
 	@touch $@
 
 $(tools): tools/package-lock.json
-	$(call say,installing lint and format)
+	$(call say,installing the checks)
 	@npm install --prefix tools --no-save --ignore-scripts --loglevel=error
 	@touch $@
 

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { parse } from "yaml";
+import { completionScript } from "../../../src/config/completion.ts";
+import { isRecord } from "../../../src/config/value-types.ts";
+import { commandsOf, pages, textOf } from "./pages.ts";
+
+/** The commands of a page's blocks, and what stands as code in its lines. */
+const codeOf = (page: string) => [
+  ...commandsOf(page),
+  ...[...textOf(page).matchAll(/`([^`\n]+)`/g)].map(([, code = ""]) => code),
+];
+
+/** What a pattern's first group finds in the code of all pages, each with its page. @throws when it finds nothing. */
+function named(pattern: RegExp): readonly { readonly page: string; readonly name: string }[] {
+  const found = pages.flatMap((page) =>
+    codeOf(page).flatMap((code) => [...code.matchAll(pattern)].map(([, name = ""]) => ({ page, name }))),
+  );
+  assert.ok(found.length > 10, `${pattern} finds hardly anything`);
+  return found;
+}
+
+test("each target of make that a document names is there", () => {
+  const targets = new Set(
+    [...textOf("Makefile").matchAll(/^([a-z][\w -]*):(?!=)/gm)].flatMap(([, names = ""]) => names.split(" ")),
+  );
+  assert.deepEqual(
+    named(/^make ([a-z][\w-]*)/g).filter(({ name }) => !targets.has(name)),
+    [],
+  );
+});
+
+test("each flag that a document gives graftlet is one", () => {
+  const flags = new Set(completionScript("bash").match(/--[a-z][\w-]*/g));
+  const commands = pages.flatMap((page) =>
+    codeOf(page)
+      .filter((code) => /^(dist\/)?graftlet(\.mjs)? /.test(code))
+      .map((code) => ({ page, code: code.split(" -- ")[0] ?? "" })),
+  );
+  assert.ok(commands.length > 10);
+  const astray = commands.flatMap(({ page, code }) =>
+    [...code.matchAll(/(?<= )--[a-z][\w-]*/g)].filter(([flag]) => !flags.has(flag)).map(([flag]) => `${page}: ${flag}`),
+  );
+  assert.deepEqual(astray, []);
+});
+
+/** The values that the chart's README explains, `nodes[].ssh.host` and the like. */
+const values = new Set(
+  [...textOf("charts/graftlet/README.md").matchAll(/^\| `([^`]+)`/gm)].map(([, name = ""]) => name),
+);
+
+/** Whether the README explains parts of a value: it is a group. */
+const isGroup = (name: string) =>
+  [...values].some((value) => value.startsWith(`${name}.`) || value.startsWith(`${name}[].`));
+
+/** Whether the chart has a value: one that its README explains, a part of one that is the user's to fill, or a group. */
+function isValue(name: string): boolean {
+  const known = name.replaceAll(/\[\d*\]/g, "[]");
+  const parts = known.split(/(?<!\\)\./);
+  const starts = parts.map((_, index) => parts.slice(0, index + 1).join("."));
+  return isGroup(known) || starts.some((start) => values.has(start) && !isGroup(start));
+}
+
+test("each value that a document sets by helm is one of the chart's", () => {
+  const set = named(/(?<=--set(?:-string|-file|-json)?[= ])'?([\w[\].\\/-]+)=/g);
+  // The nodes of docs/command-line.md are those of a GraftletConfiguration.
+  const mentioned = named(/^(nodes\[\]\.[\w.[\]]+)/g).filter(({ page }) => page !== "docs/command-line.md");
+  assert.deepEqual(
+    [...set, ...mentioned].filter(({ name }) => !isValue(name)),
+    [],
+  );
+});
+
+test("each values file of a document has values of the chart alone", () => {
+  const namesIn = (value: unknown, at: string): readonly string[] => {
+    if (at !== "" && values.has(at) && !isGroup(at)) return [at];
+    if (Array.isArray(value)) return value.flatMap((item) => namesIn(item, `${at}[]`));
+    if (!isRecord(value)) return [at];
+    return Object.entries(value).flatMap(([key, inner]) => namesIn(inner, at === "" ? key : `${at}.${key}`));
+  };
+  const files = pages.flatMap((page) =>
+    [...textOf(page).matchAll(/^```yaml\n(nodes:\n.*?)^```$/gms)].map(([, text = ""]) => ({ page, text })),
+  );
+  assert.ok(files.length > 3);
+  const astray = files.flatMap(({ page, text }) =>
+    namesIn(parse(text), "")
+      .filter((name) => !isValue(name))
+      .map((name) => `${page}: ${name}`),
+  );
+  assert.deepEqual(astray, []);
+});
