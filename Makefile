@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
 deps := node_modules/.package-lock.json
 tools := tools/node_modules/.package-lock.json
+site_packages := tools/site/node_modules/.package-lock.json
 say = @echo "==> $(1)"
 # Node's test runner waits for ever on a file that leaves something open: after so many minutes it is interrupted, and then
 # names the file.
@@ -63,7 +64,7 @@ format-write: $(deps) $(tools)
 	@node tools/node_modules/@biomejs/biome/bin/biome format --write .
 
 # Files share two processes: a process a file would take three times the work.
-unit: $(deps) ## unit tests, in seconds; no root
+unit: $(deps) $(site_packages) ## unit tests, in seconds; no root
 	$(call say,unit tests)
 	@folder=$$(mktemp -d)
 	trap 'rm -rf "$$folder"' EXIT
@@ -140,6 +141,11 @@ build: $(deps) ## dist/graftlet.mjs: one self-contained file, with third-party n
 	$(call say,build)
 	@node tools/build.ts
 
+.PHONY: site
+site: $(deps) $(site_packages) ## the documents as a static site in dist/site
+	$(call say,site)
+	@node tools/site/build.ts
+
 image_args := $(foreach name,ARCH BUILD BASE LIBRARIES,$(if $($(name)),--build-arg $(name)=$($(name))))
 image_tag = $(or $(TAG),graftlet/graftlet:$(shell sed -n 's/^  "version": "\(.*\)",$$/\1/p' package.json))
 image: ## graftlet's container image by docker build (ARCH=arm64; BASE, BUILD, LIBRARIES: see Dockerfile; TAG=…)
@@ -149,7 +155,7 @@ image: ## graftlet's container image by docker build (ARCH=arm64; BASE, BUILD, L
 
 clean: ## remove what was built and installed here (the caches in ~/.cache/graftlet stay)
 	$(call say,clean)
-	@rm -rf dist node_modules tools/node_modules
+	@rm -rf dist node_modules tools/node_modules tools/site/node_modules
 
 $(deps): package-lock.json
 	$(call say,installing npm packages)
@@ -160,6 +166,11 @@ $(deps): package-lock.json
 $(tools): tools/package-lock.json
 	$(call say,installing the checks)
 	@npm install --prefix tools --no-save --ignore-scripts --loglevel=error
+	@touch $@
+
+$(site_packages): tools/site/package-lock.json
+	$(call say,installing the site's generator)
+	@npm ci --prefix tools/site --ignore-scripts --loglevel=error
 	@touch $@
 
 root:

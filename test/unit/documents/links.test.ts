@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
+import { slugOf } from "../../../tools/site/slug.ts";
 import { commandsOf, pages, root, textOf } from "./pages.ts";
 
 const withoutBlocks = (page: string) => textOf(page).replaceAll(/^\s*```.*?^\s*```$/gms, "");
@@ -11,11 +12,7 @@ function anchorsOf(page: string): ReadonlySet<string> {
   const counts = new Map<string, number>();
   const headings = [...withoutBlocks(page).matchAll(/^#+ (.*)$/gm)].map(([, heading = ""]) => heading);
   const anchors = headings.map((heading) => {
-    const anchor = heading
-      .toLowerCase()
-      .replaceAll(/[^\p{L}\p{N}_\- ]/gu, "")
-      .trim()
-      .replaceAll(" ", "-");
+    const anchor = slugOf(heading);
     const before = counts.get(anchor) ?? 0;
     counts.set(anchor, before + 1);
     return before === 0 ? anchor : `${anchor}-${before}`;

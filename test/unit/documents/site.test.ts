@@ -1,0 +1,55 @@
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { promisify } from "node:util";
+import { pages, root } from "./pages.ts";
+
+describe("make site", () => {
+  let folder: string;
+  let written: readonly string[];
+  const html = (path: string) => readFileSync(join(folder, path), "utf8");
+
+  before(async () => {
+    assert.ok(existsSync(join(root, "tools/site/node_modules/@11ty")), "make site installs what this test needs");
+    folder = mkdtempSync(join(tmpdir(), "graftlet-site-"));
+    await promisify(execFile)(process.execPath, ["tools/site/build.ts", folder], { cwd: root, timeout: 50_000 });
+    written = globSync("**/*.html", { cwd: folder });
+  });
+  after(() => rmSync(folder, { recursive: true, force: true }));
+
+  test("each document is a page, with its title and a way to all others", () => {
+    const documents = pages.filter((page) => /^(docs|charts)\/|^[A-Z]+\.md$/.test(page));
+    const files = documents.map((page) => page.replace(/README\.md$/, "index.md").replace(/\.md$/, ".html"));
+    assert.deepEqual(
+      [...written].sort(),
+      files.sort(),
+      "a page of the site is named in the README's table, or is a guide",
+    );
+    for (const path of written) {
+      assert.match(html(path), /<title>[^<]+ · graftlet<\/title>/, path);
+      const [, navigation = ""] = /<nav [^>]*>(.*?)<\/nav>/s.exec(html(path)) ?? [];
+      assert.equal(navigation.split("<li>").length - 1, documents.length, path);
+      assert.match(html(path), / aria-current="page"/, path);
+    }
+  });
+
+  test("links and pictures lead to what is there", () => {
+    const astray = written.flatMap((path) =>
+      [...html(path).matchAll(/ (?:href|src)="(?!https?:|mailto:)([^"]+)"/g)].flatMap(([, link = ""]) => {
+        const [file = "", anchor] = link.split("#");
+        const target = file === "" ? path : join(dirname(path), file);
+        if (!existsSync(join(folder, target)) || !statSync(join(folder, target)).isFile()) return [`${path}: ${link}`];
+        return anchor === undefined || html(target).includes(` id="${anchor}"`) ? [] : [`${path}: no anchor ${link}`];
+      }),
+    );
+    assert.deepEqual(astray, []);
+  });
+
+  test("nothing is fetched from elsewhere, and there is no script", () => {
+    for (const path of written)
+      assert.doesNotMatch(html(path), /<script|<iframe|<link[^>]+href="https?:|src="https?:|@import|url\(/, path);
+  });
+});
