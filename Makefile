@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format spelling unit contract integration churn link-cut build image clean packages cluster-tools containerd root
+.PHONY: help demo test check types lint imports format links spelling unit contract integration churn link-cut build image clean packages cluster-tools containerd root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -36,7 +36,7 @@ test test-all: ## everything: check, unit, contract, integration, a part of Kube
 	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
 .ONESHELL: test test-all unit real real-all api-versions clean
 
-check: types lint imports format spelling ## types, lint, import rules, format, spelling; no root
+check: types lint imports format links spelling ## types, lint, import rules, format, links and spelling of the documents; no root
 
 types: $(deps)
 	$(call say,types)
@@ -53,6 +53,10 @@ imports: $(deps)
 format: $(deps) $(tools)
 	$(call say,format (make format-write mends it))
 	@node tools/node_modules/@biomejs/biome/bin/biome format .
+
+links: $(deps)
+	$(call say,links of the documents)
+	@node --test --test-reporter=dot test/unit/documents/links.test.ts
 
 # A word that is right and not known goes into tools/words.txt.
 spelling: $(tools)
