@@ -24,6 +24,11 @@ demo: $(deps) ## a cluster, a node run by graftlet, pods, kubectl (PROVIDER=dock
 	$(call say,demo)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/cluster/demo.ts
 
+.PHONY: demo-picture
+demo-picture: $(deps) ## docs/pictures/demo.svg, from a run of make demo PROVIDER=helm
+	$(call say,recording the demo)
+	@node tools/record-demo.ts
+
 # Each integration file runs with the providers that make a difference to it (test/matrix.ts); test-all leaves none out.
 .PHONY: test-all
 test test-all: ## everything: check, unit, contract, integration, a part of Kubernetes' own tests (test-all: integration with every provider)
