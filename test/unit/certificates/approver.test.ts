@@ -173,11 +173,11 @@ describe("the approver", () => {
     const at = { ...own, addresses: () => Promise.resolve(addresses) };
     return { client, clock, told, approve: createApprover({ ...at, client, clock, log }) };
   };
-  const signal = AbortSignal.timeout(20_000);
+  const signal = () => AbortSignal.timeout(20_000);
 
   test("approves what is right, as the API server knows it", async () => {
     const { client, approve, told } = lab(() => ({}));
-    await approve(request(right), signal);
+    await approve(request(right), signal());
     const [call] = client.calls;
     assert.equal(call?.verb, "update");
     assert.equal(call?.path, "/apis/certificates.k8s.io/v1/certificatesigningrequests/node-csr-1/approval");
@@ -192,7 +192,7 @@ describe("the approver", () => {
 
   test("leaves what is not, and says why and what to do", async () => {
     const { client, approve, told } = lab(() => ({}), ["10.0.0.8"]);
-    await approve(request(right), signal);
+    await approve(request(right), signal());
     assert.deepEqual(client.calls, []);
     assert.equal(told.length, 1);
     assert.match(
@@ -209,7 +209,7 @@ describe("the approver", () => {
       if (tries < 4) throw new ApiError("permission_denied", "not yet", { status: 403, reason: "Forbidden" });
       return {};
     });
-    const done = approve(request(right), signal);
+    const done = approve(request(right), signal());
     await clock.advance(60_000);
     await done;
     assert.equal(tries, 4);
@@ -222,7 +222,7 @@ describe("the approver", () => {
       const { client, approve, told } = lab(() => {
         throw new CodedError(code, "changed");
       });
-      await approve(request(right), signal);
+      await approve(request(right), signal());
       assert.deepEqual([client.calls.length, told], [1, []]);
     }
     const stop = new AbortController();
