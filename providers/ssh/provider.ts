@@ -126,7 +126,7 @@ const findMs = 30_000;
 
 /** Finds the runtime on first use, and keeps it once it has answered. */
 function foundRuntime(
-  { clock, log }: ProviderOptions,
+  { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
   make: (socket: string, protocol: Protocol) => Promise<Runtime>,
   { runtime: wanted }: SshConfig,
@@ -138,7 +138,10 @@ function foundRuntime(
     await host.link.connection(signal);
     host.link.exchanged();
     const reach = (until: AbortSignal) => host.link.connection(until);
-    return (found ??= await shared((until) => findRuntime({ host, make, reach, log }, wanted, until), signal));
+    return (found ??= await shared(
+      (until) => findRuntime({ nodeName, host, make, reach, log }, wanted, until),
+      signal,
+    ));
   };
   const runtime = {
     ...lateRuntime(

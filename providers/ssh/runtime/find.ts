@@ -1,13 +1,15 @@
+import { PodSandboxFilter, type StatusResponse } from "../../../src/gen/cri.ts";
 import { CodedError, hasCode, messageOf } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
+import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
 /** Protocol of a socket on the target. */
 export type Protocol = "cri" | "docker";
 
-/** Sockets of runtimes, in the order of attempts. Docker comes with a containerd whose CRI is often disabled: the first
- *  that answers counts, not the first that exists. */
+/** Sockets of runtimes, in the order of preference between equals. Docker comes with a containerd whose CRI is often disabled, or has no
+ *  network for pods: the first that answers and has one counts, not the first that exists. */
 export const knownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
@@ -16,6 +18,8 @@ export const knownSockets: readonly string[] = [
 ];
 
 export interface FindDeps {
+  /** Name of the node: a runtime with its pods stays its runtime. */
+  readonly nodeName: string;
   readonly host: Pick<Host, "fs" | "dial">;
   /** Creates the runtime for a socket; it connects on first use. */
   readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
@@ -30,41 +34,87 @@ export interface FoundRuntime {
   readonly socket: string;
 }
 
-/** Finds the target's runtime: the configured socket, or the first known one that answers.
+/** Finds the target's runtime: the configured socket, or of the known ones that answer the first that has pods of the node, else the first
+ *  with a network for pods, else the first.
  *  @throws CodedError unavailable when the target is unreachable; failed_precondition, one sentence with the sockets
  *  tried, when no runtime answers. */
 export async function findRuntime(
-  { host, make, reach, log }: FindDeps,
+  deps: FindDeps,
   wanted: "auto" | { readonly socket: string },
   signal: AbortSignal,
 ): Promise<FoundRuntime> {
-  const tried: string[] = [];
-  for (const socket of wanted === "auto" ? knownSockets : [wanted.socket]) {
-    const refused = await host.fs.stat(socket, signal).then(
-      ({ kind }) => (kind === "socket" ? undefined : "is not a socket"),
-      (error: unknown) => reasonOf(error),
-    );
-    if (refused !== undefined) {
-      tried.push(`${socket} (${refused})`);
-      continue;
-    }
-    let runtime: Runtime | undefined;
-    try {
-      // A killed runtime leaves its socket behind.
-      runtime = await make(socket, await protocolOf(host, socket, signal));
-      const { runtimeName, runtimeVersion } = await runtime.version(signal);
-      log.info({ socket, runtime: `${runtimeName} ${runtimeVersion}` }, "found the target's runtime");
-      return { runtime, socket };
-    } catch (error) {
-      await runtime?.[Symbol.asyncDispose]();
-      tried.push(`${socket} (${reasonOf(error)})`);
-    }
+  const sockets = wanted === "auto" ? knownSockets : [wanted.socket];
+  const looks = await Promise.allSettled(sockets.map((socket) => answeringAt(deps, socket, signal)));
+  await using unwanted = new AsyncDisposableStack();
+  const found = looks.flatMap((look) => (look.status === "fulfilled" ? [look.value] : []));
+  const answering = found.filter((one) => "runtime" in one).map((one) => unwanted.adopt(one, dispose));
+  for (const look of looks) if (look.status === "rejected") throw look.reason;
+  const chosen = answering.length > 1 ? await preferred(deps.nodeName, answering, signal) : answering[0];
+  if (chosen) {
+    const { socket, runtime, version } = chosen;
+    const others = answering.filter((one) => one !== chosen);
+    unwanted.move();
+    await Promise.all(others.map(dispose));
+    deps.log.info({ socket, runtime: version, others: others.map((one) => one.socket) }, "found the target's runtime");
+    return { runtime, socket };
   }
-  await reach(signal);
+  await deps.reach(signal);
   throw new CodedError(
     "failed_precondition",
-    `no container runtime answers on the target, tried ${tried.join(", ")}: start containerd, CRI-O or Docker there, or name its socket in providerConfig.runtime.`,
+    `no container runtime answers on the target, tried ${found.map(triedText).join(", ")}: start containerd, CRI-O or Docker there, or name its socket in providerConfig.runtime.`,
   );
+}
+
+/** A runtime that has answered. */
+interface Answering extends FoundRuntime {
+  /** Its name and version. */
+  readonly version: string;
+}
+
+/** A socket at which none answers, and why. */
+interface Silent {
+  readonly socket: string;
+  readonly why: string;
+}
+
+function triedText(one: Answering | Silent): string {
+  return "why" in one ? `${one.socket} (${one.why})` : one.socket;
+}
+
+/** @throws errors of an unreachable target. */
+async function answeringAt({ host, make }: FindDeps, socket: string, signal: AbortSignal): Promise<Answering | Silent> {
+  let runtime: Runtime | undefined;
+  try {
+    const { kind } = await host.fs.stat(socket, signal);
+    if (kind !== "socket") return { socket, why: "is not a socket" };
+    // A killed runtime leaves its socket behind.
+    runtime = await make(socket, await protocolOf(host, socket, signal));
+    const { runtimeName, runtimeVersion } = await runtime.version(signal);
+    return { runtime, socket, version: `${runtimeName} ${runtimeVersion}` };
+  } catch (error) {
+    await runtime?.[Symbol.asyncDispose]();
+    return { socket, why: reasonOf(error) };
+  }
+}
+
+async function dispose({ runtime }: Answering): Promise<void> {
+  await runtime[Symbol.asyncDispose]();
+}
+
+/** The runtime of several that the node is to have. @throws the errors of one that cannot tell: the node's pods may be there. */
+async function preferred(
+  nodeName: string,
+  answering: readonly Answering[],
+  signal: AbortSignal,
+): Promise<Answering | undefined> {
+  const own = PodSandboxFilter.fromPartial({ labelSelector: { [nodeLabel]: nodeName } });
+  const held = await Promise.all(answering.map(({ runtime }) => runtime.listPodSandbox(own, signal)));
+  const holder = answering.find((_, at) => (held[at]?.length ?? 0) > 0);
+  if (holder) return holder;
+  const said = await Promise.all(answering.map(({ runtime }) => runtime.status(signal)));
+  const hasNetwork = ({ status }: StatusResponse) =>
+    status?.conditions.some((condition) => condition.type === "NetworkReady" && condition.status) ?? false;
+  return answering.find((_, at) => said[at] && hasNetwork(said[at])) ?? answering[0];
 }
 
 /** @throws errors of an unreachable target: they tell nothing about its sockets. */

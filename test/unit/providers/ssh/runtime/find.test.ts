@@ -1,19 +1,21 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { type Protocol, findRuntime, knownSockets } from "../../../../../providers/ssh/runtime/find.ts";
+import { RunPodSandboxRequest } from "../../../../../src/gen/cri.ts";
 import { CodedError } from "../../../../../src/lib/errors.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
 import type { Address } from "../../../../../src/seams/host.ts";
+import type { Runtime } from "../../../../../src/seams/runtime.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 import { fakeHost } from "../../../../fakes/host.ts";
-import { fakeRuntime } from "../../../../fakes/runtime.ts";
+import { type FakeRuntime, fakeRuntime } from "../../../../fakes/runtime.ts";
 
 const never = new AbortController().signal;
 const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 
-/** A target with a dead socket in containerd's place, and a Docker Engine unless `engine` is false. */
-async function target({ engine = true, reached = () => Promise.resolve() } = {}) {
+/** A target with a containerd that does not answer unless `alive`, and a Docker Engine unless `engine` is false. */
+async function target({ engine = true, alive = false, reached = () => Promise.resolve() } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   for (const path of ["/run/containerd", "/var/run"])
@@ -24,23 +26,74 @@ async function target({ engine = true, reached = () => Promise.resolve() } = {})
       { unix: docker },
       (connection) => void connection.once("data", () => connection.end("HTTP/1.1 200")),
     );
+  if (alive) await host.listen({ unix: containerd }, (connection) => connection.end());
   const dial = async (to: Address, signal?: AbortSignal) => {
-    if ("unix" in to && to.unix === containerd) throw new CodedError("unavailable", `${containerd}: refused`);
+    if (!alive && "unix" in to && to.unix === containerd) throw new CodedError("unavailable", `${containerd}: refused`);
     return host.dial(to, signal);
   };
   const made: [string, Protocol][] = [];
-  const make = async (socket: string, protocol: Protocol) => {
+  const runtimes = new Map([containerd, docker].map((socket) => [socket, fakeRuntime({ clock })]));
+  const disposed: string[] = [];
+  const make = async (socket: string, protocol: Protocol): Promise<Runtime> => {
     made.push([socket, protocol]);
-    return fakeRuntime({ clock });
+    const runtime = runtimes.get(socket);
+    assert.ok(runtime);
+    return { ...runtime, [Symbol.asyncDispose]: async () => void disposed.push(socket) };
   };
   const find = (wanted: Parameters<typeof findRuntime>[1]) =>
     findRuntime(
-      { host: { ...host, dial }, make, reach: reached, log: createLogger(0, { write: () => undefined }) },
+      {
+        nodeName: "node-1",
+        host: { ...host, dial },
+        make,
+        reach: reached,
+        log: createLogger(0, { write: () => undefined }),
+      },
       wanted,
       never,
     );
-  return { find, made };
+  const at = (socket: string): FakeRuntime => runtimes.get(socket) ?? assert.fail();
+  return { find, made, disposed, containerd: at(containerd), docker: at(docker) };
 }
+
+const failing = new CodedError("unavailable", "it is starting");
+
+/** A pod of a node in a runtime. */
+async function addPod(runtime: FakeRuntime, node: string): Promise<void> {
+  const metadata = { name: "pod", namespace: "default", uid: "uid", attempt: 0 };
+  const labels = { "graftlet.dev/node": node };
+  await runtime.runPodSandbox(RunPodSandboxRequest.fromPartial({ config: { metadata, labels } }), never);
+}
+
+test("of two that answer the first is taken, and the other let go", async () => {
+  const { find, disposed } = await target({ alive: true });
+  assert.equal((await find("auto")).socket, containerd);
+  assert.deepEqual(disposed, [docker]);
+});
+
+test("one without a network for pods comes after one that has it, but before none", async () => {
+  const both = await target({ alive: true });
+  both.containerd.setCondition("NetworkReady", false);
+  assert.equal((await both.find("auto")).socket, docker);
+  assert.deepEqual(both.disposed, [containerd]);
+  both.docker.setCondition("NetworkReady", false);
+  assert.equal((await both.find("auto")).socket, containerd);
+});
+
+test("the one that has pods of the node stays its runtime, whatever its network says; others' pods count for nothing", async () => {
+  const { find, ...runtimes } = await target({ alive: true });
+  await addPod(runtimes.containerd, "node-2");
+  await addPod(runtimes.docker, "node-1");
+  runtimes.docker.setCondition("NetworkReady", false);
+  assert.equal((await find("auto")).socket, docker);
+});
+
+test("one that cannot tell whether it has pods of the node keeps the other from being taken", async () => {
+  const { find, disposed, ...runtimes } = await target({ alive: true });
+  runtimes.containerd.failNext("listPodSandbox", failing);
+  await assert.rejects(find("auto"), failing);
+  assert.deepEqual(disposed.toSorted(), [containerd, docker]);
+});
 
 test("a dead socket is skipped for one with a runtime", async () => {
   const { find, made } = await target();
