@@ -32,7 +32,8 @@ const sources = [
   "tsconfig.json",
   "src",
   "providers",
-  "tools",
+  "tools/build.ts",
+  "tools/notices.ts",
   "test/cluster/images/graftlet-bases.ts",
 ];
 
