@@ -162,6 +162,23 @@ image: ## graftlet's container image by docker build (ARCH=arm64; BASE, BUILD, L
 	@docker build $(image_args) --tag $(image_tag) .
 	@docker save $(image_tag) | gzip -c | wc -c | awk '{ printf "$(image_tag): %.1f MiB compressed, its base included\n", $$1 / 2^20 }'
 
+.PHONY: release-dry-run release release-sign release-page
+release-dry-run: $(deps) packages ## a release of this checkout, into dist/release and a registry of its own, and installed from there; root
+	$(call say,release: dry run)
+	@node tools/release/dry-run.ts
+
+release: $(deps) ## images, chart and files of a tagged commit, pushed (TAG, IMAGE, CHARTS, BUILDER: docs/releasing.md)
+	$(call say,release)
+	@node tools/release/main.ts publish
+
+release-sign: $(deps) ## what make release pushed, signed by cosign without a key
+	$(call say,release: signatures)
+	@node tools/release/main.ts sign
+
+release-page: $(deps) ## what make release made, on the project's page, by gh
+	$(call say,release: page)
+	@node tools/release/main.ts page
+
 clean: ## remove what was built and installed here (the caches in ~/.cache/graftlet stay)
 	$(call say,clean)
 	@rm -rf dist node_modules tools/node_modules tools/site/node_modules
@@ -190,7 +207,7 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
-	@for module in helm coredns metrics-server csi egress; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+	@for module in helm coredns metrics-server csi egress actionlint; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
 # What of others' only further tests run, in pods.
 .PHONY: storage-tools

@@ -4,6 +4,7 @@ export const slowContracts: Readonly<Record<string, number>> = {
   "runtime-cri": 80,
   "runtime-docker": 75,
   "docker-sandboxes": 60,
+  release: 60,
   "host-ssh-link": 55,
   "bind-part": 50,
   "host-ssh-reverse": 45,

@@ -2,6 +2,7 @@ import { join } from "node:path";
 import type { Cluster } from "./cluster.ts";
 import { networkArgv } from "./namespaces.ts";
 import { type Finished, must, run, type RunOptions } from "./processes.ts";
+import type { Layout } from "./state.ts";
 
 const tools = join(import.meta.dirname, "..", "cluster", "tools");
 
@@ -26,9 +27,14 @@ export async function findHelm(): Promise<string> {
 
 /** The command line of helm as a cluster's administrator. @param program of `findHelm`. */
 export function helmArgv({ layout, adminKubeconfig }: Cluster, program: string, args: readonly string[]): string[] {
+  return withOwnHome(layout, ["env", `KUBECONFIG=${adminKubeconfig}`, program, ...args]);
+}
+
+/** A command in a cluster's network whose helm keeps its files with the cluster's. */
+export function withOwnHome(layout: Layout, argv: readonly string[]): string[] {
   const home = join(layout.dir, "helm");
   const own = ["CACHE", "CONFIG", "DATA"].map((what) => `HELM_${what}_HOME=${home}`);
-  return networkArgv(layout, ["env", `KUBECONFIG=${adminKubeconfig}`, ...own, program, ...args]);
+  return networkArgv(layout, ["env", ...own, ...argv]);
 }
 
 /** @param program of `findHelm`. */

@@ -8,8 +8,8 @@ import type { Tools } from "../../harness/tools.ts";
 
 const project = join(import.meta.dirname, "..", "..", "..");
 
-/** The npm that the build runs with; any that reads package-lock.json would do. */
-const npm = "npm@11.19.1";
+/** The npm that the build runs with; any that reads package-lock.json would do. A release's list of packages is this one's. */
+export const npm = "npm@11.19.1";
 
 /** Archives of images' files: what graftlet's image stands on, and what it is built in. */
 export interface GraftletBases {

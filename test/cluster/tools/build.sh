@@ -80,6 +80,8 @@ case ${tools[0]} in
     version=$(go list -m -f "with csi-test {{.Version}}" github.com/kubernetes-csi/csi-test/v5) ;;
   github.com/kubernetes-csi/external-attacher/v4/*)
     version=$(go list -m -f "with csi-lib-utils {{.Version}}" github.com/kubernetes-csi/csi-lib-utils) ;;
+  github.com/rhysd/actionlint/*)
+    version=$(go list -m -f "{{.Version}}" github.com/rhysd/actionlint) ;;
   github.com/rancher/local-path-provisioner)
     version=$(go list -m -f "{{.Version}}" github.com/rancher/local-path-provisioner) ;;
   */egress-server)

@@ -1,0 +1,53 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { agreedVersion, notesOf } from "../../../tools/release/version.ts";
+import { readSource } from "../../../tools/release/source.ts";
+
+const changelog = `# Changelog
+
+## [Unreleased]
+
+### Added
+
+- To come.
+
+## [0.2.0] - 2026-12-01
+
+### Added
+
+- New.
+
+## [0.1.0] - 2026-11-01
+
+- First.
+`;
+
+test("a version is the one that all places have; else both that differ are named", () => {
+  assert.equal(agreedVersion({ "package.json": "0.1.0", "Chart.yaml": "0.1.0" }), "0.1.0");
+  assert.throws(() => agreedVersion({ "package.json": "0.2.0", "Chart.yaml": "0.1.0" }), {
+    message: "package.json has version 0.2.0, and Chart.yaml has 0.1.0: write the same version into both",
+  });
+  assert.throws(() => agreedVersion({ "package.json": "0.2.0", "Chart.yaml": undefined }), /Chart\.yaml has none/);
+  assert.throws(() => agreedVersion({ "package.json": undefined }), /package\.json has no version/);
+});
+
+test("notes are the version's section of the changelog, and no other's", () => {
+  assert.equal(notesOf(changelog, "0.2.0", false), "### Added\n\n- New.\n");
+  assert.equal(notesOf(changelog, "0.1.0", false), "- First.\n");
+});
+
+test("a version without a section has no release; a dry run takes what is unreleased", () => {
+  const refusal =
+    /^Error: CHANGELOG\.md says nothing of version 0\.3\.0, which package\.json has: write its section, "## \[0\.3\.0\] - YYYY-MM-DD"$/;
+  assert.throws(() => notesOf(changelog, "0.3.0", false), refusal);
+  assert.equal(notesOf(changelog, "0.3.0", true), "### Added\n\n- To come.\n");
+  assert.throws(() => notesOf("# Changelog\n\n## [Unreleased]\n", "0.3.0", true), refusal);
+});
+
+test("this checkout agrees with itself, and has a commit with a date", async () => {
+  const { version, revision, date, notes } = await readSource({ draft: true });
+  assert.match(version, /^\d+\.\d+\.\d+$/);
+  assert.match(revision, /^[0-9a-f]{40}$/);
+  assert.ok(date > 1_700_000_000);
+  assert.match(notes, /^(### |- )/);
+});

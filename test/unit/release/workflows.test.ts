@@ -1,0 +1,109 @@
+import assert from "node:assert/strict";
+import { existsSync, globSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, test } from "node:test";
+import { parse } from "yaml";
+import { keylessCommands } from "../../../tools/release/keyless.ts";
+
+const root = join(import.meta.dirname, "..", "..", "..");
+const textOf = (file: string) => readFileSync(join(root, file), "utf8");
+
+interface Step {
+  readonly uses?: string;
+  readonly run?: string;
+}
+
+interface Job {
+  readonly permissions?: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string>>;
+  readonly "timeout-minutes"?: number;
+  readonly steps: readonly Step[];
+}
+
+interface Workflow {
+  readonly on: Readonly<Record<string, unknown>>;
+  readonly permissions?: Readonly<Record<string, string>>;
+  readonly jobs: Readonly<Record<string, Job>>;
+}
+
+const workflowOf = (name: string) => parse(textOf(`.github/workflows/${name}`)) as Workflow;
+const jobsOf = (name: string) => Object.values(workflowOf(name).jobs);
+const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.flatMap(({ run }) => run ?? []));
+
+describe("the workflows", () => {
+  const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
+
+  test("each step is an action of a major version, or a target of the Makefile, or .ci/run", () => {
+    const targets = new Set(
+      [...textOf("Makefile").matchAll(/^([a-z][a-z -]*):/gm)].flatMap(([, all = ""]) => all.split(" ")),
+    );
+    for (const name of names) {
+      for (const { steps } of jobsOf(name))
+        for (const { uses } of steps.filter((step) => step.uses !== undefined))
+          assert.match(uses ?? "", /^[\w-]+\/[\w-]+@v\d+$/);
+      for (const command of commandsOf(name)) {
+        const [program = "", ...words] = command.split(" ");
+        if (program === "make") for (const target of words) assert.ok(targets.has(target), `${name}: make ${target}`);
+        else
+          assert.ok(
+            program === ".ci/run" && words.length === 0 && existsSync(join(root, program)),
+            `${name}: ${command}`,
+          );
+      }
+    }
+  });
+
+  test("each job ends in time, with the rights that it needs and no others", () => {
+    for (const name of names)
+      for (const job of jobsOf(name)) {
+        assert.ok((job["timeout-minutes"] ?? Infinity) <= 180, name);
+        assert.ok(job.permissions ?? workflowOf(name).permissions, name);
+      }
+    assert.deepEqual(workflowOf("ci.yml").permissions, { contents: "read" });
+    const [release] = jobsOf("release.yml");
+    assert.deepEqual(workflowOf("release.yml").permissions, {});
+    assert.deepEqual(release?.permissions, { contents: "write", packages: "write", "id-token": "write" });
+  });
+
+  test("continuous integration runs all; a tag makes a release, tested before, signed before it is shown", () => {
+    assert.deepEqual(commandsOf("ci.yml"), [".ci/run"]);
+    assert.deepEqual(workflowOf("release.yml").on, { push: { tags: ["v*"] } });
+    assert.deepEqual(commandsOf("release.yml"), [
+      "make check unit",
+      "make release",
+      "make release-sign",
+      "make release-page",
+    ]);
+    const settings = [...textOf("tools/release/main.ts").matchAll(/setting\("(\w+)"/g)].map(([, name]) => name);
+    const [release] = jobsOf("release.yml");
+    assert.deepEqual(
+      settings.filter((name) => release?.env?.[name ?? ""] === undefined),
+      [],
+    );
+  });
+});
+
+test("cosign signs image and chart by digest, attests provenance and SBOMs, and signs the checksums", () => {
+  const published = {
+    version: "0.1.0",
+    image: "ghcr.io/graftlet/graftlet",
+    imageDigest: "sha256:aa",
+    chart: "ghcr.io/graftlet/charts/graftlet",
+    chartDigest: "sha256:bb",
+    files: [],
+  };
+  const predicates = [
+    { type: "slsaprovenance1", file: "/r/predicate.json" },
+    { type: "spdxjson", file: "/r/amd64.spdx.json" },
+  ] as const;
+  assert.deepEqual(
+    keylessCommands(published, predicates, "/r").map((command) => command.join(" ")),
+    [
+      "cosign sign --yes ghcr.io/graftlet/graftlet@sha256:aa",
+      "cosign sign --yes ghcr.io/graftlet/charts/graftlet@sha256:bb",
+      "cosign attest --yes --type=slsaprovenance1 --predicate=/r/predicate.json ghcr.io/graftlet/graftlet@sha256:aa",
+      "cosign attest --yes --type=spdxjson --predicate=/r/amd64.spdx.json ghcr.io/graftlet/graftlet@sha256:aa",
+      "cosign sign-blob --yes --bundle=/r/SHA256SUMS.sigstore.json /r/SHA256SUMS",
+    ],
+  );
+});
