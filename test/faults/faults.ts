@@ -380,4 +380,14 @@ export const faults: readonly Fault[] = [
       '"everything is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
     foundBy: [contract("chart-render")],
   },
+  {
+    name: "release-node-integrity",
+    file: "tools/release/digests.ts",
+    text: "if (found !== expected)",
+    becomes: "if (found === undefined)",
+    breaks: "A release ships a Node that package-lock.json does not know.",
+    assertion:
+      '"Node is what package-lock.json says, for each architecture, or is not shipped": Missing expected exception',
+    foundBy: [unit("release/contents")],
+  },
 ];

@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
 import { test } from "node:test";
 import { agreedVersion, notesOf } from "../../../tools/release/version.ts";
 import { readSource } from "../../../tools/release/source.ts";
@@ -50,4 +52,17 @@ test("this checkout agrees with itself, and has a commit with a date", async () 
   assert.match(revision, /^[0-9a-f]{40}$/);
   assert.ok(date > 1_700_000_000);
   assert.match(notes, /^(### |- )/);
+});
+
+test("what is no release is refused in one sentence, before anything is built", () => {
+  const main = join(import.meta.dirname, "..", "..", "..", "tools", "release", "main.ts");
+  const refusal = (step: string) => {
+    const env = { ...process.env, TAG: "v0.0.0" };
+    const { status, stderr } = spawnSync(process.execPath, [main, step], { env, encoding: "utf8" });
+    assert.equal(status, 1);
+    return stderr;
+  };
+  // A tag of another version, unless this checkout has no notes or files that are not committed.
+  assert.match(refusal("publish"), /^[^\n]+: (tag the commit|write its section|commit them)[^\n]+\n$/);
+  assert.match(refusal("pblish"), /^write: node tools\/release\/main\.ts publish \| sign \| page\n$/);
 });
