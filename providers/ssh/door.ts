@@ -3,15 +3,20 @@ import { type ConfigFields, invalidField } from "../config-fields.ts";
 
 /** Credentials of the login. Files are on graftlet's own machine and are read on each connect. */
 export type SshLogin =
-  | { readonly by: "key"; readonly privateKeyFile: string; readonly passphraseFile?: string }
+  | {
+      readonly by: "key";
+      readonly privateKeyFile: string;
+      readonly passphraseFile?: string;
+      readonly certificateFile?: string;
+    }
   | { readonly by: "agent"; readonly agentSocket: string }
   | { readonly by: "password"; readonly passwordFile: string };
 
 /** Verification of the target's host key. */
 export type HostKeyTrust =
   | { readonly by: "knownHosts"; readonly file: string }
-  /** `SHA256:…`, as `ssh-keygen -l` prints them. */
-  | { readonly by: "fingerprints"; readonly fingerprints: readonly string[] }
+  /** `SHA256:…`, as `ssh-keygen -l` prints them: of host keys, and of authorities whose host certificates are good. */
+  | { readonly by: "fingerprints"; readonly fingerprints: readonly string[]; readonly authorities: readonly string[] }
   /** The first key seen is written to the file, and only that key is accepted from then on. */
   | { readonly by: "firstUse"; readonly file: string };
 
@@ -31,10 +36,12 @@ export const doorFields = [
   "user",
   "privateKeyFile",
   "passphraseFile",
+  "certificateFile",
   "agentSocket",
   "passwordFile",
   "knownHostsFile",
   "hostKeyFingerprints",
+  "hostCertificateAuthorities",
   "hostKey",
 ];
 
@@ -91,6 +98,10 @@ function loginOf(given: ConfigFields, at: string): SshLogin {
     );
   if (given.passphraseFile !== undefined && given.privateKeyFile === undefined)
     throw invalidField(`${at}.passphraseFile opens no key: add privateKeyFile, or remove it.`);
+  if (given.certificateFile !== undefined && given.privateKeyFile === undefined)
+    throw invalidField(
+      `${at}.certificateFile certifies no key: add the privateKeyFile that it belongs to, or remove it.`,
+    );
   if (given.agentSocket !== undefined)
     return { by: "agent", agentSocket: pathOf(`${at}.agentSocket`, given.agentSocket) };
   if (given.passwordFile !== undefined)
@@ -99,19 +110,41 @@ function loginOf(given: ConfigFields, at: string): SshLogin {
     by: "key",
     privateKeyFile: pathOf(`${at}.privateKeyFile`, given.privateKeyFile),
     ...(given.passphraseFile !== undefined && { passphraseFile: pathOf(`${at}.passphraseFile`, given.passphraseFile) }),
+    ...(given.certificateFile !== undefined && {
+      certificateFile: pathOf(`${at}.certificateFile`, given.certificateFile),
+    }),
   };
 }
 
+/** Fields that give fingerprints in place of a file. */
+const fingerprintFields = ["hostKeyFingerprints", "hostCertificateAuthorities"] as const;
+
+const printedBy = {
+  hostKeyFingerprints: "`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub` prints it on the target",
+  hostCertificateAuthorities: "`ssh-keygen -lf` prints it for the authority's public key",
+};
+
 function trustOf(given: ConfigFields, at: string): HostKeyTrust {
   const file = given.knownHostsFile === undefined ? undefined : pathOf(`${at}.knownHostsFile`, given.knownHostsFile);
+  const instead = fingerprintFields.find((field) => given[field] !== undefined);
   if (given.hostKey !== undefined) return firstUseOf(given, file, at);
-  if (file !== undefined && given.hostKeyFingerprints !== undefined)
+  if (file !== undefined && instead === "hostCertificateAuthorities")
+    throw invalidField(
+      `${at} has both knownHostsFile and hostCertificateAuthorities: write the authority into that file, in a line @cert-authority, or keep one of them.`,
+    );
+  if (file !== undefined && instead !== undefined)
     throw invalidField(`${at} has both knownHostsFile and hostKeyFingerprints: keep one of them.`);
   if (file !== undefined) return { by: "knownHosts", file };
-  if (given.hostKeyFingerprints !== undefined)
-    return { by: "fingerprints", fingerprints: fingerprintsOf(given.hostKeyFingerprints, at) };
+  if (instead !== undefined) {
+    const of = (field: (typeof fingerprintFields)[number]) => fingerprintsOf(given[field], field, at);
+    return {
+      by: "fingerprints",
+      fingerprints: of("hostKeyFingerprints"),
+      authorities: of("hostCertificateAuthorities"),
+    };
+  }
   throw invalidField(
-    `${at} does not say how to know the machine: add knownHostsFile, hostKeyFingerprints, or hostKey: trustOnFirstUse.`,
+    `${at} does not say how to know the machine: add knownHostsFile, hostKeyFingerprints, hostCertificateAuthorities, or hostKey: trustOnFirstUse.`,
   );
 }
 
@@ -120,8 +153,8 @@ function firstUseOf(given: ConfigFields, file: string | undefined, at: string): 
     throw invalidField(
       `${at}.hostKey is ${JSON.stringify(given.hostKey)}: write trustOnFirstUse, or remove it and add knownHostsFile.`,
     );
-  if (given.hostKeyFingerprints !== undefined)
-    throw invalidField(`${at} has both hostKey and hostKeyFingerprints: keep one of them.`);
+  const other = fingerprintFields.find((field) => given[field] !== undefined);
+  if (other !== undefined) throw invalidField(`${at} has both hostKey and ${other}: keep one of them.`);
   if (file === undefined)
     throw invalidField(
       `${at}.hostKey: trustOnFirstUse has no place to keep the first key in: add knownHostsFile, a file that graftlet may write.`,
@@ -129,12 +162,13 @@ function firstUseOf(given: ConfigFields, file: string | undefined, at: string): 
   return { by: "firstUse", file };
 }
 
-function fingerprintsOf(value: unknown, at: string): readonly string[] {
+function fingerprintsOf(value: unknown, field: (typeof fingerprintFields)[number], at: string): readonly string[] {
+  if (value === undefined) return [];
   const list: readonly unknown[] = Array.isArray(value) ? value : [];
   const texts = list.filter((item) => typeof item === "string" && /^SHA256:[A-Za-z0-9+/]{43}=?$/.test(item));
   if (list.length === 0 || texts.length !== list.length)
     throw invalidField(
-      `${at}.hostKeyFingerprints is ${JSON.stringify(value)}, not a list of fingerprints: write SHA256:… as \`ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub\` prints it on the target.`,
+      `${at}.${field} is ${JSON.stringify(value)}, not a list of fingerprints: write SHA256:… as ${printedBy[field]}.`,
     );
   return texts.map((text) => String(text).replace(/=$/, ""));
 }

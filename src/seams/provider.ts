@@ -15,6 +15,7 @@ export const troubleReasons = [
   "HostKeyMismatch",
   "HostKeyUnknown",
   "LoginRefused",
+  "CertificateInvalid",
   "NoSessions",
   "LoginShellHangs",
   "NoPosixShell",

@@ -163,7 +163,16 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.deepEqual(
       readSshConfig(sealed.providerConfig).proxyJump.map(({ host, port, user, login }) => [host, port, user, login]),
       [
-        ["jump.example", 22, "hop", { by: "key", privateKeyFile: "/etc/graftlet/nodes/sealed_0/ssh-privatekey" }],
+        [
+          "jump.example",
+          22,
+          "hop",
+          {
+            by: "key",
+            privateKeyFile: "/etc/graftlet/nodes/sealed_0/ssh-privatekey",
+            certificateFile: "/etc/graftlet/nodes/sealed_0/ssh-certificate",
+          },
+        ],
         ["192.0.2.1", 2222, "root", { by: "agent", agentSocket: "/agent/socket" }],
       ],
     );

@@ -67,7 +67,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a"],
-    /nodes\[0\]\.ssh does not say how the machine is known: add hostKeyFingerprints, or knownHostsFile/,
+    /nodes\[0\]\.ssh does not say how the machine is known: add hostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile/,
   ],
   [["nodes[0].ssh.proxy=ftp://proxy"], /ssh\/proxy': 'ftp:\/\/proxy' does not match pattern/],
   [["nodes[0].ssh.proxy=http://me:secret@proxy"], /nodes\[0\]\.ssh\.proxy has a password: put it into the Secret/],
@@ -86,6 +86,12 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].ssh.proxyJump[0].host=jump"], /nodes\[0\]\.ssh\.proxyJump\[0\] has no way to log in: name a Secret/],
   [["nodes[0].ssh.proxyJump[0].runtime=auto"], /proxyJump\/0': additional properties 'runtime' not allowed/],
   [["nodes[0].ssh.passphraseFile=/p"], /nodes\[0\]\.ssh\.passphraseFile opens privateKeyFile/],
+  [["nodes[0].ssh.certificateFile=/c"], /nodes\[0\]\.ssh\.certificateFile goes with privateKeyFile/],
+  [["nodes[0].ssh.hostCertificateAuthorities[0]=ca.pub"], /"ca\.pub" is no fingerprint: .* the authority's public key/],
+  [
+    [`nodes[0].ssh.hostCertificateAuthorities[0]=${fingerprint}`, "nodes[0].ssh.knownHostsFile=/k"],
+    /nodes\[0\]\.ssh has both hostCertificateAuthorities and knownHostsFile/,
+  ],
   [["nodes[0].ssh.hostKeyFingerprints[0]=MD5:aa"], /"MD5:aa" is no fingerprint: write it as ssh-keygen -lf/],
   [
     [`nodes[0].ssh.hostKeyFingerprints[0]=${fingerprint}`, "nodes[0].ssh.knownHostsFile=/k"],

@@ -124,8 +124,9 @@
 {{- end -}}
 {{- if and $ssh.login (not $ssh.existingSecret) }}{{ printf "%s.login says which keys of existingSecret are used: name that too, or leave login out" $at | fail }}{{ end -}}
 {{- if and $ssh.passphraseFile (not $ssh.privateKeyFile) }}{{ printf "%s.passphraseFile opens privateKeyFile: name that too; for a Secret write login: keyWithPassphrase" $at | fail }}{{ end -}}
+{{- if and $ssh.certificateFile (not $ssh.privateKeyFile) }}{{ printf "%s.certificateFile goes with privateKeyFile: name that too; for a Secret write login: keyWithCertificate" $at | fail }}{{ end -}}
 {{- include "graftlet.check.hostKey" . -}}
-{{- range list "privateKeyFile" "passphraseFile" "agentSocket" "passwordFile" "knownHostsFile" "proxyPasswordFile" "rootDir" -}}
+{{- range list "privateKeyFile" "passphraseFile" "certificateFile" "agentSocket" "passwordFile" "knownHostsFile" "proxyPasswordFile" "rootDir" -}}
 {{- $path := get $ssh . -}}
 {{- if and $path (not (hasPrefix "/" $path)) }}{{ printf "%s.%s %q is no absolute path: write it from the root" $at . $path | fail }}{{ end -}}
 {{- end -}}
@@ -141,11 +142,15 @@
 {{- range $ssh.hostKeyFingerprints -}}
 {{- if not (regexMatch "^SHA256:[A-Za-z0-9+/]{43}=?$" .) }}{{ printf "%s.hostKeyFingerprints: %q is no fingerprint: write it as ssh-keygen -lf /etc/ssh/ssh_host_ed25519_key.pub prints it on the machine, SHA256:…" $at . | fail }}{{ end -}}
 {{- end -}}
+{{- range $ssh.hostCertificateAuthorities -}}
+{{- if not (regexMatch "^SHA256:[A-Za-z0-9+/]{43}=?$" .) }}{{ printf "%s.hostCertificateAuthorities: %q is no fingerprint: write it as ssh-keygen -lf prints it for the authority's public key, SHA256:…" $at . | fail }}{{ end -}}
+{{- end -}}
+{{- if and $ssh.hostCertificateAuthorities $ssh.knownHostsFile }}{{ printf "%s has both hostCertificateAuthorities and knownHostsFile: write the authority into that file as @cert-authority, or keep one of them" $at | fail }}{{ end -}}
 {{- if and $ssh.hostKeyFingerprints $ssh.knownHostsFile }}{{ printf "%s has both hostKeyFingerprints and knownHostsFile: keep one of them" $at | fail }}{{ end -}}
 {{- if and $ssh.hostKey (not $ssh.knownHostsFile) -}}
 {{- printf "%s.hostKey: what is trusted on first use has to outlive the Pod: name a knownHostsFile in a volume of extraVolumes, or use hostKeyFingerprints" $at | fail -}}
 {{- end -}}
-{{- if not (or $ssh.existingSecret $ssh.hostKeyFingerprints $ssh.knownHostsFile) -}}
-{{- printf "%s does not say how the machine is known: add hostKeyFingerprints, or knownHostsFile" $at | fail -}}
+{{- if not (or $ssh.existingSecret $ssh.hostKeyFingerprints $ssh.hostCertificateAuthorities $ssh.knownHostsFile) -}}
+{{- printf "%s does not say how the machine is known: add hostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile" $at | fail -}}
 {{- end -}}
 {{- end -}}

@@ -120,8 +120,9 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- else -}}
 {{- $_ := set $config "privateKeyFile" (printf "%s/ssh-privatekey" $directory) -}}
 {{- if eq $login "keyWithPassphrase" }}{{ $_ := set $config "passphraseFile" (printf "%s/ssh-passphrase" $directory) }}{{ end -}}
+{{- if eq $login "keyWithCertificate" }}{{ $_ := set $config "certificateFile" (printf "%s/ssh-certificate" $directory) }}{{ end -}}
 {{- end -}}
-{{- if not (or $ssh.hostKeyFingerprints $ssh.knownHostsFile) -}}
+{{- if not (or $ssh.hostKeyFingerprints $ssh.hostCertificateAuthorities $ssh.knownHostsFile) -}}
 {{- $_ := set $config "knownHostsFile" (printf "%s/known_hosts" $directory) -}}
 {{- end -}}
 {{- end -}}

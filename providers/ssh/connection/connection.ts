@@ -9,10 +9,12 @@ import type { SshConfig } from "../config.ts";
 import type { Door } from "../door.ts";
 import type { Proxy } from "../proxy.ts";
 import type { ReverseWay } from "../reverse/way.ts";
-import { type Credentials, readCredentials } from "./credentials.ts";
+import type { Credentials } from "./credentials.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { LinkError } from "./link-state.ts";
+import { readLogin } from "./login.ts";
 import { orDropped } from "./or-dropped.ts";
+import { offerHostCertificates, showCertificate } from "./ssh2-certificates.ts";
 import { throughProxy } from "./through-proxy.ts";
 
 /** One SSH connection to the target. */
@@ -37,7 +39,7 @@ const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
 
 export interface OpenDeps {
-  readonly clock: Pick<Clock, "within">;
+  readonly clock: Pick<Clock, "within" | "now">;
   /** The way to a first machine that dials in itself. */
   readonly reverse?: Pick<ReverseWay, "open">;
 }
@@ -59,8 +61,9 @@ export async function openConnection(
     return reverse ? reverse.open(soon) : wayTo(door, config.proxy, soon);
   };
   try {
-    for (const door of config.proxyJump) hops.push({ door, connection: await enter(door, wayOn(door), signal) });
-    const connection = await enter(config, wayOn(config), signal, hops);
+    for (const door of config.proxyJump)
+      hops.push({ door, connection: await enter(door, wayOn(door), { clock, signal }) });
+    const connection = await enter(config, wayOn(config), { clock, signal, hops });
     if (connection.lost.aborted) closeHops();
     connection.lost.addEventListener("abort", closeHops, { once: true });
     return connection;
@@ -94,19 +97,26 @@ async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Prom
   }
 }
 
-/** Logs in at an sshd. @param way opens what leads there. @param hops whose loss is the loss of this connection. */
-async function enter(
-  door: Door,
-  way: () => Promise<Duplex>,
-  signal: AbortSignal,
-  hops: readonly Hop[] = [],
-): Promise<Connection> {
-  const check = await hostKeyCheck(door.trust, door.host, door.port);
-  const credentials = await loginOf(door);
+interface Entry {
+  readonly clock: Pick<Clock, "now">;
+  readonly signal: AbortSignal;
+  /** Machines on the way, whose loss is the loss of this connection. */
+  readonly hops?: readonly Hop[];
+}
+
+/** Logs in at an sshd. @param way opens what leads there. */
+async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, hops = [] }: Entry): Promise<Connection> {
+  const check = await hostKeyCheck(door.trust, door, clock.now);
+  const { credentials, certificate } = await readLogin(door.login, clock.now());
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   const socket = await way();
-  await ready(client, connectConfig(door, credentials, { check, refused }), { door, socket, refused, signal });
+  const certify = () => {
+    if (check.certificateAlgorithms.length > 0) offerHostCertificates(client, check.certificateAlgorithms);
+    if (certificate) showCertificate(client, certificate);
+  };
+  const attempt = { door, socket, refused, certify, signal };
+  await ready(client, connectConfig(door, credentials, { check, refused }), attempt);
   client.setNoDelay(true);
   // One listener per socket that graftlet listens on at the target.
   client.setMaxListeners(0);
@@ -133,22 +143,6 @@ async function enter(
       else socket.end();
     },
   };
-}
-
-async function loginOf({ login }: Door): Promise<Credentials> {
-  try {
-    const credentials = await readCredentials(login);
-    if ("privateKey" in credentials) {
-      const key = ssh2.utils.parseKey(credentials.privateKey, credentials.passphrase);
-      if (key instanceof Error)
-        throw new Error(
-          `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,
-        );
-    }
-    return credentials;
-  } catch (error) {
-    throw new LinkError("LoginRefused", "permission_denied", messageOf(error), { cause: error });
-  }
 }
 
 interface HostKeyVerdict {
@@ -180,10 +174,12 @@ interface Attempt {
   readonly door: Door;
   readonly socket: Duplex;
   readonly refused: { readonly by?: LinkError };
+  /** Has the client use certificates, once it has begun to connect. */
+  certify(): void;
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: Settings, { door, socket, refused, signal }: Attempt): Promise<void> {
+function ready(client: Client, settings: Settings, { door, socket, refused, certify, signal }: Attempt): Promise<void> {
   const greeted = listenIn(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
@@ -206,6 +202,7 @@ function ready(client: Client, settings: Settings, { door, socket, refused, sign
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       client.connect({ ...settings, sock: socket });
+      certify();
     } catch (error) {
       fail(error);
     }
@@ -277,6 +274,8 @@ const networkHints: Readonly<Record<string, string>> = {
 function loginRemedy({ user, login }: Door): string {
   switch (login.by) {
     case "key":
+      if (login.certificateFile !== undefined)
+        return `check that sshd there takes the authority of ${login.certificateFile} (TrustedUserCAKeys) and that it is issued for ${user}, or correct user.`;
       return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
     case "agent":
       return `add a key of the agent at ${login.agentSocket} to ~${user}/.ssh/authorized_keys there, or correct user.`;

@@ -1,8 +1,10 @@
-import { createHash } from "node:crypto";
 import { appendFile, readFile } from "node:fs/promises";
 import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import { hasErrno } from "../../local/errors.ts";
 import type { HostKeyTrust } from "../door.ts";
+import { fingerprintOf, keyType } from "./fingerprint.ts";
+import { type CertificateTrust, certificateRefusal } from "./host-certificate.ts";
+import { certificateName, plainName, signatureAlgorithms } from "./key-algorithms.ts";
 import { type KnownKey, hostName, knownKeys } from "./known-hosts.ts";
 import { LinkError } from "./link-state.ts";
 
@@ -10,74 +12,114 @@ import { LinkError } from "./link-state.ts";
 export interface HostKeyCheck {
   /** Signature algorithms offered to the target, those of known keys first, so that it shows a key that can be compared. */
   readonly algorithms: readonly string[];
-  /** @param key the target's key in SSH's wire format. @returns the reason for refusing it. */
+  /** Those of certificates, to be offered before them; none where no authority is trusted. */
+  readonly certificateAlgorithms: readonly string[];
+  /** @param key the target's key or certificate in SSH's wire format. @returns the reason for refusing it. */
   refusal(key: Buffer): LinkError | undefined;
   /** Saves a key accepted on first use, after the target has proved that it holds it. */
   remember(): Promise<void>;
 }
 
-const algorithmsOf: Readonly<Record<string, readonly string[]>> = {
-  "ssh-ed25519": ["ssh-ed25519"],
-  "ecdsa-sha2-nistp256": ["ecdsa-sha2-nistp256"],
-  "ecdsa-sha2-nistp384": ["ecdsa-sha2-nistp384"],
-  "ecdsa-sha2-nistp521": ["ecdsa-sha2-nistp521"],
-  "ssh-rsa": ["rsa-sha2-512", "rsa-sha2-256"],
-};
+/** Where the host is, as it is dialled. */
+export interface Whereabouts {
+  readonly host: string;
+  readonly port: number;
+}
 
-/** Prepares the check of a target's host key; reads the known_hosts file, if any.
+/** Prepares the check of a target's host key; reads the known_hosts file, if any. @param now the present, ms since the epoch.
  *  @throws LinkError HostKeyUnknown when that file cannot be read. */
-export async function hostKeyCheck(trust: HostKeyTrust, host: string, port: number): Promise<HostKeyCheck> {
-  if (trust.by === "fingerprints") return byFingerprint(trust.fingerprints, hostName(host, port));
-  const known = knownKeys(await readKnownHosts(trust), host, port);
-  return byKnownKeys({ known, trust, name: hostName(host, port) });
+export async function hostKeyCheck(
+  trust: HostKeyTrust,
+  { host, port }: Whereabouts,
+  now: () => number,
+): Promise<HostKeyCheck> {
+  const name = hostName(host, port);
+  if (trust.by === "fingerprints") return checkOf(byFingerprints(trust), { host, name, now });
+  const keys = knownKeys(await readKnownHosts(trust), host, port);
+  return checkOf(byKnownKeys(keys, trust), { host, name, now });
 }
 
-/** A key's fingerprint, as `ssh-keygen -l` prints it. */
-export function fingerprintOf(key: Buffer): string {
-  return `SHA256:${createHash("sha256").update(key).digest("base64").replaceAll("=", "")}`;
+/** What is known of a host before it shows a key. */
+interface Known extends Omit<CertificateTrust, "host" | "now"> {
+  /** Types of its known keys, asked for first. */
+  readonly types: ReadonlySet<string>;
+  /** Whether any key of it is known, and any authority for it. */
+  readonly hasKeys: boolean;
+  readonly hasAuthorities: boolean;
+  /** Where that is written. */
+  readonly source: string;
+  /** A file for the first key, where that is to be trusted. */
+  readonly keepIn?: string;
 }
 
-/** Type of a key in SSH's wire format. */
-export function keyType(key: Buffer): string {
-  return key.length < 4 ? "" : key.subarray(4, 4 + key.readUInt32BE(0)).toString("latin1");
-}
-
-function byFingerprint(fingerprints: readonly string[], name: string): HostKeyCheck {
+function byFingerprints({ fingerprints, authorities }: HostKeyTrust & { by: "fingerprints" }): Known {
   return {
-    algorithms: Object.values(algorithmsOf).flat(),
-    refusal: (key) =>
-      fingerprints.includes(fingerprintOf(key)) ? undefined : mismatch(name, key, "hostKeyFingerprints"),
-    remember: () => Promise.resolve(),
+    types: new Set(),
+    hasKeys: fingerprints.length > 0,
+    hasAuthorities: authorities.length > 0,
+    source: "hostKeyFingerprints",
+    isKnown: (key) => fingerprints.includes(fingerprintOf(key)),
+    isAuthority: (key) => authorities.includes(fingerprintOf(key)),
+    isRevoked: () => false,
   };
 }
 
-interface Known {
-  readonly known: readonly KnownKey[];
-  readonly trust: Exclude<HostKeyTrust, { by: "fingerprints" }>;
-  readonly name: string;
+function byKnownKeys(keys: readonly KnownKey[], { by, file }: Exclude<HostKeyTrust, { by: "fingerprints" }>): Known {
+  const has = (as: KnownKey["as"]) => (key: Buffer) =>
+    keys.some((each) => each.as === as && each.key === key.toString("base64"));
+  const own = keys.filter(({ as }) => as === "host");
+  return {
+    types: new Set(own.map(({ type }) => type)),
+    hasKeys: own.length > 0,
+    hasAuthorities: keys.some(({ as }) => as === "authority"),
+    source: file,
+    isKnown: has("host"),
+    isAuthority: has("authority"),
+    isRevoked: has("revoked"),
+    ...(by === "firstUse" && { keepIn: file }),
+  };
 }
 
-function byKnownKeys({ known, trust, name }: Known): HostKeyCheck {
-  const good = known.filter(({ revoked }) => !revoked);
-  const types = new Set(good.map(({ type }) => type));
-  const ranked = Object.entries(algorithmsOf).sort(([a], [b]) => Number(types.has(b)) - Number(types.has(a)));
-  let taken: Buffer | undefined;
+interface Shown {
+  readonly host: string;
+  /** The host's name in known_hosts. */
+  readonly name: string;
+  readonly now: () => number;
+}
+
+function checkOf(known: Known, { host, name, now }: Shown): HostKeyCheck {
+  const ranked = [...signatureAlgorithms].sort(([a], [b]) => Number(known.types.has(b)) - Number(known.types.has(a)));
+  const algorithms = ranked.flatMap(([, ofType]) => ofType);
+  const kept: { key?: Buffer; certificate?: Buffer } = {};
   return {
-    algorithms: ranked.flatMap(([, algorithms]) => algorithms),
+    algorithms,
+    certificateAlgorithms: known.hasAuthorities ? algorithms.map(certificateName) : [],
     refusal(key) {
-      const text = key.toString("base64");
-      if (known.some((each) => each.revoked && each.key === text)) return mismatch(name, key, trust.file);
-      if (good.some((each) => each.key === text)) return undefined;
-      if (good.length > 0) return mismatch(name, key, trust.file);
-      if (trust.by === "knownHosts") return unknownKey(name, key, trust.file);
-      taken = key;
+      if (plainName(keyType(key)) === undefined) return refusalOfKey(key);
+      // A connection that stands goes on when its certificate expires: keys are exchanged anew from time to time.
+      if (kept.certificate?.equals(key)) return undefined;
+      const why = certificateRefusal(key, { ...known, host, now: now() });
+      if (why !== undefined) return untrusted(name, why);
+      kept.certificate = Buffer.from(key);
       return undefined;
     },
     async remember() {
-      if (taken)
-        await appendFile(trust.file, `${name} ${keyType(taken)} ${taken.toString("base64")}\n`, { mode: 0o600 });
+      if (kept.key && known.keepIn !== undefined)
+        await appendFile(known.keepIn, `${name} ${keyType(kept.key)} ${kept.key.toString("base64")}\n`, {
+          mode: 0o600,
+        });
     },
   };
+
+  function refusalOfKey(key: Buffer): LinkError | undefined {
+    if (known.isRevoked(key)) return mismatch(name, key, known.source);
+    if (known.isKnown(key)) return undefined;
+    if (known.hasKeys) return mismatch(name, key, known.source);
+    if (known.hasAuthorities) return uncertified(name, key);
+    if (known.keepIn === undefined) return unknownKey(name, key, known.source);
+    kept.key = key;
+    return undefined;
+  }
 }
 
 async function readKnownHosts({ by, file }: Exclude<HostKeyTrust, { by: "fingerprints" }>): Promise<string> {
@@ -107,5 +149,21 @@ function unknownKey(name: string, key: Buffer, file: string): LinkError {
     "HostKeyUnknown",
     "permission_denied",
     `${file} has no key for ${name}, which showed the ${keyType(key)} key ${fingerprintOf(key)}: compare it with the target's own and add it there.`,
+  );
+}
+
+function uncertified(name: string, key: Buffer): LinkError {
+  return new LinkError(
+    "HostKeyUnknown",
+    "permission_denied",
+    `${name} showed the ${keyType(key)} key ${fingerprintOf(key)} without a certificate, and only an authority is known: have sshd there show one (HostCertificate), or make its key known.`,
+  );
+}
+
+function untrusted(name: string, why: string): LinkError {
+  return new LinkError(
+    "HostKeyUnknown",
+    "permission_denied",
+    `${name} showed a certificate that is not taken: ${why}.`,
   );
 }

@@ -1,25 +1,30 @@
 import { createHmac } from "node:crypto";
 
-/** A host key in a known_hosts file. */
+/** A key in a known_hosts file that concerns a host. */
 export interface KnownKey {
   readonly type: string;
   /** The key in SSH's wire format, base64. */
   readonly key: string;
-  readonly revoked: boolean;
+  /** What it is: the host's own, a certificate authority for the host, or one that must not be taken in either place. */
+  readonly as: "host" | "authority" | "revoked";
 }
 
-/** A host's keys in a known_hosts file, by hashed names, patterns and ports, too. Lines of certificate authorities and
- *  invalid lines are skipped, as in ssh. Pure.
+const markers: Readonly<Record<string, KnownKey["as"]>> = { "@cert-authority": "authority", "@revoked": "revoked" };
+
+/** A host's keys in a known_hosts file, by hashed names, patterns and ports, too. Invalid lines are skipped, as in ssh, and so
+ *  are lines with a marker that is none. As a certificate has no port, lines with a marker may name the host without it. Pure.
  *  @see https://man.openbsd.org/sshd.8#SSH_KNOWN_HOSTS_FILE_FORMAT */
 export function knownKeys(file: string, host: string, port: number): readonly KnownKey[] {
   const name = hostName(host, port);
   return file.split("\n").flatMap((line): KnownKey[] => {
     const words = line.trim().split(/\s+/);
     const marker = words[0]?.startsWith("@") === true ? words.shift() : undefined;
+    const as = marker === undefined ? "host" : markers[marker];
     const [names, type, key] = words;
-    if (names === undefined || names.startsWith("#") || type === undefined || key === undefined) return [];
-    if (marker === "@cert-authority" || !matches(names, name)) return [];
-    return [{ type, key, revoked: marker === "@revoked" }];
+    if (as === undefined || names === undefined || names.startsWith("#") || type === undefined || key === undefined)
+      return [];
+    if (!matches(names, name) && (as === "host" || !matches(names, host.toLowerCase()))) return [];
+    return [{ type, key, as }];
   });
 }
 
@@ -32,8 +37,8 @@ export function hostName(host: string, port: number): string {
 function matches(names: string, name: string): boolean {
   if (names.startsWith("|1|")) return matchesHash(names, name);
   const patterns = names.toLowerCase().split(",");
-  if (patterns.some((pattern) => pattern.startsWith("!") && glob(pattern.slice(1)).test(name))) return false;
-  return patterns.some((pattern) => !pattern.startsWith("!") && glob(pattern).test(name));
+  if (patterns.some((pattern) => pattern.startsWith("!") && globOf(pattern.slice(1)).test(name))) return false;
+  return patterns.some((pattern) => !pattern.startsWith("!") && globOf(pattern).test(name));
 }
 
 function matchesHash(hashed: string, name: string): boolean {
@@ -41,7 +46,8 @@ function matchesHash(hashed: string, name: string): boolean {
   return createHmac("sha1", Buffer.from(salt, "base64")).update(name).digest("base64") === hash;
 }
 
-function glob(pattern: string): RegExp {
+/** A pattern of OpenSSH's, with * and ?, as a regular expression for the whole of a name. */
+export function globOf(pattern: string): RegExp {
   const source = pattern
     .replaceAll(/[.+^${}()|[\]\\]/g, "\\$&")
     .replaceAll("*", ".*")

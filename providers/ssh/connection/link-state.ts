@@ -7,6 +7,7 @@ export type LinkReason =
   | "HostKeyMismatch"
   | "HostKeyUnknown"
   | "LoginRefused"
+  | "CertificateInvalid"
   | "NoSessions"
   | "LoginShellHangs"
   | "NoPosixShell"
@@ -38,6 +39,8 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
+  // Nothing was sent: the target does not notice.
+  CertificateInvalid: [1_000, 15_000],
   NoSessions: [5_000, 30_000],
   LoginShellHangs: [2_000, 30_000],
   NoPosixShell: [5_000, 30_000],

@@ -10,7 +10,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { opened } from "../connection/connection.ts";
-import { fingerprintOf } from "../connection/host-key.ts";
+import { fingerprintOf } from "../connection/fingerprint.ts";
 import { orDropped } from "../connection/or-dropped.ts";
 import type { Dialled } from "./dialled.ts";
 import { type Doorkeeper, createDoorkeeper } from "./doorkeeper.ts";

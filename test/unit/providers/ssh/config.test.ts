@@ -55,6 +55,7 @@ test("every field", () => {
     user: "me",
     agentSocket: "/agent",
     hostKeyFingerprints: [`${fingerprint}=`],
+    hostCertificateAuthorities: [fingerprint],
     runtime: "unix:///run/containerd/containerd.sock",
     rootDir: "/var/lib/graftlet",
     sudo: "never",
@@ -65,7 +66,7 @@ test("every field", () => {
     docker: { network: "n" },
   });
   assert.deepEqual(login, { by: "agent", agentSocket: "/agent" });
-  assert.deepEqual(trust, { by: "fingerprints", fingerprints: [fingerprint] });
+  assert.deepEqual(trust, { by: "fingerprints", fingerprints: [fingerprint], authorities: [fingerprint] });
   assert.deepEqual(rest, {
     host: "fd00::1",
     port: 2222,
@@ -80,15 +81,16 @@ test("every field", () => {
         port: 22,
         user: "hop",
         login: { by: "password", passwordFile: "/w" },
-        trust: { by: "fingerprints", fingerprints: [fingerprint] },
+        trust: { by: "fingerprints", fingerprints: [fingerprint], authorities: [] },
       },
     ],
     kubernetesService: { host: "fd00::2", port: 6443 },
     cri: { sharing: "shared" },
     docker: { network: "n" },
   });
-  const withKey = readSshConfig({ ...least, passphraseFile: "/p" });
-  assert.deepEqual(withKey.login, { by: "key", privateKeyFile: "/k", passphraseFile: "/p" });
+  const withKey = readSshConfig({ ...least, passphraseFile: "/p", certificateFile: "/c" });
+  const files = { privateKeyFile: "/k", passphraseFile: "/p", certificateFile: "/c" };
+  assert.deepEqual(withKey.login, { by: "key", ...files });
   const withPassword = readSshConfig({ ...least, privateKeyFile: undefined, passwordFile: "/w" });
   assert.deepEqual(withPassword.login, { by: "password", passwordFile: "/w" });
   assert.deepEqual(readSshConfig({ ...least, hostKey: "trustOnFirstUse" }).trust, { by: "firstUse", file: "/h" });
@@ -119,12 +121,28 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
     { ...least, privateKeyFile: "key" },
     /providerConfig\.privateKeyFile is "key", not an absolute path/,
   ],
+  [
+    "a certificate for no key",
+    { ...least, privateKeyFile: undefined, agentSocket: "/a", certificateFile: "/c" },
+    /certificateFile certifies no key: add the privateKeyFile/,
+  ],
+  ["a relative certificate", { ...least, certificateFile: "c" }, /certificateFile is "c", not an absolute path/],
   ["no host key", { ...least, knownHostsFile: undefined }, /does not say how to know the machine/],
   ["two ways to know it", { ...least, hostKeyFingerprints: [] }, /both knownHostsFile and hostKeyFingerprints/],
   [
     "no fingerprint",
     { ...least, knownHostsFile: undefined, hostKeyFingerprints: ["ab:cd"] },
     /not a list of fingerprints/,
+  ],
+  [
+    "an authority that is no fingerprint",
+    { ...least, knownHostsFile: undefined, hostCertificateAuthorities: "ca.pub" },
+    /hostCertificateAuthorities is "ca\.pub", not a list of fingerprints: .* for the authority's public key/,
+  ],
+  [
+    "authorities in a file and here",
+    { ...least, hostCertificateAuthorities: [] },
+    /both knownHostsFile and hostCertificateAuthorities: write the authority into that file/,
   ],
   ["another word for first use", { ...least, hostKey: "any" }, /write trustOnFirstUse, or remove it/],
   [

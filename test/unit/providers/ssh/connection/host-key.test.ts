@@ -3,7 +3,9 @@ import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import { fingerprintOf, hostKeyCheck, keyType } from "../../../../../providers/ssh/connection/host-key.ts";
+import { certificateOf, sshKey } from "../../../../harness/ssh-keys.ts";
+import { fingerprintOf, keyType } from "../../../../../providers/ssh/connection/fingerprint.ts";
+import { hostKeyCheck } from "../../../../../providers/ssh/connection/host-key.ts";
 
 /** A key in SSH's wire format, as far as its check looks into it. */
 function keyOf(type: string, body: string): Buffer {
@@ -35,7 +37,7 @@ test("a key says what it is", () => {
 test("a known key is taken, another is a mismatch, a revoked one too, and the known type is asked for first", async () => {
   const file = `h ssh-rsa ${rsa.toString("base64")}\n@revoked h ssh-ed25519 ${other.toString("base64")}\n`;
   await withFile(file, async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, "h", 22);
+    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     assert.equal(check.refusal(rsa), undefined);
     assert.equal(check.refusal(one)?.reason, "HostKeyMismatch");
     assert.equal(check.refusal(other)?.reason, "HostKeyMismatch");
@@ -46,11 +48,11 @@ test("a known key is taken, another is a mismatch, a revoked one too, and the kn
 
 test("a host that is not in the file is unknown; so is every host without a file", async () => {
   await withFile("", async (path) => {
-    const check = await hostKeyCheck({ by: "knownHosts", file: path }, "h", 22);
+    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     const refusal = check.refusal(one);
     assert.equal(refusal?.reason, "HostKeyUnknown");
     assert.ok(refusal.message.includes(fingerprintOf(one)));
-    await assert.rejects(hostKeyCheck({ by: "knownHosts", file: `${path}-none` }, "h", 22), {
+    await assert.rejects(hostKeyCheck({ by: "knownHosts", file: `${path}-none` }, { host: "h", port: 22 }, Date.now), {
       reason: "HostKeyUnknown",
     });
   });
@@ -59,19 +61,122 @@ test("a host that is not in the file is unknown; so is every host without a file
 test("the first key is kept once it has proved itself, and then it is the only one", async () => {
   await withFile("", async (path) => {
     const trust = { by: "firstUse", file: `${path}-new` } as const;
-    const first = await hostKeyCheck(trust, "h", 2222);
+    const first = await hostKeyCheck(trust, { host: "h", port: 2222 }, Date.now);
     assert.equal(first.refusal(one), undefined);
     await assert.rejects(readFile(trust.file));
     await first.remember();
     assert.equal(await readFile(trust.file, "utf8"), `[h]:2222 ssh-ed25519 ${one.toString("base64")}\n`);
-    const second = await hostKeyCheck(trust, "h", 2222);
+    const second = await hostKeyCheck(trust, { host: "h", port: 2222 }, Date.now);
     assert.equal(second.refusal(one), undefined);
     assert.equal(second.refusal(other)?.reason, "HostKeyMismatch");
   });
 });
 
 test("by fingerprint", async () => {
-  const check = await hostKeyCheck({ by: "fingerprints", fingerprints: [fingerprintOf(one)] }, "h", 22);
+  const check = await hostKeyCheck(
+    { by: "fingerprints", fingerprints: [fingerprintOf(one)], authorities: [] },
+    { host: "h", port: 22 },
+    Date.now,
+  );
   assert.equal(check.refusal(one), undefined);
   assert.equal(check.refusal(other)?.reason, "HostKeyMismatch");
+});
+
+test("certificates are asked for where an authority is trusted, and then before any key", async () => {
+  await withFile(`h ssh-rsa ${rsa.toString("base64")}`, async (path) => {
+    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    assert.deepEqual(check.certificateAlgorithms, []);
+    assert.match(check.refusal(certificateOf(key, authority))?.message ?? "", /its authority SHA256:\S+ is none/);
+  });
+  await withFile(`@cert-authority h ${lineOf(authority)}\nh ssh-rsa ${rsa.toString("base64")}`, async (path) => {
+    const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
+    assert.equal(check.certificateAlgorithms[0], "rsa-sha2-512-cert-v01@openssh.com");
+    assert.equal(check.certificateAlgorithms.length, check.algorithms.length);
+    assert.equal(check.refusal(rsa), undefined);
+    assert.equal(check.refusal(one)?.reason, "HostKeyMismatch");
+  });
+});
+
+const key = sshKey("P-256");
+const authority = sshKey("ed25519");
+const lineOf = ({ type, wire }: { type: string; wire: Buffer }) => `${type} ${wire.toString("base64")}`;
+const rsaAuthority = sshKey("rsa");
+const atSecond = (second: number) => () => second * 1000;
+
+function changed(blob: Buffer): Buffer {
+  blob[blob.length - 1] = (blob.at(-1) ?? 0) ^ 1;
+  return blob;
+}
+
+const certificates: readonly (readonly [what: string, blob: Buffer, refusal: RegExp | undefined])[] = [
+  ["a good one", certificateOf(key, authority), undefined],
+  ["of an RSA authority", certificateOf(key, rsaAuthority), undefined],
+  ["of an RSA authority, with SHA-1", certificateOf(key, rsaAuthority, { algorithm: "ssh-rsa" }), /signature is wrong/],
+  ["with a pattern", certificateOf(key, authority, { principals: ["other", "*.Example", "?.example"] }), undefined],
+  [
+    "for another host",
+    certificateOf(key, authority, { principals: ["example", "h.example.org"] }),
+    /it is for example, h/,
+  ],
+  ["for nobody", certificateOf(key, authority, { principals: [] }), /no name at all/],
+  ["of another authority", certificateOf(key, key), /none that is trusted/],
+  ["of a user", certificateOf(key, authority, { type: "user" }), /it is a user's/],
+  ["with an option", certificateOf(key, authority, { critical: ["force-command"] }), /critical option "force-command"/],
+  ["that is over", certificateOf(key, authority, { before: 100n }), /it expired at 1970-01-01T00:01:40/],
+  ["that is to come", certificateOf(key, authority, { after: 101n }), /not valid before 1970-01-01T00:01:41/],
+  ["that was changed", changed(certificateOf(key, authority)), /signature is wrong/],
+  ["that is cut off", certificateOf(key, authority).subarray(0, -1), /cannot be read: it ends too early/],
+];
+
+for (const [what, blob, refusal] of certificates)
+  test(`a host's certificate ${what} is ${refusal ? "refused" : "taken"}`, async () => {
+    const trust = {
+      by: "fingerprints",
+      fingerprints: [],
+      authorities: [authority, rsaAuthority].map(({ wire }) => fingerprintOf(wire)),
+    } as const;
+    const check = await hostKeyCheck(trust, { host: "H.example", port: 2222 }, atSecond(100));
+    const why = check.refusal(blob);
+    if (!refusal) return assert.equal(why, undefined);
+    assert.equal(why?.reason, "HostKeyUnknown");
+    assert.match(why.message, /^\[h\.example\]:2222 showed a certificate that is not taken: /);
+    assert.match(why.message, refusal);
+  });
+
+test("a certificate that was taken is taken again on the same connection, when it has expired, too; no other one is", async () => {
+  let second = 99;
+  await withFile(`@cert-authority *.example ${lineOf(authority)}`, async (file) => {
+    const where = { host: "h.example", port: 22 };
+    const check = await hostKeyCheck({ by: "knownHosts", file }, where, () => second * 1000);
+    const blob = certificateOf(key, authority, { before: 100n });
+    assert.equal(check.refusal(blob), undefined);
+    second = 100;
+    assert.equal(check.refusal(blob), undefined);
+    assert.match(check.refusal(certificateOf(another, authority, { before: 100n }))?.message ?? "", /it expired/);
+  });
+});
+
+const another = sshKey("ed25519");
+
+test("revoked keys and authorities; a known key needs no certificate; a key alone does not do where an authority is known", async () => {
+  const of = async (...lines: readonly string[]) => {
+    let verdict: string | undefined;
+    await withFile(lines.join("\n"), async (file) => {
+      const check = await hostKeyCheck({ by: "firstUse", file }, { host: "h.example", port: 22 }, Date.now);
+      verdict = check.refusal(certificateOf(key, authority))?.message;
+      assert.match(check.refusal(another.wire)?.message ?? "", /which is not the one in|without a certificate/);
+      await check.remember();
+      assert.equal(await readFile(file, "utf8"), lines.join("\n"));
+    });
+    return verdict ?? "taken";
+  };
+  const trusted = `@cert-authority * ${lineOf(authority)}`;
+  assert.equal(await of(trusted), "taken");
+  assert.match(await of(trusted, `@revoked * ${lineOf(key)}`), /is revoked/);
+  assert.match(await of(trusted, `@revoked * ${lineOf(authority)}`, `h.example ${lineOf(key)}`), /is revoked/);
+  assert.equal(await of(`@cert-authority * ${lineOf(rsaAuthority)}`, `h.example ${lineOf(key)}`), "taken");
+  assert.match(
+    await of(`@cert-authority *,!h.example ${lineOf(authority)}`, `h.example ${lineOf(rsaAuthority)}`),
+    /none/,
+  );
 });

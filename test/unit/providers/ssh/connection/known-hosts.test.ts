@@ -40,7 +40,17 @@ test("hashed names", () => {
   assert.deepEqual(types(file, "one"), []);
 });
 
-test("revoked keys are told apart; certificate authorities are passed over", () => {
-  const file = "@revoked one ssh-ed25519 A\n@cert-authority one ssh-ed25519 B";
-  assert.deepEqual(knownKeys(file, "one", 22), [{ type: "ssh-ed25519", key: "A", revoked: true }]);
+test("a line's marker tells what its key is; one that is none passes the line over", () => {
+  const file = "@revoked one ssh-ed25519 A\n@cert-authority one ssh-ed25519 B\n@other one ssh-ed25519 C";
+  assert.deepEqual(knownKeys(file, "one", 22), [
+    { type: "ssh-ed25519", key: "A", as: "revoked" },
+    { type: "ssh-ed25519", key: "B", as: "authority" },
+  ]);
+});
+
+test("a line with a marker may name the host without its port, or with it; a host's own key has the port", () => {
+  const file = ["@cert-authority *.example ssh-ed25519 A", "@revoked [h.example]:2222 ssh-ed25519 B"];
+  assert.deepEqual(types([...file, "h.example ssh-ed25519 C"].join("\n"), "H.example", 2222), ["A", "B"]);
+  assert.deepEqual(types(file.join("\n"), "h.example", 23), ["A"]);
+  assert.deepEqual(types("@cert-authority *.example,!h.example ssh-ed25519 A", "h.example"), []);
 });

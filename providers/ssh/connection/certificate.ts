@@ -1,0 +1,93 @@
+import { plainName, signatureAlgorithms } from "./key-algorithms.ts";
+import { WireReader, wireString } from "./wire-reader.ts";
+
+/** An OpenSSH certificate as it is read, which proves nothing yet. */
+export interface Certificate {
+  readonly for: "user" | "host";
+  /** Type of the certified key, such as `ssh-rsa`. */
+  readonly keyType: string;
+  /** The certified key in SSH's wire format. */
+  readonly key: Buffer;
+  /** Who may be who: names of users or of hosts. */
+  readonly principals: readonly string[];
+  /** Seconds since the epoch; the second is the first at which it is no longer valid. */
+  readonly validAfter: bigint;
+  readonly validBefore: bigint;
+  /** Names of options that who does not know them must refuse. */
+  readonly criticalOptions: readonly string[];
+  /** The authority's key, in SSH's wire format. */
+  readonly authority: Buffer;
+  /** What the authority signed, and its signature. */
+  readonly signed: Buffer;
+  readonly signature: Buffer;
+}
+
+/** How many fields make up a key of each type. */
+const fieldsOfKey = (type: string): number => (type === "ssh-ed25519" ? 1 : 2);
+
+/** Reads a certificate in SSH's wire format. Pure.
+ *  @throws Error, a clause that says what is wrong with it.
+ *  @see https://cvsweb.openbsd.org/src/usr.bin/ssh/PROTOCOL.certkeys */
+export function parseCertificate(blob: Buffer): Certificate {
+  const reader = new WireReader(blob);
+  const name = reader.text();
+  const keyType = plainName(name);
+  if (keyType === undefined || !signatureAlgorithms.has(keyType))
+    throw new Error(`its type ${JSON.stringify(name.slice(0, 60))} is none that graftlet knows`);
+  reader.string(); // The nonce.
+  const start = reader.position;
+  for (let field = 0; field < fieldsOfKey(keyType); field += 1) reader.string();
+  const key = Buffer.concat([wireString(keyType), blob.subarray(start, reader.position)]);
+  reader.uint64(); // The serial number.
+  const use = reader.uint32();
+  if (use !== 1 && use !== 2) throw new Error(`it is neither a user's nor a host's (${use})`);
+  reader.string(); // The key's id.
+  const principals = listOf(reader.string(), (list) => list.text());
+  const validAfter = reader.uint64();
+  const validBefore = reader.uint64();
+  const criticalOptions = listOf(reader.string(), optionOf);
+  reader.string(); // Extensions; who does not know one passes it over.
+  reader.string(); // Reserved.
+  const authority = reader.string();
+  const signed = blob.subarray(0, reader.position);
+  const signature = reader.string();
+  if (!reader.atEnd) throw new Error("something follows it");
+  return {
+    for: use === 1 ? "user" : "host",
+    keyType,
+    key,
+    principals,
+    validAfter,
+    validBefore,
+    criticalOptions,
+    authority,
+    signed,
+    signature,
+  };
+}
+
+function listOf(bytes: Buffer, read: (list: WireReader) => string): readonly string[] {
+  const list = new WireReader(bytes);
+  const items: string[] = [];
+  while (!list.atEnd) items.push(read(list));
+  return items;
+}
+
+function optionOf(list: WireReader): string {
+  const name = list.text();
+  list.string(); // Its value.
+  return name;
+}
+
+/** Whether a certificate is valid at a time. @param now milliseconds since the epoch. */
+export function validity({ validAfter, validBefore }: Certificate, now: number): "valid" | "early" | "expired" {
+  const seconds = BigInt(Math.floor(now / 1000));
+  if (seconds < validAfter) return "early";
+  return seconds < validBefore ? "valid" : "expired";
+}
+
+/** A certificate's time as a date for messages. @param seconds since the epoch. */
+export function dateOf(seconds: bigint): string {
+  const latestMs = 8.64e15;
+  return new Date(Math.min(Number(seconds) * 1000, latestMs)).toISOString();
+}

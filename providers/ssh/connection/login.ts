@@ -1,0 +1,38 @@
+import ssh2 from "ssh2";
+import { messageOf } from "../../../src/lib/errors.ts";
+import type { SshLogin } from "../door.ts";
+import { type Credentials, readCredentials } from "./credentials.ts";
+import { LinkError } from "./link-state.ts";
+import { type UserCertificate, readUserCertificate } from "./user-certificate.ts";
+
+/** What graftlet logs in with at an sshd. */
+export interface Login {
+  readonly credentials: Credentials;
+  /** Goes with the private key. */
+  readonly certificate?: UserCertificate;
+}
+
+/** Reads a login's files and checks that they can be used. @param now milliseconds since the epoch.
+ *  @throws LinkError LoginRefused, or CertificateInvalid, a sentence with the remedy. */
+export async function readLogin(login: SshLogin, now: number): Promise<Login> {
+  const credentials = await readCredentials(login).catch(refused);
+  if (!("privateKey" in credentials)) return { credentials };
+  const key = ssh2.utils.parseKey(credentials.privateKey, credentials.passphrase);
+  if (key instanceof Error)
+    return refused(
+      new Error(
+        `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,
+      ),
+    );
+  if (login.by !== "key" || login.certificateFile === undefined) return { credentials };
+  try {
+    const certificate = await readUserCertificate(login.certificateFile, key.getPublicSSH(), now);
+    return { credentials, certificate };
+  } catch (cause) {
+    throw new LinkError("CertificateInvalid", "failed_precondition", messageOf(cause), { cause });
+  }
+}
+
+function refused(cause: unknown): never {
+  throw new LinkError("LoginRefused", "permission_denied", messageOf(cause), { cause });
+}

@@ -1,0 +1,171 @@
+import type { Client } from "ssh2";
+import wire from "ssh2/lib/protocol/utils.js";
+import { parseCertificate } from "./certificate.ts";
+import { certificateName, plainName } from "./key-algorithms.ts";
+import { LinkError } from "./link-state.ts";
+import type { UserCertificate } from "./user-certificate.ts";
+import { wireString } from "./wire-reader.ts";
+
+/** ssh2 knows no certificates. This file adds them to one client by what it has inside, as of version 1.17.0: a unit test holds
+ *  it to that version, and a client that is built otherwise is refused. All checks of signatures stay ssh2's own. */
+interface Protocol {
+  _offer: Offer;
+  _kex: Exchange | undefined;
+  readonly _authsQueue: string[];
+  readonly _packetRW: { readonly write: PacketWriter };
+  authPK: (user: string, key: unknown, algorithm: string | undefined, sign?: Sign) => void;
+}
+
+interface Lists {
+  readonly kex: { readonly array: readonly string[] };
+  readonly serverHostKey: { readonly array: readonly string[] };
+  readonly cs: object;
+  readonly sc: object;
+}
+
+/** What this side offers in a key exchange. */
+interface Offer {
+  readonly lists: Lists;
+}
+
+/** One key exchange; the first, or one of those that follow from time to time. */
+interface Exchange {
+  readonly sessionID: Buffer;
+  readonly negotiated: { serverHostKey: string };
+  /** The host's key, from its arrival until its signature is checked. */
+  _hostKey: Buffer | undefined;
+  getPublicKey(): Buffer;
+}
+
+interface PacketWriter {
+  readonly allocStart: number;
+  alloc(length: number): Buffer;
+  finalize(packet: Buffer): Buffer;
+}
+
+type Sign = (data: Buffer, done: (signature: Buffer) => void) => void;
+
+/** Has a client offer algorithms of host certificates, before those that it offers. It calls its hostVerifier with the
+ *  certificate, whose check is the verifier's, and has the certified key prove itself. To be called right after its connect.
+ *  @param algorithms such as `ssh-ed25519-cert-v01@openssh.com`. @throws LinkError when ssh2 is built otherwise. */
+export function offerHostCertificates(client: Client, algorithms: readonly string[]): void {
+  const protocol = protocolOf(client);
+  protocol._offer = withHostKeys(protocol._offer, algorithms);
+  let current = protocol._kex;
+  Object.defineProperty(protocol, "_kex", {
+    get: () => current,
+    set(next: Exchange | undefined) {
+      if (next) acceptCertificate(next);
+      current = next;
+    },
+  });
+}
+
+function withHostKeys(offer: Offer, algorithms: readonly string[]): Offer {
+  const { kex, serverHostKey, cs, sc } = offer.lists;
+  const Rebuilt = offer.constructor as new (lists: object) => Offer;
+  const arrays = (lists: object) => Object.fromEntries(Object.entries(lists).map(([name, { array }]) => [name, array]));
+  return new Rebuilt({
+    kex: kex.array,
+    serverHostKey: [...algorithms, ...serverHostKey.array],
+    cs: arrays(cs),
+    sc: arrays(sc),
+  });
+}
+
+/** For an exchange that a certificate is to prove. ssh2 first compares the type of what has arrived with the algorithm, has the
+ *  verifier look at it and hashes it; then it asks for our public key, hashes that, and checks the signature by the host's key.
+ *  Until we are asked the host's key is the certificate, thereafter the key in it. Were the order another one, the hash or the
+ *  key would be wrong, and the signature refused. */
+function acceptCertificate(exchange: Exchange): void {
+  const algorithm = plainName(exchange.negotiated.serverHostKey);
+  if (algorithm === undefined) return;
+  exchange.negotiated.serverHostKey = certificateName(algorithm.startsWith("rsa-") ? "ssh-rsa" : algorithm);
+  const getPublicKey = exchange.getPublicKey.bind(exchange);
+  exchange.getPublicKey = () => {
+    if (exchange._hostKey) {
+      exchange._hostKey = parseCertificate(exchange._hostKey).key;
+      exchange.negotiated.serverHostKey = algorithm;
+    }
+    return getPublicKey();
+  };
+}
+
+/** Has a client show a certificate with its private key. To be called right after its connect. @throws LinkError when ssh2 is built otherwise. */
+export function showCertificate(client: Client, { blob, keyType }: UserCertificate): void {
+  const protocol = protocolOf(client);
+  protocol.authPK = (user, _key, given, sign) => {
+    const algorithm = given ?? keyType;
+    if (algorithm === "ssh-rsa") throw onlySha1();
+    const asked = requestOf(user, { algorithm: certificateName(algorithm), blob, signed: sign !== undefined });
+    if (!sign) return send(protocol, asked);
+    const { sessionID } = protocol._kex ?? {};
+    if (!sessionID) throw new Error("there is no session to log in to");
+    sign(Buffer.concat([wireString(sessionID), asked]), (raw) => {
+      const signature = wire.convertSignature(raw, keyType);
+      if (signature === false) throw new Error("the key's signature cannot be written");
+      // The signature is the key's own: its algorithm has the plain name.
+      send(protocol, Buffer.concat([asked, wireString(Buffer.concat([wireString(algorithm), wireString(signature)]))]));
+    });
+  };
+}
+
+function onlySha1(): LinkError {
+  return new LinkError(
+    "LoginRefused",
+    "permission_denied",
+    "sshd there takes RSA keys with SHA-1 only, which is broken: have a key of type ed25519 certified, or renew that sshd.",
+  );
+}
+
+const userauthRequest = 50;
+
+interface Shown {
+  readonly algorithm: string;
+  readonly blob: Buffer;
+  /** False asks only whether this would be taken. */
+  readonly signed: boolean;
+}
+
+/** @see RFC 4252 §7 */
+function requestOf(user: string, { algorithm, blob, signed }: Shown): Buffer {
+  return Buffer.concat([
+    Buffer.from([userauthRequest]),
+    ...[user, "ssh-connection", "publickey"].map(wireString),
+    Buffer.from([signed ? 1 : 0]),
+    ...[algorithm, blob].map(wireString),
+  ]);
+}
+
+function send(protocol: Protocol, payload: Buffer): void {
+  const { write } = protocol._packetRW;
+  const start = write.allocStart;
+  const packet = write.alloc(payload.length);
+  packet.set(payload, start);
+  protocol._authsQueue.push("publickey");
+  wire.sendPacket(protocol, write.finalize(packet));
+}
+
+function protocolOf(client: Client): Protocol {
+  const { _protocol: protocol } = client as unknown as { readonly _protocol: Partial<Protocol> | undefined };
+  const lists = protocol?._offer?.lists;
+  const known =
+    Array.isArray(lists?.kex?.array) &&
+    Array.isArray(lists.serverHostKey?.array) &&
+    protocol !== undefined &&
+    "_kex" in protocol &&
+    protocol._kex === undefined &&
+    Array.isArray(protocol._authsQueue) &&
+    typeof protocol._packetRW?.write?.alloc === "function" &&
+    typeof protocol._packetRW.write.finalize === "function" &&
+    typeof protocol.authPK === "function" &&
+    typeof wire.sendPacket === "function" &&
+    typeof wire.convertSignature === "function";
+  if (!known)
+    throw new LinkError(
+      "CertificateInvalid",
+      "failed_precondition",
+      "certificates cannot be used with the version of ssh2 in this graftlet: build it with the version that its package.json names.",
+    );
+  return protocol as Protocol;
+}

@@ -1,0 +1,62 @@
+import { readFile } from "node:fs/promises";
+import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
+import { errnoOf } from "../../local/errors.ts";
+import { type Certificate, dateOf, parseCertificate, validity } from "./certificate.ts";
+import { fingerprintOf } from "./fingerprint.ts";
+import { certificateName } from "./key-algorithms.ts";
+
+/** A user's certificate, and its bytes in SSH's wire format. */
+export interface UserCertificate extends Certificate {
+  readonly blob: Buffer;
+}
+
+/** Reads the certificate that goes with a key, on each call, so that a renewed one is used.
+ *  @param key the key's public half in SSH's wire format. @param now milliseconds since the epoch.
+ *  @throws CodedError not_found, permission_denied, failed_precondition, a sentence with the remedy. */
+export async function readUserCertificate(path: string, key: Buffer, now: number): Promise<UserCertificate> {
+  const certificate = certificateIn(await textOf(path), path);
+  const refusal = refusalOf(certificate, key, now);
+  if (refusal) throw unusable(path, refusal);
+  return certificate;
+}
+
+async function textOf(path: string): Promise<string> {
+  try {
+    return await readFile(path, "utf8");
+  } catch (cause) {
+    const why = `providerConfig.certificateFile cannot be read: ${messageOf(cause)}.`;
+    throw new CodedError(codeOfErrno(errnoOf(cause)), why, { cause });
+  }
+}
+
+function certificateIn(text: string, path: string): UserCertificate {
+  const [type, base64 = ""] = text.trim().split(/\s+/);
+  try {
+    const blob = Buffer.from(base64, "base64");
+    const certificate = parseCertificate(blob);
+    if (type !== certificateName(certificate.keyType)) throw new Error("its first word is not its type");
+    return { ...certificate, blob };
+  } catch (cause) {
+    const why = `is no OpenSSH certificate (${messageOf(cause)}): name the file KEY-cert.pub that ssh-keygen -s writes`;
+    throw unusable(path, why, cause);
+  }
+}
+
+function refusalOf(certificate: Certificate, key: Buffer, now: number): string | undefined {
+  if (certificate.for !== "user")
+    return "is a host's certificate: ask its authority for a user's (ssh-keygen -s without -h)";
+  if (!certificate.key.equals(key))
+    return `certifies the key ${fingerprintOf(certificate.key)}, and privateKeyFile is ${fingerprintOf(key)}: name the two that belong together`;
+  switch (validity(certificate, now)) {
+    case "expired":
+      return `expired at ${dateOf(certificate.validBefore)}: put a new certificate into that file, which is read anew at the next attempt`;
+    case "early":
+      return `is not valid before ${dateOf(certificate.validAfter)}: check this machine's clock and that of the authority`;
+    case "valid":
+      return undefined;
+  }
+}
+
+function unusable(path: string, why: string, cause?: unknown): CodedError {
+  return new CodedError("failed_precondition", `providerConfig.certificateFile: ${path} ${why}.`, { cause });
+}

@@ -1,0 +1,222 @@
+import assert from "node:assert/strict";
+import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { before, describe, test } from "node:test";
+import type { LinkState } from "../../providers/ssh/connection/link-state.ts";
+import type { SshHost } from "../../providers/ssh/host.ts";
+import { must } from "../harness/processes.ts";
+import { waitFor } from "../harness/wait.ts";
+import { sshBench } from "./ssh-bench.ts";
+
+/** Keys as ssh-keygen makes them, by name. */
+const kinds = { ed25519: ["ed25519"], rsa: ["rsa"], ecdsa: ["ecdsa"], ecdsa521: ["ecdsa", "-b", "521"] } as const;
+const kindNames = Object.keys(kinds);
+/** Each with an authority of another type. */
+const pairs = kindNames.map((name, index) => [name, kindNames.at(index - 1) ?? name] as const);
+const always = ["-V", "always:forever"];
+
+describe("OpenSSH's certificates over SSH", () => {
+  const { rig, hostOf, downOf, isUp } = sshBench("certificates");
+  const file = (name: string) => join(rig().outside, name);
+  const publicKey = (name: string) =>
+    readFileSync(file(`${name}.pub`), "utf8")
+      .split(" ")
+      .slice(0, 2)
+      .join(" ");
+  const fingerprint = async (name: string) => (await must(["ssh-keygen", "-lf", file(`${name}.pub`)])).split(" ")[1];
+
+  /** Has an authority certify a key. @returns the certificate's file. */
+  const certify = async (key: string, options: readonly string[], authority = "ca-ed25519") => {
+    await must(["ssh-keygen", "-q", "-s", file(authority), "-I", "test", ...options, file(`${key}.pub`)]);
+    return file(`${key}-cert.pub`);
+  };
+  const login = (key: string) => ({ privateKeyFile: file(key), certificateFile: file(`${key}-cert.pub`) });
+  const putInside = async (name: string, text: string) => {
+    const path = `${rig().dir}/${name}`;
+    await rig().mustInside(["sh", "-c", `cat > ${path} && chmod 600 ${path}`], { stdin: text });
+    return path;
+  };
+  const trusted: string[] = [];
+  /** Starts sshd with a host key and its certificate. */
+  const showing = async (key: string, options: readonly string[], authority?: string) => {
+    const certificate = readFileSync(await certify(key, ["-h", ...options], authority), "utf8");
+    await rig().startSshd([
+      ...trusted,
+      `HostKey ${await putInside("host-key", readFileSync(file(key), "utf8"))}`,
+      `HostCertificate ${await putInside("host-cert.pub", certificate)}`,
+      "RekeyLimit 64K",
+    ]);
+  };
+  const knownHosts = (...lines: readonly string[]) => {
+    writeFileSync(file("authorities"), `${lines.join("\n")}\n`);
+    return { knownHostsFile: file("authorities") };
+  };
+  const authority = (name = "ca-ed25519") => `@cert-authority 127.0.0.1 ${publicKey(name)}`;
+  const whoAmI = async (host: SshHost) => (await host.run(["id", "-un"])).stdout.trim();
+  const downWith = async (host: SshHost, reason: string) => {
+    const is = (state: LinkState) => state.is === "down" && state.why.reason === reason;
+    await waitFor(`the link to be down: ${reason}`, () => is(host.link.state()), { everyMs: 50 });
+  };
+  const cut = async () => {
+    await rig().killSshd();
+    await rig().startSshd(trusted);
+  };
+
+  before(async () => {
+    for (const [name, [type, ...bits]] of Object.entries(kinds))
+      for (const key of [`user-${name}`, `host-${name}`, `ca-${name}`])
+        await must(["ssh-keygen", "-q", "-t", type, ...bits, "-N", "", "-f", file(key)]);
+    const keys = kindNames.map((name) => publicKey(`ca-${name}`)).join("\n");
+    trusted.push(`TrustedUserCAKeys ${await putInside("authorities", `${keys}\n`)}`);
+    await rig().startSshd(trusted);
+  });
+
+  test("a user's key of each type logs in by its certificate, whatever the type of the authority's key", async () => {
+    for (const [name, by] of pairs) {
+      assert.equal((await downOf({ privateKeyFile: file(`user-${name}`) })).why.reason, "LoginRefused");
+      await certify(`user-${name}`, ["-n", "root,plain"], `ca-${by}`);
+      await using host = hostOf(login(`user-${name}`));
+      assert.equal(await whoAmI(host), "root");
+    }
+  });
+
+  test("for whom it is issued decides sshd, by the user's name or by AuthorizedPrincipalsFile", async () => {
+    await rig().startSshd(trusted);
+    await certify("user-ed25519", ["-n", "plain"]);
+    const { why } = await downOf(login("user-ed25519"));
+    assert.equal(why.reason, "LoginRefused");
+    assert.match(
+      why.message,
+      /check that sshd there takes the authority of .*user-ed25519-cert\.pub .*is issued for root/,
+    );
+    await using plain = hostOf({ ...login("user-ed25519"), user: "plain" });
+    assert.equal(await whoAmI(plain), "plain");
+    await certify("user-ed25519", ["-n", "operators"]);
+    await rig().startSshd([...trusted, `AuthorizedPrincipalsFile ${await putInside("principals", "operators\n")}`]);
+    await using root = hostOf(login("user-ed25519"));
+    assert.equal(await whoAmI(root), "root");
+  });
+
+  test("a user's certificate that cannot be used is refused before anything is dialled: one sentence each", async () => {
+    await certify("user-ed25519", ["-n", "root"]);
+    const mine = login("user-ed25519");
+    const nobodyThere = { port: 1 };
+    const reasons = async (sentence: RegExp, fields: object = {}) => {
+      const { why } = await downOf({ ...mine, ...fields, ...nobodyThere });
+      assert.equal(why.reason, "CertificateInvalid");
+      assert.match(why.message, sentence);
+    };
+    await reasons(/certificateFile cannot be read: ENOENT/, { certificateFile: file("none") });
+    await reasons(/is no OpenSSH certificate \(it ends too early|is no OpenSSH certificate \(its type/, {
+      certificateFile: file("id"),
+    });
+    await reasons(/is no OpenSSH certificate .*KEY-cert\.pub/, { certificateFile: file("id.pub") });
+    await reasons(/certifies the key SHA256:.*, and privateKeyFile is SHA256:/, { privateKeyFile: file("id") });
+    await certify("user-ed25519", ["-n", "root", "-V", "-2h:-1h"]);
+    await reasons(/expired at 20.*Z: put a new certificate into that file/);
+    await certify("user-ed25519", ["-n", "root", "-V", "+1h:+2h"]);
+    await reasons(/is not valid before 20.*Z: check this machine's clock/);
+    await certify("user-ed25519", ["-h", "-n", "root"]);
+    await reasons(/is a host's certificate: ask its authority for a user's/);
+  });
+
+  test("the link goes on when its certificate expires; a renewed one is found when the link was cut", async () => {
+    await rig().startSshd(trusted);
+    await certify("user-ed25519", ["-n", "root", "-V", "-1m:+4s"]);
+    await using host = hostOf(login("user-ed25519"));
+    assert.equal(await whoAmI(host), "root");
+    const until = Date.now() + 4_500;
+    await waitFor("the certificate's end", () => Date.now() > until);
+    assert.equal(await whoAmI(host), "root");
+    await cut();
+    await downWith(host, "CertificateInvalid");
+    await certify("user-ed25519", ["-n", "root"]);
+    await isUp(host);
+    assert.equal(await whoAmI(host), "root");
+  });
+
+  test("a host key of each type is known by its certificate, whatever the type of the authority's key", async () => {
+    for (const [name, by] of pairs) {
+      await showing(`host-${name}`, ["-n", "elsewhere,127.0.0.1"], `ca-${by}`);
+      await using host = hostOf(knownHosts(authority(`ca-${by}`)));
+      assert.equal(await whoAmI(host), "root");
+    }
+  });
+
+  test("by the authority's fingerprint, by a name with *, and beside a plain key of another type", async () => {
+    await showing("host-ed25519", ["-n", "127.0.0.*"]);
+    const authorities = [await fingerprint("ca-ed25519")];
+    await using byFingerprint = hostOf({ knownHostsFile: undefined, hostCertificateAuthorities: authorities });
+    assert.equal(await whoAmI(byFingerprint), "root");
+    const rsa = readFileSync(file("known_hosts"), "utf8").split(" ")[0];
+    await using beside = hostOf(knownHosts(`${rsa} ${publicKey("host-rsa")}`, authority()));
+    assert.equal(await whoAmI(beside), "root");
+    // OpenSSH's own client agrees on the name.
+    const { port } = rig().config();
+    const options = [
+      `UserKnownHostsFile=${knownHosts(authority()).knownHostsFile}`,
+      "StrictHostKeyChecking=yes",
+      "BatchMode=yes",
+    ];
+    const ssh = ["ssh", "-F", "none", "-i", file("id"), "-p", String(port), ...options.flatMap((each) => ["-o", each])];
+    assert.equal((await must([...ssh, "root@127.0.0.1", "id -un"])).trim(), "root");
+  });
+
+  test("a host's certificate that is not good is refused: one sentence each", async () => {
+    const refusals: readonly (readonly [options: readonly string[], by: string, RegExp])[] = [
+      [["-n", "elsewhere"], "ca-ed25519", /it is for elsewhere: dial the host by a name in it/],
+      [[], "ca-ed25519", /it is for no name at all/],
+      [["-n", "127.0.0.1", "-V", "-2h:-1h"], "ca-ed25519", /it expired at 20.*Z: renew it on the host/],
+      [["-n", "127.0.0.1", "-V", "+1h:+2h"], "ca-ed25519", /it is not valid before 20.*Z/],
+      [["-n", "127.0.0.1", "-O", "critical:x@y=z"], "ca-ed25519", /the critical option "x@y"/],
+      [["-n", "127.0.0.1"], "ca-ecdsa", /its authority SHA256:\S+ is none that is trusted for this host/],
+    ];
+    for (const [options, by, sentence] of refusals) {
+      await showing("host-ed25519", options, by);
+      const { why } = await downOf(knownHosts(authority()));
+      assert.equal(why.reason, "HostKeyUnknown");
+      assert.match(why.message, sentence);
+    }
+    await showing("host-ed25519", ["-n", "127.0.0.1"]);
+    for (const revoked of ["ca-ed25519", "host-ed25519"]) {
+      const { why } = await downOf(knownHosts(authority(), `@revoked * ${publicKey(revoked)}`));
+      assert.match(why.message, /its key or its authority SHA256:\S+ is revoked/);
+    }
+    await rig().startSshd(trusted);
+    assert.match(
+      (await downOf(knownHosts(authority()))).why.message,
+      /without a certificate, and only an authority is known/,
+    );
+  });
+
+  test("a key that is known as it is needs no certificate", async () => {
+    await showing("host-ed25519", ["-n", "127.0.0.1", "-V", "-2h:-1h"]);
+    const name = readFileSync(file("known_hosts"), "utf8").split(" ")[0];
+    await using host = hostOf(knownHosts(authority(), `${name} ${publicKey("host-ed25519")}`));
+    assert.equal(await whoAmI(host), "root");
+  });
+
+  test("the link goes on through new key exchanges when the host's certificate has expired; a new link needs a new one", async () => {
+    await showing("host-rsa", ["-n", "127.0.0.1", "-V", "-1m:+4s"]);
+    await using host = hostOf(knownHosts(authority()));
+    assert.equal(await whoAmI(host), "root");
+    const until = Date.now() + 4_500;
+    await waitFor("the certificate's end", () => Date.now() > until);
+    const { stdout } = await host.run(["head", "-c", "300000", "/dev/zero"]);
+    assert.equal(stdout.length, 300_000);
+    assert.equal(host.link.state().is, "up");
+    assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);
+  });
+
+  test("a machine on the way is entered by certificates, too", async () => {
+    await showing("host-ecdsa", ["-n", "127.0.0.1", ...always]);
+    await certify("user-ecdsa", ["-n", "plain,root"]);
+    const by = { ...login("user-ecdsa"), ...knownHosts(authority()), host: "127.0.0.1" };
+    const { port } = rig().config();
+    await using host = hostOf({ ...by, port: 22, proxyJump: [{ ...by, port, user: "plain" }] });
+    assert.equal(await whoAmI(host), "root");
+    copyFileSync(file("user-rsa-cert.pub"), file("user-ecdsa-cert.pub"));
+    const { why } = await downOf({ ...by, port: 22, proxyJump: [{ ...by, port, user: "plain" }] });
+    assert.equal(why.reason, "CertificateInvalid");
+  });
+});

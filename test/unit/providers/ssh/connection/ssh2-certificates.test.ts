@@ -1,0 +1,106 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import type { AddressInfo } from "node:net";
+import { test } from "node:test";
+import ssh2, { type Client, type Connection, type ParsedKey } from "ssh2";
+import { parseCertificate } from "../../../../../providers/ssh/connection/certificate.ts";
+import { offerHostCertificates, showCertificate } from "../../../../../providers/ssh/connection/ssh2-certificates.ts";
+import { type SshKey, certificateOf, sshKey } from "../../../../harness/ssh-keys.ts";
+
+const algorithm = "rsa-sha2-512";
+const certified = "rsa-sha2-512-cert-v01@openssh.com";
+
+test("ssh2 is of the version whose inside is known here", () => {
+  assert.match(readFileSync("package.json", "utf8"), /"ssh2": "1\.17\.0"/);
+  assert.match(readFileSync("node_modules/ssh2/package.json", "utf8"), /"version": "1\.17\.0"/);
+});
+
+test("a client that is built otherwise is refused in one sentence", () => {
+  const blob = certificateOf(sshKey("ed25519"), sshKey("ed25519"));
+  const certificate = { ...parseCertificate(blob), blob };
+  for (const protocol of [undefined, {}, { _kex: undefined, _offer: { lists: {} } }]) {
+    const client = { _protocol: protocol } as unknown as Client;
+    for (const use of [() => offerHostCertificates(client, [certified]), () => showCertificate(client, certificate)])
+      assert.throws(use, { reason: "CertificateInvalid", message: /^certificates cannot be used with the version/ });
+  }
+});
+
+const key = sshKey("rsa");
+const host = certificateOf(key, sshKey("ed25519"));
+
+const impostors: readonly (readonly [what: string, shown: Shown, refusal: RegExp | undefined])[] = [
+  ["that has the certified key", { blob: host, signer: key, named: algorithm }, undefined],
+  ["with another key", { blob: host, signer: sshKey("rsa"), named: algorithm }, /signature verification failed/],
+  ["with a signature by another name", { blob: host, signer: key, named: "rsa-sha2-256" }, /Wrong signature type/],
+  ["with a signature by SHA-1's name", { blob: host, signer: key, named: "ssh-rsa" }, /Wrong signature type/],
+  ["with a signature by the certificate's name", { blob: host, signer: key, named: certified }, /Wrong signature type/],
+  ["that shows a key", { blob: key.wire, signer: key, named: algorithm }, /Host key does not match negotiated type/],
+];
+
+for (const [what, shown, refusal] of impostors)
+  test(`a host ${what} is ${refusal ? "refused" : "taken"} by a verifier that takes everything`, {
+    timeout: 10_000,
+  }, async () => {
+    await using server = await serverOf(shown);
+    const client = new ssh2.Client();
+    const seen: Buffer[] = [];
+    client.connect({ username: "me", port: server.port, hostVerifier: (blob: Buffer) => seen.push(blob) > 0 });
+    offerHostCertificates(client, [certified]);
+    const ready = once(client, "ready");
+    await (refusal ? assert.rejects(ready, refusal) : ready);
+    client.destroy();
+    if (!refusal) assert.deepEqual(seen, [host]);
+  });
+
+/** What a server shows. */
+interface Shown {
+  readonly blob: Buffer;
+  readonly signer: SshKey;
+  /** The algorithm that it says it signed by. */
+  readonly named: string;
+}
+
+/** An sshd on loopback that lets everybody in. */
+async function serverOf(shown: Shown): Promise<AsyncDisposable & { readonly port: number }> {
+  const server = new ssh2.Server({ hostKeys: [pemOf(key)] }, (connection) => {
+    impersonate(connection, shown);
+    connection.on("authentication", (asked) => asked.accept());
+    connection.on("error", () => connection.end());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    port: (server.address() as AddressInfo).port,
+    async [Symbol.asyncDispose]() {
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+function pemOf({ privateKey }: SshKey): string {
+  return privateKey.export({ type: "pkcs1", format: "pem" });
+}
+
+interface Inside {
+  readonly _hostKeys: Record<string, object>;
+  readonly _kex: { readonly negotiated: { serverHostKey: string } };
+}
+
+/** Has ssh2's server show a certificate; it knows none either, and names a signature by the algorithm that was agreed on. */
+function impersonate(connection: Connection, { blob, signer, named }: Shown): void {
+  offerHostCertificates(connection as unknown as Client, [certified]);
+  const { _protocol: protocol } = connection as unknown as { _protocol: Inside };
+  // Only the offer is the server's business.
+  Object.defineProperty(protocol, "_kex", { value: undefined, writable: true });
+  const signingKey = ssh2.utils.parseKey(pemOf(signer)) as ParsedKey;
+  protocol._hostKeys[certified] = {
+    type: "ssh-rsa",
+    getPublicSSH: () => blob,
+    sign(data: Buffer) {
+      protocol._kex.negotiated.serverHostKey = named;
+      return signingKey.sign(data, "sha512");
+    },
+  };
+}
