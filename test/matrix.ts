@@ -121,6 +121,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "drivers talk to graftlet alone, over SSH through the link; their mounts Docker mounts otherwise than CRI",
     seconds: 80,
   },
+  daemonsets: {
+    on: cri,
+    more: ["docker", "ssh"],
+    why: "what is left out never comes to the runtime; over SSH a node of its own network leaves all out by default",
+    seconds: 40,
+  },
   devices: {
     on: cri,
     why: "plugins talk to graftlet alone; what they ask for a container is in the contract",

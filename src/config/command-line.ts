@@ -300,6 +300,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     certDir: absoluteDirectory("--cert-dir", options.certDir),
     nodeIPs: nodeIPsFrom(options.nodeIP),
     nodeLabels: options.nodeLabels,
+    ...(options.daemonSets && { daemonSets: options.daemonSets }),
     deadContainers: deadContainersOf(options),
   };
 }

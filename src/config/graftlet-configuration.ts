@@ -12,6 +12,7 @@ import {
 import {
   absoluteDirectory,
   checkLabels,
+  daemonSetChoices,
   deadContainersOf,
   kubeconfigFrom,
   type NodeConfig,
@@ -65,6 +66,7 @@ const nodeFields = {
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
+  daemonSets: optional(oneOf(...daemonSetChoices)),
   port: optional(int32, { check: checkPort(false) }),
 } satisfies Shape;
 
@@ -203,6 +205,7 @@ function draftOf(
       certDir: below("--cert-dir", at.options.certDir),
       nodeIPs: [],
       nodeLabels: entry.labels,
+      ...(entry.daemonSets && { daemonSets: entry.daemonSets }),
       deadContainers: deadContainersOf(at.options),
     },
   };

@@ -46,6 +46,7 @@ The node
   --register-node                     register the node (default true)
   --register-with-taints K=V:EFFECT   taints at registration
   --provider-id ID                    the node's spec.providerID
+  --daemon-sets CHOICE                pods of DaemonSets that run: none, selected or all (default: by the node's network)
   --max-pods N, --pods-per-core N     maximum number of pods (default 110, 0 for no limit per core)
   --system-reserved, --kube-reserved  resources that pods cannot request: cpu=200m,memory=500Mi,...
   --eviction-hard SIGNAL<AMOUNT,...   thresholds below which pods are evicted

@@ -16,6 +16,9 @@ export type KubeletAddress =
   | { readonly of: "podIP" }
   | { readonly of: "host" };
 
+/** Which pods of DaemonSets a node runs. */
+export const daemonSetChoices = ["none", "selected", "all"] as const;
+
 /** All settings of one node, with defaults applied and checked. Port, taints and so on are in `kubelet`. */
 export interface NodeConfig {
   readonly nodeName: string;
@@ -40,6 +43,8 @@ export interface NodeConfig {
   readonly endpoints?: PublishedEndpoints;
   /** Tunnel by which the API server reaches the kubelet API; undefined: as the API server's version says. */
   readonly egressTunnel?: "none" | "k3s" | "rke2";
+  /** Pods of DaemonSets that run here; undefined: as the Node's annotation or its network says. */
+  readonly daemonSets?: (typeof daemonSetChoices)[number];
   /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
   readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;

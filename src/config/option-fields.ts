@@ -1,3 +1,4 @@
+import { daemonSetChoices } from "./node-config.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
 
@@ -22,6 +23,7 @@ export const optionFields = {
   hostnameOverride: field(text, "", { flag: "hostname-override" }),
   nodeIP: field(text, "", { flag: "node-ip" }),
   nodeLabels: field(textMap({ sign: "=", bareKeys: true }), {}, { flag: "node-labels" }),
+  daemonSets: optional(oneOf(...daemonSetChoices), { flag: "daemon-sets" }),
   rootDir: field(text, "/var/lib/kubelet", { flag: "root-dir" }),
   certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
   bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),

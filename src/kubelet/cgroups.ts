@@ -13,6 +13,7 @@ import type { PodGroups } from "../runtime/resize.ts";
 import type { PodGround } from "../sync/passes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
+import type { Placeholders } from "./placeholders.ts";
 import { enforcement } from "./settings.ts";
 
 /** Opens the target's cgroups, and limits those of its other processes where the configuration says so; once the runtime answers, where
@@ -43,6 +44,7 @@ export interface ComposedCgroups {
 }
 
 interface CgroupParts extends Pick<Allocating, "allocations"> {
+  readonly placeholders: Placeholders;
   readonly settings: PodSettings;
 }
 
@@ -51,13 +53,14 @@ export function composeCgroups(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { agent, cgroups: { open, reserved, enforced }, presence }: Observed,
-  { allocations, settings }: CgroupParts,
+  { allocations, placeholders, settings }: CgroupParts,
 ): ComposedCgroups {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
   const { asked, ...columns } = hand("cgroups");
   const sizes = pageSizes(agent.facts);
-  const tiers = createTiers({ ...columns, cgroups: open, pods: asked, allocated: allocations.of, pageSizes: sizes });
+  const pods = { list: () => placeholders.without(asked.list()) };
+  const tiers = createTiers({ ...columns, cgroups: open, pods, allocated: allocations.of, pageSizes: sizes });
   const ground = createPodGround({
     host,
     rootDir,

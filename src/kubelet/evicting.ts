@@ -13,10 +13,12 @@ import { isTerminal } from "../pod/phase.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Placeholders } from "./placeholders.ts";
 import type { PodUsages } from "../usage.ts";
 
 interface EvictingParts extends Pick<Allocating, "allocations"> {
   readonly volumes: Volumes;
+  readonly placeholders: Placeholders;
   readonly disk: DiskMeter;
   readonly usages: PodUsages;
   readonly reclaim: Reclaim;
@@ -33,7 +35,7 @@ export function evictPods(
   const { config, target, metrics, clock, log, hand, onEnd } = context;
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
-  const { volumes, disk, allocations } = parts;
+  const { volumes, placeholders, disk, allocations } = parts;
   const { asked: pods, worker, pressure, signals } = hand("eviction");
   const { evictions: measures } = metrics.measures;
   const evict = createEvict({ worker, onEnd, signals, events, measures, log });
@@ -62,8 +64,8 @@ export function evictPods(
     nodeName,
     observe,
     candidates: () =>
-      pods
-        .list()
+      placeholders
+        .without(pods.list())
         .filter(({ status }) => !isTerminal(status?.phase))
         .map(allocations.of),
     evict,

@@ -7,6 +7,7 @@ import { type Service, onAbort, onceThenIdle } from "../lib/service-group.ts";
 import type { PodStatus } from "../objects.ts";
 import type { PodUpdate, RuntimePod } from "../pipeline.ts";
 import { amountsOf } from "../pod/resize.ts";
+import { placeholderStatus } from "../pod/placeholder.ts";
 import { generateStatus } from "../pod/status.ts";
 import { type Probes, createProbes } from "../probes/probes.ts";
 import { resizeConditions } from "../resources/resize-states.ts";
@@ -15,7 +16,7 @@ import { isTargetFeature } from "../seams/provider.ts";
 import { createDriverSpace } from "../stats/driver-space.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
 import { type StatusManager, createStatusManager } from "../status/manager.ts";
-import { createMirrorApi, createPodApi } from "../status/pod-api.ts";
+import { createMirrorApi, createPodApi, createPodDeletion } from "../status/pod-api.ts";
 import { createMirrorPods } from "../sync/mirror-pods.ts";
 import { createPasses } from "../sync/passes.ts";
 import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
@@ -27,6 +28,7 @@ import { cleanUp } from "./cleaning.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { evictPods } from "./evicting.ts";
 import { countRejections, followPods } from "./counts.ts";
+import { type Placeholders, choosePods } from "./placeholders.ts";
 import { watchShutdown } from "./shutdown.ts";
 import { type RuntimeStages, composeRuntime } from "./runtime.ts";
 import { composeSources } from "./sources.ts";
@@ -52,6 +54,7 @@ export interface PodWork {
 interface Stages extends Allocating, RuntimeStages {
   readonly statuses: StatusManager;
   readonly probes: Probes;
+  readonly placeholders: Placeholders;
   readonly statusOf: StatusOf;
 }
 
@@ -59,7 +62,7 @@ interface Stages extends Allocating, RuntimeStages {
 export function workOnPods(context: NodeContext, cluster: Cluster, observed: Observed): PodWork {
   const { target, clock } = context;
   const stages = createStages(context, cluster, observed);
-  const { statuses, probes, volumes, allocations } = stages;
+  const { statuses, probes, placeholders, volumes, allocations } = stages;
   const { layout } = observed.cgroups;
   const stop = new AbortController();
   const workers = createWorkers(context, cluster, observed, { stages, stop: stop.signal });
@@ -76,6 +79,7 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
     // again by the pod.
     onceThenIdle("cgroup-layout", async (signal) => void (await layout(signal).catch(() => undefined))),
     stages.nodeAllocatable,
+    ...placeholders.running,
     { name: "pod-workers", run: (signal) => drain(signal, stop, workers.idle, clock) },
     ...flow,
     ...stats.services,
@@ -111,22 +115,24 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
     clock,
     log,
   });
-  const statusOf = createStatusOf(context, observed, { ...allocating, probes });
-  const runtime = composeRuntime(context, cluster, observed, { ...allocating, probes });
+  const placeholders = choosePods(context, cluster);
+  const statusOf = createStatusOf(context, observed, { ...allocating, probes, placeholders });
+  const runtime = composeRuntime(context, cluster, observed, { ...allocating, probes, placeholders });
   cluster.objects.onChange(runtime.volumes.objectChanged);
-  return { ...allocating, ...runtime, statuses, probes, statusOf };
+  return { ...allocating, ...runtime, statuses, probes, placeholders, statusOf };
 }
 
 /** Generates a pod's status. */
 function createStatusOf(
   { config, hand }: NodeContext,
   { health, agent, devices }: Observed,
-  { allocations, probes }: Pick<Stages, "allocations" | "probes">,
+  { allocations, probes, placeholders }: Pick<Stages, "allocations" | "probes" | "placeholders">,
 ): StatusOf {
   const { status, starts, resize } = hand("statusGenerator");
   const tellsOfDevices = gateEnabled(config.kubelet.featureGates, "ResourceHealthStatus");
   return (asked, observed, ending) => {
     const { uid } = asked.metadata;
+    if (placeholders.standingOf(asked, observed).is === "placeholder") return placeholderStatus(asked, agent.hostIPs());
     const pod = allocations.of(asked);
     return generateStatus({
       pod,
@@ -153,7 +159,7 @@ function createWorkers(
   observed: Observed,
   { stages, stop }: { readonly stages: Stages; readonly stop: AbortSignal },
 ): PodWorkers {
-  const { config, target, metrics, clock, log, hand } = context;
+  const { config, target, client, metrics, clock, log, hand } = context;
   const { presence, rights, pleg, health } = observed;
   const { seen, unseen, worker, signals } = hand("podWorkers");
   const passes = createPasses({
@@ -167,6 +173,8 @@ function createWorkers(
     served: createServed(async (feature, signal) =>
       isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
     ),
+    standingOf: stages.placeholders.standingOf,
+    deletePod: createPodDeletion(client),
     status: stages.statuses,
     events: cluster.events,
     onRejected: metrics.measures.rejected,
@@ -205,6 +213,7 @@ function takeIn(
     manager,
     workers,
     admission: countRejections(stages.admission, measures),
+    standsFor: stages.placeholders.standsFor,
     resizes: stages.resizes,
     status: stages.statuses,
     events,
@@ -246,7 +255,7 @@ function takeIn(
     ...running,
     ...lookAfter(context, cluster, observed),
     ...evictPods(context, cluster, observed, { ...stages, ...measuring, reclaim, sourcesSeen }),
-    ...watchShutdown(context, cluster, observed),
+    ...watchShutdown(context, cluster, observed, stages.placeholders),
     retryResizes(context),
   ];
 }

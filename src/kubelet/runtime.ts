@@ -13,6 +13,7 @@ import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Placeholders } from "./placeholders.ts";
 import { podSettings } from "./settings.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
@@ -25,6 +26,7 @@ export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAll
 
 interface RuntimeParts extends Allocating {
   readonly probes: Probes;
+  readonly placeholders: Placeholders;
 }
 
 /** Turns a pod's spec into volumes, cgroups, images and containers on the target. */
@@ -69,7 +71,7 @@ export function composeRuntime(
     allocatable,
   });
   const puller = createImagePuller({ ...common, measures: measures.pulls, ...pullSettings(kubelet) });
-  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { allocations, settings });
+  const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { ...parts, settings });
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,

@@ -7,7 +7,7 @@ import type { NodeSettings } from "../node/node-agent.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
-import type { ContainerLogLimits } from "../seams/provider.ts";
+import type { ContainerLogLimits, Target } from "../seams/provider.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../resources/reserved-cgroups.ts";
 import type { ShutdownDeps } from "../shutdown/shutdown.ts";
@@ -15,15 +15,20 @@ import { gracePeriods } from "../shutdown/groups.ts";
 import type { Reservations } from "../resources/node-share.ts";
 import type { ServerConfig } from "../server/ports.ts";
 import { kubeletVersion } from "../version.ts";
+import { registeredAnnotations } from "./placeholders.ts";
 
 /** Directory of links to container logs on the target, for log collectors. */
 export const logLinksDirectory = "/var/log/containers";
 
-/** Settings of the Node object and its status. */
-export function nodeSettings({ kubelet, ...config }: NodeConfig): NodeSettings {
+/** Settings of the Node object and its status. @param target undefined where it could not be opened. */
+export function nodeSettings(
+  { kubelet, ...config }: NodeConfig,
+  target: Pick<Target, "network"> | undefined,
+): NodeSettings {
   return {
     nodeName: config.nodeName,
     labels: config.nodeLabels,
+    annotations: registeredAnnotations(target),
     taints: kubelet.registerWithTaints,
     providerID: kubelet.providerID,
     registerNode: kubelet.registerNode,

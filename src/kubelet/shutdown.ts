@@ -1,6 +1,7 @@
 import type { Service } from "../lib/service-group.ts";
 import { createShutdownManager } from "../shutdown/shutdown.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { Placeholders } from "./placeholders.ts";
 import { shutdownSettings } from "./settings.ts";
 
 /** Ends the pods in order when their machine shuts down; where the configuration does not want that, nothing is asked of it. */
@@ -8,10 +9,12 @@ export function watchShutdown(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { presence }: Observed,
+  placeholders: Placeholders,
 ): readonly Service[] {
   const settings = shutdownSettings(config);
   if (settings.periods.length === 0) return [];
-  const { asked: pods, seen: cache, ...columns } = hand("shutdown");
+  const { asked, seen: cache, ...columns } = hand("shutdown");
+  const pods = { list: () => placeholders.without(asked.list()) };
   const { shutdowns: measures } = metrics.measures;
   const common = { ...settings, ...columns, pods, cache, events, measures, clock, log };
   const { host, link } = target;

@@ -155,7 +155,7 @@ async function createAgent(
   const { reachable, pressure, goingDown, inUse, signals } = hand("nodeAgent");
   const agent = await createNodeAgent(
     {
-      settings: nodeSettings(config),
+      settings: nodeSettings(config, target),
       client,
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,

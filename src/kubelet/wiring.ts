@@ -28,6 +28,7 @@ export const wiring = {
   storageDrivers: { sends: ["nodeChanged"] },
   nodeAgent: { reads: ["reachable", "pressure", "goingDown", "inUse"], hears: ["nodeChanged"] },
   pleg: { writes: ["seen"], sends: ["wake", "retry"] },
+  placeholders: { reads: ["seen", "status"] },
   statusManager: { reads: ["shown", "worker"], writes: ["status", "held"] },
   statusGenerator: { reads: ["status", "starts", "resize"] },
   probes: { reads: ["asked", "seen", "status", "starts"], sends: ["wake"] },

@@ -1,4 +1,5 @@
 import type { ContainerStatus, PodStatus } from "../objects.ts";
+import { isPlaceholder } from "../pod/placeholder.ts";
 import type { ContainerSort, Measures } from "../measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
@@ -154,7 +155,12 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
         ended.add({ container_type: sort, exit_code: String(exitCode), reason });
       }
       const ms = startup.sinceSeen(pod.metadata.uid);
-      if (ms !== undefined && after.phase === "Running" && (before?.phase ?? "Pending") === "Pending")
+      if (
+        ms !== undefined &&
+        after.phase === "Running" &&
+        !isPlaceholder(after) &&
+        (before?.phase ?? "Pending") === "Pending"
+      )
         running.addMs({}, ms);
     },
     written(pod, ms) {

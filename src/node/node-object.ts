@@ -9,6 +9,8 @@ export interface NodeIdentity {
   readonly nodeName: string;
   /** Labels of the command line, applied at registration only. */
   readonly labels: Readonly<Record<string, string>>;
+  /** Annotations at registration only. */
+  readonly annotations: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
   readonly providerID: string;
 }
@@ -36,7 +38,7 @@ export function systemLabels({
 
 /** The Node object with which a node registers. */
 export function newNode(
-  { nodeName, labels, taints, providerID }: NodeIdentity,
+  { nodeName, labels, annotations, taints, providerID }: NodeIdentity,
   facts: HostFacts,
   status: NodeStatus,
 ): Node {
@@ -47,7 +49,7 @@ export function newNode(
     metadata: {
       name: nodeName,
       labels: { ...defaultLabels(nodeName, facts), ...labels },
-      annotations: { [attachAnnotation]: "true" },
+      annotations: { ...annotations, [attachAnnotation]: "true" },
     },
     spec,
     status,

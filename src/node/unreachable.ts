@@ -119,14 +119,17 @@ function wasShutDown(conditions: readonly NodeCondition[]): boolean {
 }
 
 /** A Node object with identity and conditions only. */
-function unknownNode({ nodeName, labels, taints, providerID }: NodeIdentity, conditions: NodeCondition[]): Node {
+function unknownNode(
+  { nodeName, labels, annotations, taints, providerID }: NodeIdentity,
+  conditions: NodeCondition[],
+): Node {
   return {
     apiVersion: "v1",
     kind: "Node",
     metadata: {
       name: nodeName,
       labels: { "kubernetes.io/hostname": nodeName, ...labels },
-      annotations: { [attachAnnotation]: "true" },
+      annotations: { ...annotations, [attachAnnotation]: "true" },
     },
     spec: { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) },
     status: { conditions },

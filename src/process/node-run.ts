@@ -114,7 +114,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     };
     await runGroup([...identity.running, node], AbortSignal.any([signal, ended.signal]));
   } catch (error) {
-    if (several && !signal.aborted) await tellOf(troubleOf(error), { ...run, client }, signal);
+    const target = opened.status === "fulfilled" && { target: opened.value };
+    if (several && !signal.aborted) await tellOf(troubleOf(error), { ...run, ...target, client }, signal);
     throw error;
   } finally {
     uses.note(given.nodeName, undefined);

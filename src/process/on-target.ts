@@ -52,7 +52,10 @@ function unworkable(cause: unknown): TargetError {
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
-type TellingDeps = Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log">;
+interface TellingDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
+  /** Absent where it could not be opened. */
+  readonly target?: KubeletDeps["target"];
+}
 
 /** Writes once, in the Node, why it does not run; an unregistered Node is created. Writes nothing where another graftlet
  *  keeps this very node. */
@@ -60,8 +63,8 @@ export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: Ab
   await reportUnlessKept(reporterFor(deps), trouble, deps, signal);
 }
 
-function reporterFor({ config, client, readiness, clock, log }: TellingDeps): TroubleReporter {
-  const identity = nodeSettings(config);
+function reporterFor({ config, target, client, readiness, clock, log }: TellingDeps): TroubleReporter {
+  const identity = nodeSettings(config, target);
   const reporter = createTroubleReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
     report(trouble, signal) {
@@ -78,7 +81,7 @@ async function reportUnlessKept(
   deps: TellingDeps,
   signal: AbortSignal,
 ): Promise<void> {
-  if (trouble.reason === "RuntimeInUse" && (await isKept(deps, nodeSettings(deps.config), signal))) return;
+  if (trouble.reason === "RuntimeInUse" && (await isKept(deps, nodeSettings(deps.config, deps.target), signal))) return;
   await reporter.report(trouble, signal);
 }
 

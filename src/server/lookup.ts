@@ -3,6 +3,7 @@ import { CodedError } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Container, ContainerStatus, EphemeralContainer, Pod, PodStatus } from "../objects.ts";
 import { containerNameLabel, podUidLabel } from "../pod/labels.ts";
+import { isPlaceholder, placeholderMessage } from "../pod/placeholder.ts";
 import { newestRun, isRunning } from "../pod/runs.ts";
 import type { KubeletServerDeps, ServedRuntime } from "./ports.ts";
 
@@ -22,6 +23,16 @@ export async function untilPodKnown(
     () => true,
     () => pods.byName(namespace, name) !== undefined,
   );
+}
+
+/** Why nothing of a pod runs, in a sentence, where the node shows a placeholder for it. */
+export function inertText(
+  { statuses }: Pick<KubeletServerDeps, "statuses">,
+  { metadata: { uid, name }, status }: Pod,
+): string | undefined {
+  return isPlaceholder(statuses.get(uid) ?? status)
+    ? `pod ${JSON.stringify(name)} is a placeholder: ${placeholderMessage}`
+    : undefined;
 }
 
 /** A container of the spec by name, of any kind. */

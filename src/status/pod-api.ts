@@ -1,5 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
 import { withoutManagedFields } from "../api/reflector.ts";
+import { unlessCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 
 /** Requests of the status manager to the API server. Errors are coded: not_found when there is no such pod; when one of that name
@@ -10,6 +11,16 @@ export interface PodApi {
   patchStatus(pod: PodKey, status: object, signal: AbortSignal): Promise<Pod>;
   /** Removes the object at once. */
   remove(pod: PodKey, signal: AbortSignal): Promise<void>;
+}
+
+/** Asks the API server to delete a pod, with its own grace period. One that is gone, or another by that name, is left alone. */
+export function createPodDeletion(
+  client: Pick<ApiClient, "delete">,
+): (pod: PodKey, signal: AbortSignal) => Promise<void> {
+  return async (pod, signal) => {
+    const deleting = client.delete(pathOf(pod), { preconditions: { uid: pod.uid } }, { signal });
+    await unlessCode(deleting, "not_found", "conflict");
+  };
 }
 
 /** How mirror pods are made and removed. */
@@ -34,18 +45,20 @@ export interface PodKey {
 
 /** @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
-  const path = (namespace: string, name: string) =>
-    `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
   return {
     get: async (namespace, name, signal) =>
-      withoutManagedFields(await client.get<Pod>(path(namespace, name), { signal })),
+      withoutManagedFields(await client.get<Pod>(pathOf({ namespace, name }), { signal })),
     async patchStatus({ namespace, name, uid }, status, signal) {
       const body = { metadata: { uid }, status };
       const patch = { type: "strategic", body } as const;
-      return withoutManagedFields(await client.patch<Pod>(`${path(namespace, name)}/status`, patch, { signal }));
+      return withoutManagedFields(await client.patch<Pod>(`${pathOf({ namespace, name })}/status`, patch, { signal }));
     },
     remove({ namespace, name, uid }, signal) {
-      return client.delete(path(namespace, name), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });
+      return client.delete(pathOf({ namespace, name }), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });
     },
   };
+}
+
+function pathOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
+  return `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
 }

@@ -27,6 +27,7 @@ import type { Resizes } from "../resizes.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 import { withinDeadline } from "./deadline.ts";
+import { type PlaceholderDeps, asPlaceholder } from "./placeholder.ts";
 import { type RejectedDeps, unlessRejected } from "./rejected.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
@@ -38,7 +39,7 @@ export interface PodGround {
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-export interface PassDeps extends RejectedDeps {
+export interface PassDeps extends RejectedDeps, PlaceholderDeps {
   readonly cache: PodCache;
   /** Column of the passes alone: pods on which a pass acted without seeing the outcome. The cache may be behind. */
   readonly unseen: ColumnWriter<true>;
@@ -160,8 +161,11 @@ async function syncOnce(
   const { uid } = pod.metadata;
   const mustLook = unseen.get(uid) || deps.inspector.isUnseen(uid);
   const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+  const show = () => report(asked, observed, false);
+  const inert = await asPlaceholder(deps, asked, { observed, show }, signal);
+  if (inert) return inert;
   resizes.observe(pod, observed);
-  const status = report(asked, observed, false);
+  const status = show();
   if (isTerminal(status.phase)) return { terminal: true, againMs: 0 };
   const holdUp = await announceHoldUp(deps, pod, signal);
   if (holdUp !== undefined) return { terminal: false, againMs: holdUp * deps.clock.jitter(1, 1.5) };
@@ -176,11 +180,11 @@ async function syncOnce(
   );
   deps.prober.add(pod);
   unseen.set(uid, true);
-  const show = async (seen: RuntimePod | undefined) => {
+  const showSandbox = async (seen: RuntimePod | undefined) => {
     if (seen) deps.inspector.learn(seen);
     report(asked, seen ?? (await deps.inspector.inspect(uid, signal)), false);
   };
-  const outcome = await plan.perform(show, signal);
+  const outcome = await plan.perform(showSandbox, signal);
   if (outcome.untouched) {
     unseen.delete(uid);
     return { terminal: false, againMs: nextPassMs(deps, outcome, false), ...(outcome.error && { failed: true }) };

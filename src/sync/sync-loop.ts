@@ -23,6 +23,8 @@ export interface SyncLoopDeps {
   readonly worker: Column<WorkerView>;
   readonly workers: PodWorkers;
   readonly admission: Admission;
+  /** A placeholder stands for the pod: it takes nothing of the node. */
+  readonly standsFor: (pod: AskedPod) => boolean;
   readonly resizes: ResizeDecider;
   readonly status: StatusSink & { reconcile(pod: AskedPod): void };
   readonly cache: PodCache;
@@ -142,10 +144,10 @@ interface Weighing {
 
 /** Resizes of the pods that run here. */
 function createWeighing(deps: SyncLoopDeps): Weighing {
-  const { worker, signals, resizes } = deps;
+  const { worker, standsFor, signals, resizes } = deps;
   return {
     asked(updated) {
-      const running = updated.filter(({ metadata: { uid } }) => worker.get(uid)?.phase === "syncing");
+      const running = updated.filter((pod) => worker.get(pod.metadata.uid)?.phase === "syncing" && !standsFor(pod));
       return running.filter(resizes.ask).length > 0;
     },
     async decide(trigger, signal, seen = []) {
@@ -157,10 +159,10 @@ function createWeighing(deps: SyncLoopDeps): Weighing {
 
 /** Takes a pod in: it gets a worker, is refused, or waits. */
 async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, signal: AbortSignal): Promise<void> {
-  const { worker, workers } = deps;
+  const { worker, workers, standsFor } = deps;
   if (isMirrorPod(pod)) return reconcileShown(deps, pod);
   if (isStaticPod(pod) && waiting.hold(pod)) return;
-  const decided = isEnding(pod) || worker.get(pod.metadata.uid) !== undefined;
+  const decided = isEnding(pod) || worker.get(pod.metadata.uid) !== undefined || standsFor(pod);
   const rejection = decided ? undefined : await admit(deps, pod, signal);
   if (rejection) reject(deps, pod, rejection);
   else workers.update(pod);
@@ -217,10 +219,10 @@ function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace,
 }
 
 /** Pods that were admitted and hold resources. */
-function admitted({ worker, pods, cache }: SyncLoopDeps): readonly AskedPod[] {
+function admitted({ worker, pods, cache, standsFor }: SyncLoopDeps): readonly AskedPod[] {
   return worker.entries().flatMap(([uid, view]) => {
     const pod = pods.get(uid);
-    return pod && isActive(pod, view, cache.get(uid)) ? [pod] : [];
+    return pod && isActive(pod, view, cache.get(uid)) && !standsFor(pod) ? [pod] : [];
   });
 }
 

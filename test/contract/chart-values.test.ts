@@ -27,6 +27,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].port=high"], /'\/nodes\/0\/port': got string, want integer/],
   [["nodes[0].port=70000"], /'\/nodes\/0\/port': maximum: got 70,000, want 65,535/],
   [["nodes[0].identity=kubelet"], /'\/nodes\/0\/identity': value must be one of 'node', 'serviceAccount'/],
+  [["nodes[0].daemonSets=some"], /'\/nodes\/0\/daemonSets': value must be one of 'none', 'selected', 'all'/],
   [["approveServingCertificates=maybe"], /'\/approveServingCertificates': got string, want boolean/],
   [["onUninstall=stay"], /'\/onUninstall': value must be one of 'leave', 'drain'/],
   [["nodes[0].labels.rack=7"], /'\/nodes\/0\/labels\/rack': got number, want string/],

@@ -51,6 +51,16 @@ export const faults: readonly Fault[] = [
     foundBy: [unit("sources/apiserver"), integration("pods-end", "deletion by force")],
   },
   {
+    name: "daemon-set-left-out",
+    file: "src/pod/daemon-sets.ts",
+    text: 'return { is: runs ? "pod" : "placeholder", stays: true };',
+    becomes: 'return { is: "pod", stays: true };',
+    breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
+    assertion:
+      '"a DaemonSet\'s new pod is a placeholder unless it is chosen, or all are": Expected values to be strictly equal',
+    foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "their rollouts end with placeholders")],
+  },
+  {
     name: "host-port-protocol",
     file: "src/admission/host-ports.ts",
     text: "return sameAddress && a.port === b.port && a.protocol === b.protocol;",

@@ -146,7 +146,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- define "graftlet.node" -}}
 {{- $node := .node -}}
 {{- $provider := include "graftlet.provider" $node -}}
-{{/* DaemonSets that tolerate everything, and load balancers, can leave the node out by these. */}}
+{{/* DaemonSets, and load balancers, can leave the node out by these. */}}
 {{- $labels := dict "graftlet.dev/target" $node.name "node.kubernetes.io/exclude-from-external-load-balancers" "" -}}
 {{- $taints := list -}}
 {{- if ne $node.defaultTaint false -}}
@@ -157,6 +157,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- if eq .root.Values.kubeletAddress "service" }}{{ $_ := set $entry "kubeletService" (include "graftlet.kubeletService" (list .root $node.name)) }}{{ end -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
+{{- if $node.daemonSets }}{{ $_ := set $entry "daemonSets" $node.daemonSets }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
 {{- $_ := set $entry "taints" (concat $taints ($node.taints | default list)) -}}
 {{- $_ := set $entry "kubeletConfiguration" (include "graftlet.kubeletConfiguration" . | fromJson) -}}

@@ -4,7 +4,7 @@ import type { LogOptions, LogSource } from "../../pipeline.ts";
 import type { Pod } from "../../objects.ts";
 import { sendText } from "../answer.ts";
 import { decodeLogOptions } from "../log-options.ts";
-import { containerSpec, loggedContainer } from "../lookup.ts";
+import { containerSpec, inertText, loggedContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -29,6 +29,8 @@ export function containerLogs(
         `container ${JSON.stringify(container)} not found in pod ${JSON.stringify(podName)}`,
       );
     }
+    const inert = inertText(deps, pod);
+    if (inert !== undefined) return sendText(response, 400, inert);
     if (options.stream !== "All" && !deps.config.splitLogStreams) {
       const text = `unable to return the given log stream: "${options.stream}". Please enable PodLogsQuerySplitStreams feature gate in kubelet`;
       return sendText(response, 400, text);

@@ -2,7 +2,7 @@ import type { Request, Response } from "express";
 import { CodedError, messageOf } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
 import { sendText, streamingStatus } from "../answer.ts";
-import { containerSpec, inContainer, inSandbox } from "../lookup.ts";
+import { containerSpec, inContainer, inSandbox, inertText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 import { forwardGate } from "../../streams/forward-gate.ts";
@@ -29,7 +29,7 @@ type Ask = (deps: KubeletServerDeps, request: Request, signal: AbortSignal) => P
 export const exec = streaming(async (deps, request, signal) => {
   const query = queryOf(request.originalUrl);
   const command = optionsOf(query);
-  const { pod, name } = podOf(deps.pods, request);
+  const { pod, name } = podOf(deps, request);
   const cmd = query.getAll("command");
   const start = (containerId: string) => deps.runtime.exec({ containerId, cmd, ...command }, signal);
   const endpoint = await inContainer(deps, pod, name, start, signal);
@@ -40,7 +40,7 @@ export const exec = streaming(async (deps, request, signal) => {
 /** /attach: the main process of a running container; the container decides about the terminal. */
 export const attach = streaming(async (deps, request, signal) => {
   const { stdin, stdout, stderr } = optionsOf(queryOf(request.originalUrl));
-  const { pod, name, uid } = podOf(deps.pods, request);
+  const { pod, name, uid } = podOf(deps, request);
   const fullName = `${pod.metadata.name}_${pod.metadata.namespace}`;
   if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(500, `pod ${fullName} not found`);
   const spec = containerSpec(pod, name);
@@ -55,10 +55,10 @@ export const attach = streaming(async (deps, request, signal) => {
 /** /portForward: ports of a pod, with as many concurrent connections as the node has places. */
 export function portForward(deps: KubeletServerDeps, join: Join): StreamHandler {
   const places = createForwardPlaces(deps.clock);
-  return streaming(async ({ pods, runtime }, request, signal) => {
+  return streaming(async ({ pods, statuses, runtime }, request, signal) => {
     const ports = forwardedPorts(request.headers, queryOf(request.originalUrl));
     if (ports.is === "invalid") throw new Refused(400, ports.text);
-    const { pod, uid } = podOf(pods, request);
+    const { pod, uid } = podOf({ pods, statuses }, request);
     if (uid !== "" && uid !== pod.metadata.uid) throw new Refused(404, "pod not found");
     const port = [...ports.ports];
     // Without ports in the query, it is one connection that carries others.
@@ -83,10 +83,15 @@ function optionsOf(query: URLSearchParams): { stdin: boolean; stdout: boolean; s
   return options;
 }
 
-function podOf(pods: KubeletServerDeps["pods"], request: Request): { pod: Pod; name: string; uid: string } {
+function podOf(
+  deps: Pick<KubeletServerDeps, "pods" | "statuses">,
+  request: Request,
+): { pod: Pod; name: string; uid: string } {
   const { namespace = "", pod: podName = "", container = "", uid = "" } = request.params as Record<string, string>;
-  const pod = pods.byName(namespace, podName);
+  const pod = deps.pods.byName(namespace, podName);
   if (!pod) throw new Refused(404, "pod does not exist");
+  const inert = inertText(deps, pod);
+  if (inert !== undefined) throw new Refused(400, inert);
   return { pod, name: container, uid };
 }
 

@@ -103,6 +103,20 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.equal(logging.verbosity, 3);
 });
 
+test("which pods of DaemonSets a node runs is said for each node, or by a flag", () => {
+  const { nodes } = several("- name: a\n- {name: b, daemonSets: selected}");
+  assert.deepEqual(
+    nodes.map(({ daemonSets }) => daemonSets),
+    [undefined, "selected"],
+  );
+  const one = run(["--daemon-sets=none"]);
+  assert.equal(one.nodes[0]?.daemonSets, "none");
+  assert.match(
+    refusalOf(["--nodes=/n.yaml"], graftletFile("- {name: a, daemonSets: some}")),
+    /nodes\[0\]\.daemonSets is "some": .*none or selected or all/,
+  );
+});
+
 test("the process answers on a health port of its own; its nodes do where they ask for one", () => {
   const file = (fields: string) => ({
     "/n.yaml": `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${fields}`,

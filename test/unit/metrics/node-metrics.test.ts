@@ -208,6 +208,7 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
       }),
     ],
   };
+  measures.statuses.changed(waiting, { phase: "Pending" }, { phase: "Running", reason: "NotRunByGraftlet" });
   measures.statuses.changed(waiting, { phase: "Pending" }, running);
   measures.statuses.changed(waiting, running, running);
   measures.statuses.written({ ...waiting, status: running }, 40);

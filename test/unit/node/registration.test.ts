@@ -15,6 +15,7 @@ const facts = { operatingSystem: "linux", architecture: "amd64" } as HostFacts;
 const identity = {
   nodeName: "n1",
   labels: { zone: "a" },
+  annotations: { own: "one" },
   taints: [{ key: "k", effect: "NoSchedule" }],
   providerID: "",
 };
@@ -40,7 +41,11 @@ test("creates the node with its labels, taints and annotation", async () => {
   const [create] = await run(() => ({}));
   assert.ok(create);
   const { metadata, spec } = create.body as Node;
-  assert.deepEqual(metadata, { name: "n1", labels: { ...labels, zone: "a" }, annotations });
+  assert.deepEqual(metadata, {
+    name: "n1",
+    labels: { ...labels, zone: "a" },
+    annotations: { ...annotations, own: "one" },
+  });
   assert.deepEqual(spec, { taints: [{ key: "k", effect: "NoSchedule" }] });
 });
 

@@ -20,7 +20,7 @@ async function reported(before: Partial<NodeCondition>, trouble: LinkTrouble): P
   };
   const reporter = createTroubleReporter({
     client: client as ApiClient,
-    identity: { nodeName: "n", labels: {}, taints: [], providerID: "" },
+    identity: { nodeName: "n", labels: {}, annotations: {}, taints: [], providerID: "" },
     registerNode: true,
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),

@@ -229,6 +229,24 @@ test("containerLogs: which container's log, or why none", async () => {
   }
 });
 
+test("who asks a placeholder for logs, or runs a command there, is told so in one sentence", async () => {
+  const status: PodStatus = { phase: "Running", reason: "NotRunByGraftlet" };
+  const text = /^pod "p" is a placeholder: nothing of this pod runs: [^\n]*$/;
+  for (const world of [logging(status), { pods: [{ ...pod, status }] }]) {
+    for (const [path, method] of [
+      ["/containerLogs/ns/p/c", "GET"],
+      ["/run/ns/p/c?cmd=id", "POST"],
+      ["/exec/ns/p/c?command=id&output=1", "POST"],
+      ["/attach/ns/p/c?output=1", "POST"],
+      ["/portForward/ns/p?port=80", "POST"],
+    ] as const) {
+      const [code, body] = await answer(world, path, method);
+      assert.equal(code, 400, path);
+      assert.match(body, text);
+    }
+  }
+});
+
 test("containerLogs: what is wrong with the request", async () => {
   const world = logging(runningStatus);
   const undecodable = '{"message": "Unable to decode query."}';

@@ -69,6 +69,8 @@ function rig(over: Partial<PassDeps> = {}) {
     ground: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
     onRejected: said("rejected"),
+    standingOf: () => ({ is: "pod", stays: true }),
+    deletePod: async ({ uid }) => void calls.push(`delete ${uid}`),
     networkError: () => undefined,
     syncMs: 60_000,
     clock,
@@ -148,6 +150,27 @@ test("a pod that needs what is not served is held: an event names the field, not
   assert.deepEqual(events.lines, [
     "Warning FieldNotServed pod is held: this node does not serve spec.containers[0].lifecycle.preStop (hooks are not served)",
   ]);
+});
+
+test("of a pod that a placeholder stands for nothing is made; one event says so, a restart repeats it not", async () => {
+  const standingOf = () => ({ is: "placeholder", stays: true }) as const;
+  const { calls, events, passes } = rig({ standingOf });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
+  assert.deepEqual(calls, ["status Running"]);
+  assert.match(events.lines.join(), /^Normal NotRunByGraftlet nothing of this pod runs: [^]*$/);
+  const after = rig({ standingOf });
+  const shown = { ...aPod(), status: { phase: "Running", reason: "NotRunByGraftlet" } };
+  await after.passes.sync(shown, never);
+  assert.deepEqual(after.events.lines, []);
+});
+
+test("a pod or placeholder that is to be the other is deleted, and tried again until that is heard of", async () => {
+  for (const is of ["pod", "placeholder"] as const) {
+    const { calls, events, passes } = rig({ standingOf: () => ({ is, stays: false }) });
+    assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000 });
+    assert.deepEqual(calls, ["status Running", "delete uid-1"]);
+    assert.match(events.lines.join(), /^Normal DaemonSetsChanged /);
+  }
 });
 
 test("nothing of a pod is made before it is known whether it is served; a pod that ends meanwhile waits for no answer", async () => {

@@ -3,6 +3,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod, PodStatus } from "../../../src/objects.ts";
 import type { Rejection, SourceName } from "../../../src/pipeline.ts";
 import type { ResizeDecider } from "../../../src/resizes.ts";
+import { isPlaceholder } from "../../../src/pod/placeholder.ts";
 import { createPodManager } from "../../../src/sync/pod-manager.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import type { PodWorkers } from "../../../src/sync/pod-workers.ts";
@@ -63,6 +64,7 @@ export function rig(
     cache: { get: (uid) => (running.has(uid) ? observe([aSandbox()], []) : undefined), list: () => [] },
     events,
     resizes: { ...noResizes, ...resizes },
+    standsFor: ({ status }) => isPlaceholder(status),
     log: createLogger(0, { write: () => undefined }),
     nowText: () => "2026-01-01T00:00:00Z",
     admission: {

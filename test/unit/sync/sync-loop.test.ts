@@ -44,6 +44,12 @@ test("a source counts as taken in once all that it first wanted has been decided
   assert.equal(both.all(), false, "the files have not been heard");
 });
 
+test("a placeholder is not judged and takes nothing from others", async (t) => {
+  const { calls, push } = rig(t, async () => ({ reason: "No", message: "no" }));
+  await push("ADD", named("inert", {}, { phase: "Running", reason: "NotRunByGraftlet" }), named("other"));
+  assert.deepEqual(calls.slice(0, 2), ["update inert", "admit other beside "]);
+});
+
 test("a pod whose worker has finished counts no longer", async (t) => {
   const { calls, phases, push } = rig(t);
   await push("ADD", named("first"), named("second"));

@@ -1,0 +1,57 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { NodeContext, Cluster } from "../../../src/kubelet/deps.ts";
+import { createNodeState } from "../../../src/kubelet/node-state.ts";
+import { choosePods, registeredAnnotations } from "../../../src/kubelet/placeholders.ts";
+import { handOut } from "../../../src/kubelet/wiring.ts";
+import type { Node } from "../../../src/objects.ts";
+import type { TargetNetwork } from "../../../src/seams/provider.ts";
+import { createSignals } from "../../../src/state/signals.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const owner = { apiVersion: "apps/v1", kind: "DaemonSet", name: "d", uid: "d-1", controller: true };
+const pod = aPod({}, { ownerReferences: [owner] });
+const isolated: TargetNetwork = { isolated: true };
+const tunneled: TargetNetwork = { isolated: false, tunneled: true };
+
+/** What a new pod of a DaemonSet is. */
+function chosen(
+  network: TargetNetwork | undefined,
+  node: Node | undefined,
+  daemonSets?: "none" | "selected" | "all",
+): "pod" | "placeholder" {
+  const hand = handOut(createNodeState(fakeClock(), ["api"]).state, createSignals());
+  const config = { rootDir: "/var/lib/kubelet", ...(daemonSets && { daemonSets }) };
+  const context = { config, target: network ? { network } : {}, hand };
+  const cluster = { nodes: { node: () => node } };
+  const { standingOf } = choosePods(context as unknown as NodeContext, cluster as unknown as Cluster);
+  return standingOf(pod, undefined).is;
+}
+const aNode = (choice?: string): Node => ({
+  metadata: { name: "n", ...(choice && { annotations: { "graftlet.dev/daemon-sets": choice } }) },
+});
+
+test("a node in the cluster's network runs all unless it is told", () => {
+  assert.equal(chosen(undefined, aNode("none")), "pod");
+  assert.equal(chosen({ isolated: false }, aNode()), "pod");
+  assert.equal(chosen(undefined, aNode(), "none"), "placeholder");
+});
+
+test("a node with a network of its own does as its Node says, one of before the choice runs all", () => {
+  for (const network of [isolated, tunneled]) {
+    assert.equal(chosen(network, aNode("none")), "placeholder");
+    assert.equal(chosen(network, aNode("all")), "pod");
+    assert.equal(chosen(network, aNode()), "pod");
+    assert.equal(chosen(network, aNode("none"), "all"), "pod");
+    assert.equal(chosen(network, aNode("all"), "none"), "placeholder");
+    assert.equal(chosen(network, undefined), "placeholder", "nothing begins before the Node is known");
+  }
+});
+
+test("a Node is registered without DaemonSets where pods have a network of their own, or where that is not known", () => {
+  const none = { "graftlet.dev/daemon-sets": "none" };
+  assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [none, none]);
+  assert.deepEqual(registeredAnnotations({ network: tunneled }), none);
+  assert.deepEqual([registeredAnnotations({}), registeredAnnotations({ network: { isolated: false } })], [{}, {}]);
+});

@@ -1,0 +1,91 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Pod, PodSpec, PodStatus } from "../../../src/objects.ts";
+import { type DaemonSets, standingOf } from "../../../src/pod/daemon-sets.ts";
+import { placeholderReason, placeholderStatus } from "../../../src/pod/placeholder.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const daemonSet = { apiVersion: "apps/v1", kind: "DaemonSet", name: "d", uid: "d-1", controller: true };
+const ofDaemonSet = (spec: Partial<PodSpec> = {}, annotations: Record<string, string> = {}): Pod =>
+  aPod(spec, { ownerReferences: [daemonSet], annotations });
+const mounting = (path: string, annotations = {}) =>
+  ofDaemonSet({ volumes: [{ name: "v", hostPath: { path } }] }, annotations);
+const marked: PodStatus = { phase: "Running", reason: placeholderReason };
+
+/** `pod` or `placeholder`, with a `!` where it is to be the other. */
+function standing(pod: Pod, choice: DaemonSets | undefined, status?: PodStatus, exists = false): string {
+  const { is, stays } = standingOf({ pod, status, exists, choice, rootDir: "/var/lib/kubelet" });
+  return stays ? is : `${is}!`;
+}
+const standings = (pod: Pod, status?: PodStatus, exists?: boolean) =>
+  (["none", "selected", "all", undefined] as const).map((choice) => standing(pod, choice, status, exists)).join(" ");
+
+test("a DaemonSet's new pod is a placeholder unless it is chosen, or all are", () => {
+  assert.equal(standings(ofDaemonSet()), "placeholder placeholder pod placeholder");
+  assert.equal(standings(ofDaemonSet(), { phase: "Pending" }), "placeholder placeholder pod placeholder");
+});
+
+test("selected are pods that say so, and those that mount a folder of the node's plugins and do not say otherwise", () => {
+  const selected = (pod: Pod) => standing(pod, "selected");
+  assert.equal(selected(ofDaemonSet({}, { "graftlet.dev/run": "true" })), "pod");
+  assert.equal(selected(ofDaemonSet({}, { "graftlet.dev/run": "yes" })), "placeholder");
+  for (const path of ["plugins", "plugins/ebs.csi.aws.com/", "plugins_registry", "device-plugins"])
+    assert.equal(selected(mounting(`/var/lib/kubelet/${path}`)), "pod", path);
+  for (const path of ["/var/lib/kubelet", "/var/lib/kubelet/pods", "/var/lib/kubelet/plugins-of-mine", "/", "/plugins"])
+    assert.equal(selected(mounting(path)), "placeholder", path);
+  assert.equal(selected(mounting("/var/lib/kubelet/plugins", { "graftlet.dev/run": "false" })), "placeholder");
+  assert.equal(standing(ofDaemonSet({}, { "graftlet.dev/run": "true" }), "none"), "placeholder", "none is none");
+});
+
+test("pods of others run: no owner, another owner, another's DaemonSet, static pods", () => {
+  const always = "pod pod pod pod";
+  assert.equal(standings(aPod()), always);
+  assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, kind: "ReplicaSet" }] })), always);
+  assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, controller: false }] })), always);
+  assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, apiVersion: "apps.kruise.io/v1" }] })), always);
+  assert.equal(standings(ofDaemonSet({}, { "kubernetes.io/config.source": "file" })), always);
+});
+
+test("a pod stays what it is for its life: one that is to be the other is replaced, unless the choice is not known", () => {
+  const pod = ofDaemonSet();
+  assert.equal(standings(pod, { phase: "Running" }), "pod! pod! pod pod");
+  assert.equal(standings(pod, { phase: "Pending" }, true), "pod! pod! pod pod");
+  assert.equal(standings(pod, marked), "placeholder placeholder placeholder! placeholder");
+});
+
+test("what the runtime has counts before the mark; a placeholder without its DaemonSet does not begin to run", () => {
+  assert.equal(standings(ofDaemonSet(), marked, true), "pod! pod! pod pod");
+  assert.equal(standings(ofDaemonSet(), { ...marked, podIP: "10.0.0.1" }), "pod! pod! pod pod");
+  assert.equal(standings(aPod(), marked), "placeholder placeholder placeholder placeholder");
+  assert.equal(standings(aPod(), marked, true), "pod pod pod pod");
+});
+
+test("a pod that ends before it began ends as any other", () => {
+  const ending = aPod({}, { ownerReferences: [daemonSet], deletionTimestamp: "2026-01-01T00:00:00Z" });
+  assert.match(standing(ending, "none"), /^pod/);
+});
+
+test("the status of a placeholder: ready without containers and addresses; a final phase is kept", () => {
+  const pod = aPod({ containers: [aContainer("c"), aContainer("d")] }, { generation: 3 });
+  const status = placeholderStatus(pod, ["192.0.2.7", "2001:db8::7"]);
+  const { conditions = [], message, ...rest } = status;
+  assert.deepEqual(rest, {
+    phase: "Running",
+    reason: "NotRunByGraftlet",
+    qosClass: "BestEffort",
+    hostIP: "192.0.2.7",
+    hostIPs: [{ ip: "192.0.2.7" }, { ip: "2001:db8::7" }],
+  });
+  assert.match(message ?? "", /^nothing of this pod runs: /);
+  assert.deepEqual(
+    conditions.map((one) => `${one.type} ${one.status} ${one.observedGeneration}`),
+    [
+      "PodReadyToStartContainers False 3",
+      "Initialized True 3",
+      "Ready True 3",
+      "ContainersReady True 3",
+      "PodScheduled True 3",
+    ],
+  );
+  assert.equal(placeholderStatus({ ...pod, status: { phase: "Failed" } }, []).phase, "Failed");
+});
