@@ -1,7 +1,9 @@
 import { createServed } from "../admission/served.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Pod, PodSpec } from "../objects.ts";
-import { type Target, isTargetFeature } from "../seams/provider.ts";
+import { type DaemonSets, standingOf } from "../pod/daemon-sets.ts";
+import { placeholderReason } from "../pod/placeholder.ts";
+import { type Target, hasOwnNetwork, isTargetFeature } from "../seams/provider.ts";
 import { withDefaults } from "../sources/pod-defaults.ts";
 import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
 
@@ -20,8 +22,23 @@ export function podOf(manifest: Fields): Pod {
       `the file holds ${typeof kind === "string" ? `a ${kind}` : "an object"} without a pod's containers: give a Pod, or a workload with a template`,
     );
   return {
-    metadata: { name: typeof name === "string" ? name : "pod", namespace: "default", uid: "" },
+    metadata: {
+      name: typeof name === "string" ? name : "pod",
+      namespace: "default",
+      uid: "",
+      ...(kind === "DaemonSet" && ofDaemonSet(manifest)),
+    },
     spec: withDefaults(spec as unknown as PodSpec),
+  };
+}
+
+/** What a pod has from its DaemonSet. */
+function ofDaemonSet(manifest: Fields): Pick<Pod["metadata"], "annotations" | "ownerReferences"> {
+  const template = fieldsIn(fieldsIn(manifest["spec"])?.["template"]);
+  const annotations = fieldsIn(fieldsIn(template?.["metadata"])?.["annotations"]) ?? {};
+  return {
+    annotations: Object.fromEntries(Object.entries(annotations).map(([key, value]) => [key, String(value)])),
+    ownerReferences: [{ apiVersion: "apps/v1", kind: "DaemonSet", name: "", uid: "", controller: true }],
   };
 }
 
@@ -36,8 +53,21 @@ function fieldsIn(value: unknown): Fields | undefined {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
 }
 
-/** Fields for which a node would hold a pod, and things that it would lack there. It asks the target, and changes nothing. */
-export async function examinePod(pod: Pod, target: Target, signal: AbortSignal): Promise<readonly Finding[]> {
+/** A node's settings that a pod meets. */
+export interface PodPlace {
+  /** Undefined where the node is not told. */
+  readonly daemonSets: DaemonSets | undefined;
+  readonly rootDir: string;
+}
+
+/** Fields for which a node would hold a pod, and things that it would lack there; of a DaemonSet's also whether it would run. It asks the
+ *  target, and changes nothing. */
+export async function examinePod(
+  pod: Pod,
+  target: Target,
+  place: PodPlace,
+  signal: AbortSignal,
+): Promise<readonly Finding[]> {
   const rights = await target.missingRights?.(signal);
   const served = createServed(async (feature, until) =>
     isTargetFeature(feature) ? rights?.lacks[feature] : target.runtime.lacks?.(feature, until),
@@ -45,12 +75,27 @@ export async function examinePod(pod: Pod, target: Target, signal: AbortSignal):
   const look = async (until: AbortSignal): Promise<readonly Verdict[]> => {
     const held = await served.unserved(pod, until);
     const found = [
+      ...leftOut(pod, target, place),
       ...held.map(({ field, why }) => failure(`it would be held for ${field}: ${why}`, "FieldNotServed")),
       ...degraded(pod, target),
     ];
     return found.length > 0 ? found : [ok("it would be served whole")];
   };
   return examine([{ name: `pod ${pod.metadata.name}`, look }], signal);
+}
+
+function leftOut(pod: Pod, { network }: Target, { daemonSets, rootDir }: PodPlace): readonly Verdict[] {
+  const choice = daemonSets ?? (hasOwnNetwork(network) ? "none" : "all");
+  if (standingOf({ pod, status: undefined, exists: false, choice, rootDir }).is === "pod") return [];
+  const ofItself = daemonSets ? "" : ", the default of a new node with a network of its own";
+  const remedy =
+    choice === "none" ? "set daemonSets: selected or all" : 'annotate its template with graftlet.dev/run: "true"';
+  return [
+    warning(
+      `nothing of it would run, it would be a placeholder (daemonSets: ${choice}${ofItself}): ${remedy}`,
+      placeholderReason,
+    ),
+  ];
 }
 
 function degraded({ spec }: Pod, { network }: Target): readonly Verdict[] {

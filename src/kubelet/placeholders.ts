@@ -3,7 +3,7 @@ import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
 import { type DaemonSets, type Standing, daemonSetsAnnotation, standingOf } from "../pod/daemon-sets.ts";
 import type { AskedPod } from "../roles.ts";
-import type { Target } from "../seams/provider.ts";
+import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
 /** Which pods of DaemonSets the node runs, and for which it shows placeholders. */
@@ -59,8 +59,4 @@ function choiceOf(nodes: NodeSource): DaemonSets | undefined {
   const node = nodes.node();
   const said = node?.metadata.annotations?.[daemonSetsAnnotation];
   return node && (daemonSetChoices.find((one) => one === said) ?? "all");
-}
-
-function hasOwnNetwork(network: Target["network"]): boolean {
-  return network?.isolated === true || network?.tunneled === true;
 }

@@ -57,7 +57,8 @@ async function podAt(
   clock: Clock,
 ): Promise<readonly Finding[]> {
   await using target = await openTarget({ config: node, providers, clock, log: silentLog() });
-  return await examinePod(pod, target, clock.within(podMs, signal));
+  const place = { daemonSets: node.daemonSets, rootDir: target.rootDir ?? node.rootDir };
+  return await examinePod(pod, target, place, clock.within(podMs, signal));
 }
 
 async function target(

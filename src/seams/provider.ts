@@ -73,6 +73,11 @@ export interface TargetNetwork {
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }
 
+/** True where pods are not in the cluster's network. */
+export function hasOwnNetwork(network: TargetNetwork | undefined): boolean {
+  return network?.isolated === true || network?.tunneled === true;
+}
+
 /** Pod features that not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the node
  *  makes for them. */
 const targetFeatures = ["fileOwner", "mount"] as const;

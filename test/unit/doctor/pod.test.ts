@@ -1,0 +1,41 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { examinePod, podOf } from "../../../src/doctor/pod.ts";
+import type { DaemonSets } from "../../../src/pod/daemon-sets.ts";
+import type { Target, TargetNetwork } from "../../../src/seams/provider.ts";
+
+const spec = { containers: [{ name: "c", image: "busybox" }], dnsPolicy: "Default" };
+const agent = (annotations = {}, more = {}) => ({
+  kind: "DaemonSet",
+  metadata: { name: "agent" },
+  spec: { template: { metadata: { annotations }, spec: { ...spec, ...more } } },
+});
+
+/** What the doctor says of a manifest's pods on a node. */
+async function saidOf(
+  manifest: Readonly<Record<string, unknown>>,
+  daemonSets: DaemonSets | undefined,
+  network?: TargetNetwork,
+): Promise<readonly string[]> {
+  const target = { runtime: {}, ...(network && { network }) } as Target;
+  const place = { daemonSets, rootDir: "/var/lib/kubelet" };
+  const findings = await examinePod(podOf(manifest), target, place, new AbortController().signal);
+  return findings.map(({ level, reason = "", message }) => `${level} ${reason} ${message}`);
+}
+
+test("of a DaemonSet the doctor says whether its pods would run, and what to do", async () => {
+  const whole = ["ok  it would be served whole"];
+  assert.deepEqual(await saidOf(agent(), "none"), [
+    "warning NotRunByGraftlet nothing of it would run, it would be a placeholder (daemonSets: none): set daemonSets: selected or all",
+  ]);
+  assert.match(
+    (await saidOf(agent(), undefined, { isolated: true })).join(),
+    /^warning NotRunByGraftlet [^]*\(daemonSets: none, the default of a new node with a network of its own\)/,
+  );
+  assert.match((await saidOf(agent(), "selected")).join(), /annotate its template with graftlet\.dev\/run: "true"$/);
+  assert.deepEqual(await saidOf(agent({ "graftlet.dev/run": "true" }), "selected"), whole);
+  const volumes = [{ name: "v", hostPath: { path: "/var/lib/kubelet/plugins_registry" } }];
+  assert.deepEqual(await saidOf(agent({}, { volumes }), "selected"), whole);
+  assert.deepEqual(await saidOf(agent(), undefined), whole);
+  assert.deepEqual(await saidOf({ ...agent(), kind: "Deployment" }, "none"), whole);
+});
