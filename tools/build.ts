@@ -1,7 +1,8 @@
-import { chmod, mkdir, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build } from "esbuild";
 import { noticesOf } from "./notices.ts";
+import { sourcePlaces } from "./source-places.ts";
 
 /** One self-contained file that Node 22.19 or later runs, and the licences of the packages that are in it.
  *  Usage: node tools/build.ts [ENTRY [DIRECTORY]], by default src/main.ts and dist. */
@@ -9,15 +10,26 @@ const root = join(import.meta.dirname, "..");
 const [entry = join(root, "src/main.ts"), directory = join(root, "dist")] = process.argv.slice(2);
 const outfile = join(directory, "graftlet.mjs");
 
+/** Filled in after the build, on a line of its own. */
+const noPlaces = "const __sourcePlaces = '{}';";
+
 /** CommonJS packages in the bundle call require and read their own place. The entry's own #! line stays before it. */
 const banner = `import { createRequire as __createRequire } from "node:module";
 const require = __createRequire(import.meta.url);
 const __filename = import.meta.filename;
-const __dirname = import.meta.dirname;`;
+const __dirname = import.meta.dirname;
+${noPlaces}`;
+
+/** The build's file of that ending. */
+function output(ending: string): string {
+  const file = outputFiles.find(({ path }) => path.endsWith(ending));
+  if (!file) throw new Error(`the build has made no ${ending}`);
+  return file.text;
+}
 
 await rm(directory, { recursive: true, force: true });
 await mkdir(directory, { recursive: true });
-const { metafile } = await build({
+const { metafile, outputFiles } = await build({
   absWorkingDir: root,
   entryPoints: [entry],
   outfile,
@@ -31,13 +43,23 @@ const { metafile } = await build({
   minifyWhitespace: true,
   lineLimit: 120,
   legalComments: "none",
+  // For the places in the source that text logs name; the map itself is not shipped.
+  sourcemap: "external",
+  sourcesContent: false,
+  write: false,
   // Native parts that ssh2 does without where they are missing.
   external: ["cpu-features", "*.node"],
   metafile: true,
   logLevel: "warning",
 });
+const built = output(".mjs");
+const places = JSON.stringify(sourcePlaces(built, output(".mjs.map")));
+await writeFile(
+  outfile,
+  built.replace(noPlaces, () => noPlaces.replace("{}", () => places)),
+);
 await chmod(outfile, 0o755);
 const packages = await noticesOf(metafile, root);
 await writeFile(join(directory, "THIRD-PARTY-NOTICES.txt"), packages.text);
-const bytes = Object.values(metafile.outputs).reduce((sum, output) => sum + output.bytes, 0);
+const { size: bytes } = await stat(outfile);
 process.stdout.write(`built ${outfile}: ${(bytes / 2 ** 20).toFixed(1)} MiB with ${packages.count} packages in it\n`);

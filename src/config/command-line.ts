@@ -112,6 +112,7 @@ const sharedFlags = new Set([
   "root-dir",
   "cert-dir",
   "v",
+  "vmodule",
   "logging-format",
   "log-flush-frequency",
   "minimum-container-ttl-duration",
@@ -266,13 +267,15 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
       "describes a single node and cannot be used with --nodes; set it for each node in that file",
     );
   }
+  const ofProcess = applyFlags(defaultConfiguration(), flags);
+  checkConfiguration(ofProcess);
   const { nodes, health } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
     nodes,
     several: true,
     health,
-    logging: applyFlags(defaultConfiguration(), flags).logging,
+    logging: ofProcess.logging,
     defaults: configurationDefaults(nodes.map(({ kubelet }) => kubelet)),
     warnings: nodeWarnings(nodes),
   };

@@ -147,12 +147,13 @@ export function nodeWarnings(nodes: readonly NodeConfig[]): Warning[] {
 
 /** Warnings for per-node log settings: the process's log is configured on its command line. */
 function loggingWarnings({ logging }: NodeConfig["kubelet"]): string[] {
-  const { format, verbosity } = defaultConfiguration().logging;
+  const { format, verbosity, vmodule } = defaultConfiguration().logging;
   const ofTheProcess = (name: string, flag: string) =>
     `logging.${name} of one node is not served: all nodes of --nodes share one log; give ${flag}`;
   return [
     ...(logging.format === format ? [] : [ofTheProcess("format", "--logging-format")]),
     ...(logging.verbosity === verbosity ? [] : [ofTheProcess("verbosity", "-v")]),
+    ...(logging.vmodule.length === vmodule.length ? [] : [ofTheProcess("vmodule", "--vmodule")]),
   ];
 }
 

@@ -75,6 +75,7 @@ The kubelet API
   --enable-server, --enable-debugging-handlers
 
   -v N                                log verbosity: 0 information, 3 debugging, 5 everything
+  --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
   --logging-format FORMAT             json (default), or text: the kubelet's format
   --version, --help
 

@@ -220,10 +220,7 @@ export const kubeletFields = {
     instead: "nothing is profiled, and there is no /debug/pprof",
     actsByDefault: true,
   }),
-  enableDebugFlagsHandler: pointer(bool, true, {
-    instead: "there is no /debug/flags: only -v sets the verbosity",
-    actsByDefault: true,
-  }),
+  enableDebugFlagsHandler: pointer(bool, true),
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {
     check: (value) => (value > 0 && value <= 1 ? undefined : "give a number above 0 and up to 1"),

@@ -44,7 +44,11 @@ export const loggingFields = {
     instead: ownLog,
   }),
   verbosity: field(uint32, 0, { flag: "v", check: checkRange(0, 2 ** 31 - 1) }),
-  vmodule: field(fileVerbosities, [], { flag: "vmodule", instead: "the verbosity of -v applies to every file" }),
+  vmodule: field(fileVerbosities, [], {
+    flag: "vmodule",
+    check: (files) =>
+      files.every(({ verbosity }) => verbosity < 2 ** 31) ? undefined : "give verbosities of 0 or more, below 2^31",
+  }),
   options: {
     text: {
       splitStream: field(bool, false, { flag: "log-text-split-stream", instead: ownLog }),
@@ -58,4 +62,4 @@ export const loggingFields = {
 } satisfies Shape;
 
 /** Log settings of the process. */
-export type Logging = Pick<ValueOf<typeof loggingFields>, "format" | "verbosity">;
+export type Logging = Pick<ValueOf<typeof loggingFields>, "format" | "verbosity" | "vmodule">;

@@ -171,6 +171,16 @@ const nodeLogs: Rule = (config) => {
   }
 };
 
+const logFormat: Rule = ({ logging }) => {
+  if (logging.vmodule.length > 0 && logging.format !== "text") {
+    throw refuse(
+      "logging.vmodule (--vmodule)",
+      logging.vmodule,
+      "only supported for text log format; set logging.format (--logging-format) to text",
+    );
+  }
+};
+
 const softEviction: Rule = (config) => {
   const missing = Object.keys(config.evictionSoft).find(
     (signal) => !Object.hasOwn(config.evictionSoftGracePeriod, signal),
@@ -195,6 +205,7 @@ const rules: readonly Rule[] = [
   shutdown,
   gated,
   nodeLogs,
+  logFormat,
   softEviction,
 ];
 

@@ -1,3 +1,4 @@
+import type { FileVerbosity } from "../lib/verbosity.ts";
 import type { Taint } from "../objects.ts";
 import { isLabelValue, isQualifiedName } from "./names.ts";
 import { parseInteger, quantitySign } from "./go-values.ts";
@@ -100,11 +101,6 @@ export const priorityGraces: ValueType<readonly PriorityGrace[]> = {
   parse: () => undefined,
   encode: (value) => value,
 };
-
-export interface FileVerbosity {
-  readonly filePattern: string;
-  readonly verbosity: number;
-}
 
 function decodeVerbosity(wire: unknown): FileVerbosity | undefined {
   const record = recordWith(wire, "filePattern", "verbosity");

@@ -12,6 +12,7 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Verbosity } from "../lib/verbosity.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
@@ -56,6 +57,8 @@ export interface KubeletDeps {
   readonly liveness: Liveness;
   /** Connections of unknown peers to this process. */
   readonly strangers: Strangers;
+  /** How much this process logs. */
+  readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;

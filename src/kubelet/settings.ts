@@ -163,6 +163,7 @@ export function serverConfig({ kubelet, nodeName, rootDir }: NodeConfig): Server
     tlsMinVersion: kubelet.tlsMinVersion,
     tlsCipherSuites: kubelet.tlsCipherSuites,
     enableSystemLogHandler: kubelet.enableSystemLogHandler,
+    enableDebugFlagsHandler: kubelet.enableDebugFlagsHandler,
     rootDir,
     splitLogStreams: gateEnabled(kubelet.featureGates, "PodLogsQuerySplitStreams"),
   };

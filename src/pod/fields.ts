@@ -1,4 +1,5 @@
 import { isIPv4, isIPv6 } from "node:net";
+import { goQuote } from "../lib/go-quote.ts";
 import type { Container, Pod } from "../objects.ts";
 import { quantityMilli, quantityValue } from "./quantity.ts";
 
@@ -112,33 +113,10 @@ function podLimits({ spec }: Pod): Readonly<Record<string, string>> {
 export function formatMap(map: Readonly<Record<string, string>>): string {
   return Object.keys(map)
     .sort(byBytes)
-    .map((key) => `${key}=${quote(map[key] ?? "")}`)
+    .map((key) => `${key}=${goQuote(map[key] ?? "")}`)
     .join("\n");
 }
 
 function byBytes(a: string, b: string): number {
   return Buffer.compare(Buffer.from(a), Buffer.from(b));
-}
-
-const escapes: Readonly<Record<string, string>> = {
-  "\x07": "\\a",
-  "\b": "\\b",
-  "\f": "\\f",
-  "\n": "\\n",
-  "\r": "\\r",
-  "\t": "\\t",
-  "\v": "\\v",
-  "\\": "\\\\",
-  '"': '\\"',
-};
-
-function quote(text: string): string {
-  const escaped = text.replace(/["\\]|[^\p{L}\p{M}\p{N}\p{P}\p{S} ]/gu, (char) => {
-    const code = char.codePointAt(0) ?? 0;
-    const known = escapes[char];
-    if (known) return known;
-    if (code < 0x80) return `\\x${code.toString(16).padStart(2, "0")}`;
-    return code < 0x10000 ? `\\u${code.toString(16).padStart(4, "0")}` : `\\U${code.toString(16).padStart(8, "0")}`;
-  });
-  return `"${escaped}"`;
 }

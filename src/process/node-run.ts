@@ -15,6 +15,7 @@ import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
+import type { Verbosity } from "../lib/verbosity.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { Strangers } from "../server/strangers.ts";
@@ -31,6 +32,8 @@ export interface NodeRun {
   readonly instance: string;
   /** Connections of all nodes of the process. */
   readonly strangers: Strangers;
+  /** How much the process logs. */
+  readonly verbosity: Verbosity;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly readiness: Readiness;

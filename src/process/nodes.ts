@@ -3,7 +3,7 @@ import type { Warning, HealthEndpoint } from "../config/graftlet-configuration.t
 import type { Logging } from "../config/kubelet-groups.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
-import { createLogger, logDestination } from "../lib/log.ts";
+import { createProcessLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
@@ -36,7 +36,7 @@ export interface RunNodesOptions {
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, signal } = options;
   const clock = systemClock();
-  const log = createLogger(logging.verbosity, logDestination(logging.format));
+  const { log, verbosity } = createProcessLog(logging);
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
@@ -52,7 +52,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   );
   const liveness = createLiveness();
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
-  const common = { ...options, liveness, instance, uses, readiness, strangers, clock };
+  const common = { ...options, liveness, instance, uses, readiness, strangers, verbosity, clock };
   const runs = nodes.map((config): NodeRun => ({ ...common, config, log: log.child({ node: config.nodeName }) }));
   const over = new AbortController();
   let ends: readonly boolean[] = [];

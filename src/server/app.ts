@@ -13,6 +13,7 @@ import { type HandlerName, type Route, debuggingAreas, routes } from "./routes.t
 import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
+import { debugFlags } from "./routes/debug-flags.ts";
 import { containerLogs } from "./routes/logs.ts";
 import { metrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
@@ -80,7 +81,7 @@ function count({ serving, clock, upgradeOf }: AppDeps, request: Request, respons
 
 async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
   const { request, response, signal } = exchange;
-  if (!route.methods.some((method) => method.toUpperCase() === request.method))
+  if (route.methods !== "any" && !route.methods.some((method) => method.toUpperCase() === request.method))
     return sendText(response, 405, "405: Method Not Allowed");
   const { namespace, pod } = request.params as Record<string, string | undefined>;
   const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
@@ -109,6 +110,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     systemLogs: systemLogs(deps),
     checkpoint: checkpoint(deps),
     containerLogs: containerLogs(deps),
+    debugFlags: debugFlags(deps),
     run: run(deps),
     exec: exec(deps, join),
     attach: attach(deps, join),

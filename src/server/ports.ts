@@ -3,6 +3,7 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
+import type { Verbosity } from "../lib/verbosity.ts";
 import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -62,6 +63,7 @@ export interface ServerConfig {
   readonly tlsMinVersion: string;
   readonly tlsCipherSuites: readonly string[];
   readonly enableSystemLogHandler: boolean;
+  readonly enableDebugFlagsHandler: boolean;
   /** The target's root directory. */
   readonly rootDir: string;
   /** Feature gate PodLogsQuerySplitStreams. */
@@ -87,6 +89,8 @@ export interface KubeletServerDeps {
   readonly authorizer: Authorizer;
   /** The process's connections of unauthorized clients. */
   readonly strangers: Strangers;
+  /** How much the process logs. */
+  readonly verbosity: Verbosity;
   readonly pods: PodStore;
   /** Resolves once the initial pods of all sources are known: before that, a missing pod may only be unknown. */
   readonly podsKnown: Promise<void>;

@@ -52,6 +52,7 @@ export type HandlerName =
   | "systemLogs"
   | "checkpoint"
   | "containerLogs"
+  | "debugFlags"
   | "run"
   | "exec"
   | "attach"
@@ -60,7 +61,7 @@ export type HandlerName =
 export interface Route {
   /** Path in express syntax. */
   readonly path: string;
-  readonly methods: readonly ("get" | "post")[];
+  readonly methods: readonly ("get" | "post")[] | "any";
   readonly handler: HandlerName;
   /** Served only with enableDebuggingHandlers. */
   readonly debugging: boolean;
@@ -86,6 +87,7 @@ export const routes: readonly Route[] = [
   { path: "/logs{/*path}", handler: "systemLogs", ...debugRead },
   { path: `/checkpoint${container}`, handler: "checkpoint", methods: ["post"], debugging: true },
   { path: `/containerLogs${container}`, handler: "containerLogs", ...debugRead },
+  { path: "/debug/flags/v", handler: "debugFlags", methods: "any", debugging: true },
   { path: `/run${container}`, handler: "run", methods: ["post"], debugging: true },
   { path: `/run${containerByUid}`, handler: "run", methods: ["post"], debugging: true },
   { path: `/exec${container}`, handler: "exec", ...stream },

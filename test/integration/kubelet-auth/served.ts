@@ -1,4 +1,6 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { Lab } from "../../harness/lab.ts";
 import { type Callers, log } from "./callers.ts";
@@ -115,6 +117,24 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
         assert.ok(status === 404 || status === 403 || status === 400, `${path}: ${status}`);
         assert.doesNotMatch(body, /PodList|kubeletconfig|hello from/);
       }
+    });
+
+    test("kubectl sets how much is logged while graftlet runs", async () => {
+      const { cluster, agent } = lab();
+      const level = join(cluster.layout.dir, "verbosity");
+      const set = async (value: string) => {
+        writeFileSync(level, value);
+        const path = `/api/v1/nodes/${cluster.nodeName}/proxy/debug/flags/v`;
+        return cluster.mustKubectl(["replace", "--raw", path, "-f", level]);
+      };
+      const refusals = () => agent.log().match(/"area":"no-such-area",.*"request refused"/g)?.length ?? 0;
+      const ask = () => callers().ask("/no-such-area", callers().account("nothing"));
+      assert.equal((await ask()).status, 403);
+      assert.equal(refusals(), 0);
+      assert.equal(await set("3"), "successfully set klog.logging.verbosity to 3\n");
+      assert.equal((await ask()).status, 403);
+      assert.equal(refusals(), 1);
+      assert.equal(await set("0"), "successfully set klog.logging.verbosity to 0\n");
     });
 
     test("10248 says ok on the loopback, and is nowhere else", async () => {

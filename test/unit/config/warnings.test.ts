@@ -54,12 +54,11 @@ test("each field and flag is read somewhere, or says what happens instead", () =
 
 test("what concerns handlers, chains and the log's buffer is ignored, and said so", () => {
   const body =
-    "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nenableDebugFlagsHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
+    "makeIPTablesUtilChains: false\nenableProfilingHandler: false\nlogging: {format: text, flushFrequency: 1s}\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), [
     "makeIPTablesUtilChains (--make-iptables-util-chains) is not served yet: no iptables chains are created",
     "logging.flushFrequency (--log-flush-frequency) is not served yet: graftlet writes each line to standard error immediately",
     "enableProfilingHandler is not served yet: nothing is profiled, and there is no /debug/pprof",
-    "enableDebugFlagsHandler is not served yet: there is no /debug/flags: only -v sets the verbosity",
   ]);
 });
 
@@ -76,7 +75,6 @@ test("what a kubelet does by default and graftlet does not is named once for all
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
     "nothing is profiled, and there is no /debug/pprof",
-    "there is no /debug/flags: only -v sets the verbosity",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.deepEqual(run([]).defaults, all);
@@ -84,7 +82,6 @@ test("what a kubelet does by default and graftlet does not is named once for all
 makeIPTablesUtilChains: false
 protectKernelDefaults: true
 enableProfilingHandler: false
-enableDebugFlagsHandler: false
 `;
   assert.deepEqual(
     run(["--config=/k"], { "/k": kubeletFile(body) }).defaults,
@@ -109,12 +106,18 @@ test("what a kubelet does by default and graftlet does not is among the limitati
 test("the log is the process's: its format and verbosity are said on the command line, not of a node of several", () => {
   assert.equal(run([]).logging.format, "json");
   assert.equal(run(["--config=/k"], { "/k": kubeletFile("logging: {format: text}\n") }).logging.format, "text");
+  const ofNode = "{format: text, verbosity: 4, vmodule: [{filePattern: pleg, verbosity: 5}]}";
   const nodes = `apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration
-nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: {format: text, verbosity: 4}}}]
+nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: ${ofNode}}}]
 `;
-  const { logging, warnings } = run(["--nodes=/n", "--logging-format=text"], { "/n": nodes });
+  const flags = ["--nodes=/n", "--logging-format=text", "--vmodule=pod-*=5,pleg=3"];
+  const { logging, warnings } = run(flags, { "/n": nodes });
   assert.equal(logging.format, "text");
+  assert.deepEqual(logging.vmodule, [
+    { filePattern: "pod-*", verbosity: 5 },
+    { filePattern: "pleg", verbosity: 3 },
+  ]);
   assert.equal(logging.verbosity, 0);
   assert.deepEqual(warnings, [
     {
@@ -122,7 +125,20 @@ nodes: [{name: a}, {name: b, kubeletConfiguration: {logging: {format: text, verb
       text: "logging.format of one node is not served: all nodes of --nodes share one log; give --logging-format",
     },
     { node: "b", text: "logging.verbosity of one node is not served: all nodes of --nodes share one log; give -v" },
+    {
+      node: "b",
+      text: "logging.vmodule of one node is not served: all nodes of --nodes share one log; give --vmodule",
+    },
   ]);
+});
+
+test("files have verbosities of their own in the text format alone, as with a kubelet", () => {
+  const remedy = "only supported for text log format; set logging.format (--logging-format) to text";
+  const message = `logging.vmodule (--vmodule) is [{"filePattern":"pleg","verbosity":5}]: ${remedy}`;
+  assert.throws(() => run(["--vmodule=pleg=5"]), { message });
+  const nodes = "apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\nnodes: [{name: a}]\n";
+  assert.throws(() => run(["--nodes=/n", "--vmodule=pleg=5"], { "/n": nodes }), { message });
+  assert.throws(() => run(["--logging-format=text", `--vmodule=pleg=${2 ** 31}`]), /give verbosities of 0 or more/);
 });
 
 test("without a kubeconfig a node that has static pods stands alone, and says so; without either it does not start", () => {

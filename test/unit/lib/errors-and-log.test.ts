@@ -12,7 +12,8 @@ import {
   unlessCode,
   unlessGone,
 } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createLogger, createTextLogger } from "../../../src/lib/log.ts";
+import { createVerbosity } from "../../../src/lib/verbosity.ts";
 
 test("codes are told apart, everything else is unknown", () => {
   const error = new CodedError("not_found", "gone", { cause: new Error("ENOENT") });
@@ -60,6 +61,45 @@ test("verbosity chooses the level", () => {
     lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
     ["shown", "traced"],
   );
+});
+
+test("verbosity changes while the process runs, for child loggers too, and a line that is not shown costs nothing", () => {
+  const lines: string[] = [];
+  const verbosity = createVerbosity(0);
+  const log = createLogger(verbosity, { write: (line: string) => void lines.push(line) }).child({ node: "a" });
+  const untouched = {
+    get pod(): string {
+      throw new Error("its fields were read");
+    },
+  };
+  log.trace(untouched, "hidden");
+  verbosity.set(5);
+  log.trace({}, "traced");
+  verbosity.set(2);
+  log.debug(untouched, "hidden");
+  assert.deepEqual(
+    lines.map((line) => (JSON.parse(line) as { msg: string }).msg),
+    ["traced"],
+  );
+});
+
+test("files whose names match have a verbosity of their own, and the first match counts", () => {
+  const shown = (files: Record<string, number>, file: string): number => {
+    const own = Object.entries(files).map(([filePattern, level]) => ({ filePattern, verbosity: level }));
+    const verbosity = createVerbosity(1, own);
+    return [5, 3, 1].find((level) => verbosity.shows(level, file)) ?? 0;
+  };
+  assert.equal(shown({ "pod-*": 5 }, "pod-worker.ts"), 5);
+  assert.equal(shown({ "pod-*": 5 }, "a-pod-worker.ts"), 1);
+  assert.equal(shown({ "pod-worker": 3, "*": 5 }, "pod-worker.ts"), 3);
+  assert.equal(shown({ "ple?": 5, "[a-c]leg": 3 }, "pleg.ts"), 5);
+  assert.equal(shown({ "[a-c]leg": 3 }, "bleg.ts"), 3);
+  assert.equal(shown({ "a.c": 5 }, "abc.ts"), 1);
+  assert.equal(shown({ "[z-a]": 5, "[": 5 }, "z.ts"), 1);
+  const lines: string[] = [];
+  const here = createVerbosity(0, [{ filePattern: "errors-and-*", verbosity: 5 }]);
+  createTextLogger(here, { write: (line: string) => void lines.push(line) }, 7).trace({}, "traced");
+  assert.match(lines.join(), / errors-and-log\.test\.ts:\d+\] "traced"\n$/);
 });
 
 test("what is gone is undefined, other failures are thrown", async () => {

@@ -2,18 +2,18 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { klogText } from "../../../src/lib/klog-text.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createTextLogger } from "../../../src/lib/log.ts";
 
 function logged() {
   const lines: string[] = [];
-  return { lines, log: createLogger(5, klogText({ write: (line: string) => void lines.push(line) }, 42)) };
+  return { lines, log: createTextLogger(5, { write: (line: string) => void lines.push(line) }, 42) };
 }
 
 test("a line has klog's header, the quoted message and its fields", () => {
   const { lines, log } = logged();
   log.child({ node: "a" }).info({ pod: "x/y", bytes: 5, cause: { of: ["it"] } }, 'said "so"');
   const [header, rest] = lines.join("").split("] ", 2);
-  assert.match(header ?? "", /^I\d{4} \d\d:\d\d:\d\d\.\d{6} {6}42 graftlet:1$/);
+  assert.match(header ?? "", /^I\d{4} \d\d:\d\d:\d\d\.\d{6} {6}42 klog-text\.test\.ts:14$/);
   assert.equal(rest, '"said \\"so\\"" node="a" pod="x/y" bytes=5 cause={"of":["it"]}\n');
 });
 
@@ -23,9 +23,9 @@ test("severities are klog's three, and its times are local ones", () => {
   assert.equal(lines.map(([letter]) => letter).join(""), "IIIWE");
   const at = new Date(2026, 10, 2, 3, 4, 5, 67);
   klogText({ write: (line: string) => void lines.push(line) }, 1).write(
-    `${JSON.stringify({ level: 30, time: at.toISOString(), msg: "m" })}\n`,
+    `${JSON.stringify({ level: 30, time: at.toISOString(), msg: "m", caller: "a.ts:2" })}\n`,
   );
-  assert.equal(lines.at(-1), 'I1102 03:04:05.067000       1 graftlet:1] "m"\n');
+  assert.equal(lines.at(-1), 'I1102 03:04:05.067000       1 a.ts:2] "m"\n');
 });
 
 test("no field makes a line of its own, errors show their causes, and secrets stay out", () => {
@@ -34,5 +34,5 @@ test("no field makes a line of its own, errors show their causes, and secrets st
   log.error({ err, token: "s3cret", pod: "a\nb" }, "failed");
   assert.equal(lines.join("").split("\n").length, 2);
   assert.equal(lines.join("").includes("s3cret"), false);
-  assert.match(lines.join(""), /err=\{"message":"outer\\nE1122 forged",.*"inner"/);
+  assert.match(lines.join(""), /\] "failed" err="outer\\nE1122 forged: inner" /);
 });

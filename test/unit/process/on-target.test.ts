@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
@@ -130,6 +131,7 @@ function start({ local = false } = {}) {
         liveness: createLiveness(),
         readiness,
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
+        verbosity: createVerbosity(0),
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         clientCertificate: () => undefined,
         clock,

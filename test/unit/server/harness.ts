@@ -5,6 +5,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { KubeletServerDeps, ServedRuntime, ServerConfig } from "../../../src/server/ports.ts";
@@ -55,6 +56,7 @@ export const config: ServerConfig = {
   tlsMinVersion: "",
   tlsCipherSuites: [],
   enableSystemLogHandler: true,
+  enableDebugFlagsHandler: true,
   rootDir: "/var/lib/kubelet",
   splitLogStreams: false,
 };
@@ -102,6 +104,7 @@ export async function start({
     },
     authorizer: { allowed: () => Promise.resolve(true) },
     strangers: createStrangers(processConnections),
+    verbosity: createVerbosity(5),
     pods: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
       byName: (namespace, name) =>
@@ -136,7 +139,12 @@ export async function start({
 }
 
 /** One request on a connection of its own. Sends the admin's token unless `headers` say otherwise. */
-export function ask({ port }: { readonly port: number }, path: string, options: RequestOptions = {}): Promise<Answer> {
+export function ask(
+  { port }: { readonly port: number },
+  path: string,
+  options: RequestOptions = {},
+  body?: string,
+): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   const sent = request({
     host: "127.0.0.1",
@@ -159,6 +167,6 @@ export function ask({ port }: { readonly port: number }, path: string, options: 
       reject,
     );
   });
-  sent.end();
+  sent.end(body);
   return promise;
 }

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { once } from "node:events";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
+import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
@@ -124,6 +125,37 @@ test("run: a command's whole output, its failure in words", async () => {
   ]);
   assert.deepEqual(await answer(world(0), "/run/ns/q/c?cmd=ls", "POST"), [404, "pod does not exist"]);
   assert.deepEqual(await answer({ pods: [pod] }, "/run/ns/p/c?cmd=ls", "POST"), [500, 'container not found ("c")']);
+});
+
+test("the log's verbosity is set by PUT, with a kubelet's answers", async () => {
+  const verbosity = createVerbosity(0);
+  await using server = await start({ deps: { verbosity } });
+  const put = async (body: string) => {
+    const { status, body: text, headers } = await ask(server, "/debug/flags/v", { method: "PUT" }, body);
+    assert.equal(headers["content-type"], "text/plain");
+    return [status, text, verbosity.current()];
+  };
+  assert.deepEqual(await put("5"), [200, "successfully set klog.logging.verbosity to 5\n", 5]);
+  assert.match(server.logged(), /"verbosity":5,"msg":"log verbosity has been set"/);
+  const invalid = (text: string) => [400, `strconv.ParseUint: parsing ${text}: invalid syntax\n`, 5];
+  assert.deepEqual(await put(""), invalid('""'));
+  assert.deepEqual(await put("-1"), invalid('"-1"'));
+  assert.deepEqual(await put('2\n"'), invalid('"2\\n\\""'));
+  assert.deepEqual(await put("4294967296"), [400, 'strconv.ParseUint: parsing "4294967296": value out of range\n', 5]);
+  const parsed = 'strconv.ParseInt: parsing "2147483648": value out of range';
+  assert.deepEqual(await put("2147483648"), [400, `failed set klog.logging.verbosity 2147483648: ${parsed}\n`, 5]);
+  assert.deepEqual((await put("1".repeat(2000)))[0], 413);
+  assert.deepEqual(await answer({ deps: { verbosity } }, "/debug/flags/v"), [406, "unsupported http method\n"]);
+  const disabled = { config: { enableDebugFlagsHandler: false }, deps: { verbosity } };
+  assert.deepEqual(await answer(disabled, "/debug/flags/v", "PUT"), [405, "flags endpoint is disabled.\n"]);
+  const asked: string[] = [];
+  const allowed = (_user: unknown, verb: string, subresource: string) => {
+    asked.push(`${verb} ${subresource}`);
+    return Promise.resolve(false);
+  };
+  const refused = await answer({ deps: { verbosity, authorizer: { allowed } } }, "/debug/flags/v", "PUT");
+  assert.equal(refused[0], 403);
+  assert.deepEqual(asked, ["update proxy"]);
 });
 
 /** A world whose log reader writes what it was asked for. */

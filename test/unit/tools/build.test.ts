@@ -1,9 +1,9 @@
 import assert from "node:assert/strict";
-import { execFileSync } from "node:child_process";
+import { execFileSync, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { once } from "node:events";
 import { tmpdir } from "node:os";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { test } from "node:test";
 import { Worker } from "node:worker_threads";
 import { leastCpuMs, promptMs } from "../../harness/cpu-time.ts";
@@ -29,6 +29,18 @@ test("the built file runs alone, answers in under 0.3 s, and names the licences 
   );
   const [answer] = (await once(thread, "message")) as [{ fault: string }];
   assert.match(answer.fault, /^its kind is "Secret"/);
+  // Lines of the text format name lines of the source, not of the built file.
+  const endsAtOnce = ["--provider=none-such", `--pod-manifest-path=${folder}`, "--hostname-override=n"];
+  const { stderr } = spawnSync(process.execPath, [built, "--logging-format=text", ...endsAtOnce], { encoding: "utf8" });
+  const source = readFileSync(join(root, "src/process/nodes.ts"), "utf8").split("\n");
+  const line =
+    1 + source.findIndex((text, index) => text.endsWith("log.info(") && source[index + 2]?.includes("starts"));
+  const places = readFileSync(built, "utf8");
+  for (const name of ["src/kubelet/standalone.ts", "src/status/delivery.ts"]) {
+    const lines = readFileSync(join(root, name), "utf8").split("\n");
+    assert.ok(places.includes(`"${basename(name)}:${1 + lines.findIndex((text) => text.includes("log["))}"`), name);
+  }
+  assert.match(stderr, new RegExp(` nodes\\.ts:${line}\\] "graftlet starts" `));
   const spentMs = await leastCpuMs([process.execPath, built, "--help"]);
   const allowedMs = await promptMs();
   assert.ok(spentMs < allowedMs, `it took ${spentMs} ms, where ${allowedMs} ms are allowed`);

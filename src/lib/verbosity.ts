@@ -1,0 +1,50 @@
+/** Verbosity of the source files whose names match a pattern. */
+export interface FileVerbosity {
+  /** Matched with a file's name without directory and `.ts`; `*`, `?` and `[…]` stand for characters. */
+  readonly filePattern: string;
+  readonly verbosity: number;
+}
+
+/** How much a process logs, in klog's levels; it may change while the process runs. */
+export interface Verbosity {
+  /** The level of all files. */
+  current(): number;
+  set(level: number): void;
+  /** True if some files have levels of their own. */
+  readonly byFile: boolean;
+  /** Whether a file writes lines of that level. @param file its name, as `log.ts`. */
+  shows(level: number, file: string): boolean;
+}
+
+/** @param initial the kubelet's `-v`. @param files its `--vmodule`; the first pattern that matches a file applies.
+ *  @see https://pkg.go.dev/k8s.io/klog/v2#V */
+export function createVerbosity(initial: number, files: readonly FileVerbosity[] = []): Verbosity {
+  let current = initial;
+  const own = files
+    .filter(({ verbosity }) => verbosity > 0)
+    .map(({ filePattern, verbosity }) => ({ pattern: patternOf(filePattern), verbosity }));
+  return {
+    byFile: own.length > 0,
+    current: () => current,
+    set: (level) => void (current = level),
+    shows(level, file) {
+      if (level <= current) return true;
+      const name = file.replace(/\.ts$/, "");
+      return level <= (own.find(({ pattern }) => pattern.test(name))?.verbosity ?? 0);
+    },
+  };
+}
+
+/** A pattern that makes no sense matches nothing, as in Go. @see https://pkg.go.dev/path/filepath#Match */
+function patternOf(glob: string): RegExp {
+  const source = glob.replace(/\[\^?[^\]\\]+\]|[^\w]/g, (part) => {
+    if (part === "*") return ".*";
+    if (part === "?") return ".";
+    return part.length > 1 ? part : `\\${part}`;
+  });
+  try {
+    return new RegExp(`^${source}$`);
+  } catch {
+    return /(?!)/;
+  }
+}
