@@ -42,6 +42,7 @@ const stages = [
   "remove",
   "leave",
   "metrics",
+  "tracing",
 ];
 const parts: Readonly<Record<string, readonly string[]>> = {
   lib: [],
@@ -73,11 +74,16 @@ const parts: Readonly<Record<string, readonly string[]>> = {
 const fenced: Readonly<Record<string, readonly string[]>> = {
   "@kubernetes/client-node": ["api"],
   express: ["server"],
-  "@grpc/grpc-js": ["providers", "devices"],
+  "@grpc/grpc-js": ["providers", "devices", "tracing"],
   dockerode: ["providers"],
   ssh2: ["providers"],
   ws: ["streams", "egress"],
   "prom-client": ["metrics"],
+  "@opentelemetry/api": ["tracing"],
+  "@opentelemetry/core": ["tracing"],
+  "@opentelemetry/otlp-transformer": ["tracing"],
+  "@opentelemetry/resources": ["tracing"],
+  "@opentelemetry/sdk-trace": ["tracing"],
 };
 
 interface Import {

@@ -40,6 +40,8 @@ export interface ChannelOptions {
   readonly requestTimeoutMs: number;
   /** Time that a call waits for a broken connection to be re-established, milliseconds. */
   readonly patienceMs?: number;
+  /** Headers for the next unary call. */
+  readonly callHeaders?: () => Readonly<Record<string, string>>;
   readonly clock: Clock;
 }
 
@@ -59,7 +61,7 @@ const channelOptions = {
 };
 
 /** Keepalive pings are off: containerd refuses them, and a unix socket reports at once that its peer is gone. */
-export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }: ChannelOptions): Channel {
+export function createChannel({ path, requestTimeoutMs, patienceMs = 0, callHeaders, clock }: ChannelOptions): Channel {
   const client = new Client(`unix:${path}`, credentials.createInsecure(), {
     ...channelOptions,
     ...(patienceMs > 0 && { "grpc.max_reconnect_backoff_ms": patienceMs / 2 }),
@@ -70,21 +72,19 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }:
       if (patienceMs > 0) await reconnected(client, clock.now() + patienceMs);
       const options = limit === "none" ? {} : { deadline: clock.now() + limit };
       try {
-        return await unary(client, method, request, { ...options, signal });
+        return await unary(client, method, request, { ...options, metadata: metadataOf(callHeaders?.()), signal });
       } catch (error) {
         throw codedCallError(error, signal);
       }
     },
     async *stream(method, request, signal, headers = {}) {
       if (signal.aborted) return;
-      const metadata = new Metadata();
-      for (const [name, value] of Object.entries(headers)) metadata.set(name, value);
       const messages = client.makeServerStreamRequest(
         method.path,
         method.requestSerialize,
         method.responseDeserialize,
         request,
-        metadata,
+        metadataOf(headers),
       );
       // The iteration below reports errors; an error after it ended has no reader.
       messages.on("error", () => {});
@@ -104,6 +104,12 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, clock }:
   };
 }
 
+function metadataOf(headers: Readonly<Record<string, string>> = {}): Metadata {
+  const metadata = new Metadata();
+  for (const name in headers) metadata.set(name, headers[name] ?? "");
+  return metadata;
+}
+
 /** Waits for a failed connection to be re-established. @param until milliseconds since the epoch. */
 function reconnected(client: Client, until: number): Promise<void> {
   return new Promise((resolve) => {
@@ -115,6 +121,7 @@ function reconnected(client: Client, until: number): Promise<void> {
 interface UnaryOptions {
   /** Milliseconds since the epoch. */
   readonly deadline?: number;
+  readonly metadata: Metadata;
   readonly signal: AbortSignal;
 }
 
@@ -124,7 +131,7 @@ function unary<Request, Response>(
   client: Client,
   method: Method<Request, Response>,
   request: Request,
-  { deadline, signal }: UnaryOptions,
+  { deadline, metadata, signal }: UnaryOptions,
 ): Promise<Response> {
   const { promise, resolve, reject } = Promise.withResolvers<Response>();
   const sent = method.requestSerialize(request);
@@ -132,7 +139,7 @@ function unary<Request, Response>(
   const cancel = () => call.cancelWithStatus(status.CANCELLED, "cancelled by the caller");
   signal.addEventListener("abort", cancel, { once: true });
   let message: Buffer | undefined;
-  call.start(new Metadata(), {
+  call.start(metadata, {
     onReceiveMetadata() {},
     onReceiveMessage(received: Buffer) {
       message = received;

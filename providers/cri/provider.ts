@@ -11,6 +11,7 @@ export const criProvider: ProviderFactory = async ({
   containerRuntimeEndpoint,
   imageServiceEndpoint,
   requestTimeoutMs,
+  callHeaders,
   clock,
   log,
 }) => {
@@ -19,7 +20,8 @@ export const criProvider: ProviderFactory = async ({
     imageServiceEndpoint,
   });
   const host = localHost({ clock, ...(inPod && { there: fromPod(1) }) });
-  const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, host, clock, log });
+  const headers = callHeaders && { callHeaders };
+  const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, ...headers, host, clock, log });
   return {
     host,
     runtime,

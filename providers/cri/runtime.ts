@@ -18,6 +18,8 @@ export interface CriRuntimeOptions {
   readonly requestTimeoutMs: number;
   /** Time that a call waits for a failed connection, milliseconds; default 0. */
   readonly patienceMs?: number;
+  /** Headers for the next call. */
+  readonly callHeaders?: () => Readonly<Record<string, string>>;
   /** Dials the runtime's stream URLs: the machine that the runtime runs on. */
   readonly host: Pick<Host, "dial" | "forUsers">;
   readonly clock: Clock;
@@ -30,11 +32,12 @@ export function criRuntime({
   imageSocket,
   requestTimeoutMs,
   patienceMs = 0,
+  callHeaders,
   host,
   clock,
   log,
 }: CriRuntimeOptions): Runtime {
-  const common = { requestTimeoutMs, patienceMs, clock };
+  const common = { requestTimeoutMs, patienceMs, ...(callHeaders && { callHeaders }), clock };
   const runtime = createChannel({ path: runtimeSocket, ...common });
   const images = createChannel({ path: imageSocket, ...common });
   return {

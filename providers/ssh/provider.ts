@@ -160,7 +160,7 @@ const bridgePatienceMs = 400;
 
 /** gRPC connects to local sockets only: it gets one that is bridged to the target's. */
 async function bridgedCri(
-  options: Pick<ProviderOptions, "requestTimeoutMs" | "clock" | "log"> & { readonly host: SshHost },
+  options: Pick<ProviderOptions, "requestTimeoutMs" | "callHeaders" | "clock" | "log"> & { readonly host: SshHost },
   socket: string,
   { runtimeSocket, imageSocket }: CriConfig,
 ): Promise<Runtime> {

@@ -67,3 +67,19 @@ export const checkReserved: Check<TextMap> = (map) => {
   }
   return undefined;
 };
+
+/** Target of gRPC without TLS. The kubelet's rules and words. */
+export const checkTracingEndpoint: Check<string> = (endpoint) => {
+  const url = URL.parse(endpoint.includes("//") ? endpoint : `dns://${endpoint}`);
+  if (!url || endpoint === "")
+    return "give the address of a collector, such as localhost:4317 or unix:///run/collector.sock";
+  const scheme = url.protocol.slice(0, -1);
+  if (["dns", "unix", "unix-abstract"].includes(scheme)) return undefined;
+  const naming = "https://github.com/grpc/grpc/blob/master/doc/naming.md";
+  return `unsupported scheme: ${scheme}.  Options are none, dns, unix, or unix-abstract.  See ${naming}`;
+};
+
+export const checkSamplingRate: Check<number> = (rate) => {
+  if (rate < 0) return "sampling rate must be positive";
+  return rate > 1_000_000 ? "sampling rate per million must be less than or equal to one million" : undefined;
+};

@@ -5,8 +5,10 @@ import {
   checkPort,
   checkRange,
   checkReserved,
+  checkSamplingRate,
   checkSysctls,
   checkSize,
+  checkTracingEndpoint,
 } from "./field-checks.ts";
 import { loggingFields, securityFields } from "./kubelet-groups.ts";
 import { memoryReservations, priorityGraces, taints } from "./object-types.ts";
@@ -232,8 +234,8 @@ export const kubeletFields = {
   registerWithTaints: field(taints, [], { flag: "register-with-taints" }),
   registerNode: pointer(bool, true, { flag: "register-node" }),
   tracing: {
-    endpoint: optional(text, { instead: "nothing is traced" }),
-    samplingRatePerMillion: optional(int32, { check: checkRange(0, 1_000_000), instead: "nothing is traced" }),
+    endpoint: optional(text, { check: checkTracingEndpoint }),
+    samplingRatePerMillion: optional(int32, { check: checkSamplingRate }),
   },
   localStorageCapacityIsolation: pointer(bool, true, {
     flag: "local-storage-capacity-isolation",

@@ -12,6 +12,7 @@ import { throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { EventSink, PodCache, PodInspector, PodStore, Presence, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
@@ -46,6 +47,7 @@ export interface GarbageDeps {
   readonly events: EventSink;
   readonly targetClock: Pick<TargetClock, "now">;
   readonly clock: Clock;
+  readonly tracer: Tracer;
   readonly log: Logger;
 }
 
@@ -91,7 +93,9 @@ export function createGarbage(deps: GarbageDeps): Garbage {
 
   const round = async (signal: AbortSignal) => {
     try {
-      await inTurn(() => collect(isOver, signal));
+      await inTurn(() =>
+        deps.tracer.span("Containers/GarbageCollect", { parent: "none" }, () => collect(isOver, signal)),
+      );
     } catch (error) {
       if (signal.aborted) return;
       log.warn({ err: error }, "Container garbage collection failed");

@@ -6,6 +6,7 @@ import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import type { ImageRemoval, ImageRemovalMeasures } from "../measures.ts";
 import type { EventSink, PodCache, Presence, Reclaim } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
@@ -38,6 +39,7 @@ export interface ImageCollectionDeps {
   readonly nodeName: string;
   readonly events: EventSink;
   readonly measures: ImageRemovalMeasures;
+  readonly tracer: Tracer;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -64,7 +66,7 @@ export function createImageCollection(deps: ImageCollectionDeps): ImageCollectio
   let failed = false;
   const round = async (signal: AbortSignal) => {
     try {
-      await inTurn(async () => void (isOn ? await collect(collector, signal) : await detect(collector, signal)));
+      await inTurn(async () => void (isOn ? await tracedCollect(collector, signal) : await detect(collector, signal)));
       failed = false;
     } catch (error) {
       if (signal.aborted) return;
@@ -110,6 +112,10 @@ function hasId(deps: ImageCollectionDeps, { id }: Image): boolean {
   if (id !== "") return true;
   tell(deps, "InvalidImageID", `ImageID is not valid, skipping, image: ${id}`);
   return false;
+}
+
+function tracedCollect(collector: Collector, signal: AbortSignal): Promise<void> {
+  return collector.tracer.span("Images/GarbageCollect", { parent: "none" }, () => collect(collector, signal));
 }
 
 async function collect(collector: Collector, signal: AbortSignal): Promise<void> {

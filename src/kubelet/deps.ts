@@ -12,6 +12,7 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
 import type { ClusterWay } from "../network/way.ts";
@@ -60,6 +61,7 @@ export interface KubeletDeps {
   /** How much this process logs. */
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
+  readonly tracer: Tracer;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;
   readonly clock: Clock;

@@ -15,14 +15,14 @@ interface GarbageParts {
 
 /** Removes dead containers, and images that nothing uses. */
 export function collectGarbage(
-  { config, target, metrics, clock, log, hand }: NodeContext,
+  { config, target, metrics, tracer, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { presence, pleg, ownerLabels, targetClock }: Observed,
   { pulled, sourcesSeen }: GarbageParts,
 ): { readonly garbage: Garbage; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
-  const common = { runtime, fs: host.fs, nodeName, events, clock, log, ...(presence && { presence }) };
+  const common = { runtime, fs: host.fs, nodeName, events, tracer, clock, log, ...(presence && { presence }) };
   const { asked, seen, worker } = hand("garbage");
   const garbage = createGarbage({
     ...common,

@@ -13,6 +13,7 @@ import { publishing } from "./publishing.ts";
 import { type NodeServer, createNodeServer } from "./server.ts";
 import { sourceNames } from "./settings.ts";
 import { observeTarget } from "./target.ts";
+import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { handOut } from "./wiring.ts";
 
 /** Runs one node until the signal aborts, or until a remote target has booted, has changed while it was out of reach, or was
@@ -21,11 +22,12 @@ import { handOut } from "./wiring.ts";
  *  @returns `again` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
-  const { target, metrics, clock } = deps;
+  const { target, metrics, tracer, clock } = deps;
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
   const { state, onEnd } = createNodeState(clock, sourceNames(deps));
-  const runtime = measuredRuntime(target.runtime, metrics.measures.runtime, clock);
+  const calls = tracer.isOn ? tracedRuntime(target.runtime, tracer) : target.runtime;
+  const runtime = measuredRuntime(calls, metrics.measures.runtime, clock);
   const hand = handOut(state, createSignals());
   const context: NodeContext = { ...deps, target: { ...target, runtime }, hand, onEnd, signal };
 

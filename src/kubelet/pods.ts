@@ -159,7 +159,7 @@ function createWorkers(
   observed: Observed,
   { stages, stop }: { readonly stages: Stages; readonly stop: AbortSignal },
 ): PodWorkers {
-  const { config, target, client, metrics, clock, log, hand } = context;
+  const { config, target, client, metrics, tracer, clock, log, hand } = context;
   const { presence, rights, pleg, health } = observed;
   const { seen, unseen, worker, signals } = hand("podWorkers");
   const passes = createPasses({
@@ -184,7 +184,8 @@ function createWorkers(
     log,
   });
   const { workers: measures } = metrics.measures;
-  return createPodWorkers({ passes, worker, signals, ...(presence && { presence }), measures, clock, log, stop });
+  const common = { ...(presence && { presence }), measures, tracer, clock, log, stop };
+  return createPodWorkers({ passes, worker, signals, ...common });
 }
 
 interface FlowParts {

@@ -1,5 +1,5 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
-import { CodedError, type ErrorCode, abortError, hasCode, messageOf } from "./errors.ts";
+import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
 
 // gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
 
@@ -159,6 +159,12 @@ function broken(why: string, cause?: unknown): GrpcError {
 
 function codeNamed(name: string): ErrorCode {
   return codes.find(([known]) => known === name)?.[1] ?? "unknown";
+}
+
+/** gRPC's code for an error of any seam, as Go names it. */
+export function goCode(error: unknown): string {
+  const code = codeOf(error);
+  return codes.slice(1).find(([name, known]) => known === code && name !== "Internal")?.[0] ?? "Unknown";
 }
 
 function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd {

@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { timed } from "../lib/timed.ts";
 import type { RuntimeMeasures } from "../measures.ts";
+import { type RuntimeCall, aroundCalls } from "../seams/runtime-calls.ts";
 import type { Runtime } from "../seams/runtime.ts";
 
 /** Counted calls, with the kubelet's names for them. */
@@ -36,55 +37,18 @@ const operations = {
   listContainerStats: "list_container_stats",
   podSandboxStats: "podsandbox_stats",
   listPodSandboxStats: "list_podsandbox_stats",
-} as const satisfies Partial<Record<keyof Runtime, string>>;
+} as const satisfies Readonly<Record<RuntimeCall, string>>;
 
-type Counted = keyof typeof operations;
-
-/** Uncounted members: not a CRI call, or an endless stream. */
-const others: Readonly<Record<Exclude<keyof Runtime, Counted>, true>> = {
-  events: true,
-  logs: true,
-  logRoots: true,
-  lacks: true,
-  heardAt: true,
-  belongings: true,
-  [Symbol.asyncDispose]: true,
-};
-
-/** The same runtime with every call counted and timed. Absent members stay absent; it may be a class instance. */
+/** The same runtime with every call counted and timed. */
 export function measuredRuntime(runtime: Runtime, measures: RuntimeMeasures, clock: Clock): Runtime {
-  const counted = Object.keys(operations).flatMap((name) => {
-    const verb = name as Counted;
-    const call = runtime[verb] as Call | undefined;
-    return call ? [[verb, measured(call.bind(runtime), operations[verb], measures, clock)] as const] : [];
-  });
-  const calls = Object.fromEntries(counted) as Partial<Runtime>;
+  const measured = aroundCalls(runtime, (name, call) =>
+    timed(clock, call, (ms, failed) => measures.called(operations[name], ms, failed)),
+  );
   const runPodSandbox: Runtime["runPodSandbox"] = (request, signal) =>
     timed(
       clock,
-      () => (calls.runPodSandbox ?? runtime.runPodSandbox)(request, signal),
+      () => measured.runPodSandbox(request, signal),
       (ms, failed) => measures.sandboxRun(request.runtimeHandler, ms, failed),
     );
-  return { ...runtime, ...uncounted(runtime), ...calls, runPodSandbox };
-}
-
-function uncounted(runtime: Runtime): Partial<Runtime> {
-  const names = Reflect.ownKeys(others) as (keyof typeof others)[];
-  return Object.fromEntries(
-    names.flatMap((name) => {
-      const call = runtime[name] as ((...given: never[]) => unknown) | undefined;
-      return call ? [[name, call.bind(runtime)] as const] : [];
-    }),
-  );
-}
-
-type Call = (...given: never[]) => Promise<unknown>;
-
-function measured(call: Call, operation: string, measures: RuntimeMeasures, clock: Clock): Call {
-  return (...given) =>
-    timed(
-      clock,
-      () => call(...given),
-      (ms, failed) => measures.called(operation, ms, failed),
-    );
+  return { ...measured, runPodSandbox };
 }

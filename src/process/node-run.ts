@@ -19,6 +19,7 @@ import type { Verbosity } from "../lib/verbosity.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { Strangers } from "../server/strangers.ts";
+import { openTracer } from "../tracing/tracer.ts";
 import { standsAlone } from "../kubelet/standalone.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } from "../seams/provider.ts";
@@ -80,7 +81,9 @@ function textOf(error: unknown): string {
 async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const { config: given, several, uses } = run;
   await using stack = new AsyncDisposableStack();
-  const [opened] = await Promise.allSettled([openTarget(run)]);
+  const tracer = stack.use(await openTracer(given.kubelet.tracing, { ...run, nodeName: given.nodeName }));
+  const headers = tracer.isOn ? { callHeaders: tracer.headers } : {};
+  const [opened] = await Promise.allSettled([openTarget({ ...run, ...headers })]);
   if (opened.status === "fulfilled") stack.use(opened.value);
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
@@ -98,7 +101,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     const { nodeIPs, port } = await kubeletEndpoint(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);
-    const own = { config, target, client, alone, store, metrics, clientCertificate };
+    const own = { config, target, client, alone, store, metrics, tracer, clientCertificate };
     const approve = account && approverOf(run, account);
     const deps = {
       ...run,

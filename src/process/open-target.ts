@@ -9,13 +9,15 @@ export interface OpenTargetDeps {
   readonly config: NodeConfig;
   /** By the names that `--provider` takes. */
   readonly providers: Readonly<Record<string, ProviderFactory>>;
+  /** Headers for the next call to a CRI runtime. */
+  readonly callHeaders?: () => Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** A node's target, by its provider. @throws CodedError invalid_argument, one sentence, for a provider that is not known, and what
  *  the provider itself throws. */
-export async function openTarget({ config, providers, clock, log }: OpenTargetDeps): Promise<Target> {
+export async function openTarget({ config, providers, callHeaders, clock, log }: OpenTargetDeps): Promise<Target> {
   const { kubelet, nodeName } = config;
   const provider = providers[config.provider];
   if (!provider)
@@ -30,6 +32,7 @@ export async function openTarget({ config, providers, clock, log }: OpenTargetDe
     requestTimeoutMs: kubelet.runtimeRequestTimeout,
     containerLogs: containerLogLimits(config),
     nodeName,
+    ...(callHeaders && { callHeaders }),
     clock,
     log,
   });

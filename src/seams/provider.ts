@@ -131,6 +131,8 @@ export interface ProviderOptions {
   /** KubeletConfiguration.containerLogMaxSize and containerLogMaxFiles, for runtimes that rotate logs themselves. */
   readonly containerLogs: ContainerLogLimits;
   readonly nodeName: string;
+  /** Headers for the next call to a CRI runtime, which carry its trace; absent if nothing is traced. */
+  readonly callHeaders?: () => Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Logger;
 }

@@ -9,7 +9,7 @@ import { untilPodKnown } from "./lookup.ts";
 import { areaOf } from "./path.ts";
 import type { PeerCertificates } from "./peer-certificates.ts";
 import type { KubeletServerDeps } from "./ports.ts";
-import { type HandlerName, type Route, debuggingAreas, routes } from "./routes.ts";
+import { type HandlerName, type Route, debuggingAreas, routes, templateOf } from "./routes.ts";
 import { configz } from "./routes/configz.ts";
 import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts";
 import { checkpoint } from "./routes/checkpoint.ts";
@@ -54,7 +54,7 @@ export function createApp(deps: AppDeps): Express {
   for (const route of routes) {
     if (route.debugging && !deps.config.enableDebuggingHandlers) continue;
     app.all(route.path, (request, response) =>
-      serve(deps, route, handlers[route.handler], { request, response, signal: signalOf(response) }),
+      tracedServe(deps, route, handlers[route.handler], { request, response, signal: signalOf(response) }),
     );
   }
   if (!deps.config.enableDebuggingHandlers) {
@@ -77,6 +77,26 @@ function count({ serving, clock, upgradeOf }: AppDeps, request: Request, respons
   const ended = serving.began(request.method, areaOf(request.originalUrl));
   const lasting = upgradeOf(request)?.socket ?? response;
   lasting.once("close", () => ended(clock.monotonic() - since));
+}
+
+/** Serves a request as a span, which continues the trace of an authorized caller. Its attributes have no query: that of exec has a command.
+ *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/github.com/emicklei/go-restful/otelrestful */
+function tracedServe(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
+  const { request, response } = exchange;
+  if (!deps.tracer.isOn) return serve(deps, route, handler, exchange);
+  const template = templateOf(route.path);
+  const attributes = {
+    "http.request.method": request.method,
+    "http.route": template,
+    "server.address": "kubelet",
+    "url.path": request.path,
+    "url.scheme": "https",
+  };
+  return deps.tracer.span(template, { kind: "server", attributes, parent: request.headers }, async (span) => {
+    await serve(deps, route, handler, exchange);
+    span.add({ "http.response.status_code": response.statusCode });
+    if (response.statusCode >= 500) span.fail(new Error(`status ${response.statusCode}`));
+  });
 }
 
 async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {

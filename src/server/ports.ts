@@ -3,6 +3,7 @@ import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import type { ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
@@ -109,6 +110,7 @@ export interface KubeletServerDeps {
   readonly stats: ServedStats;
   /** Counts requests. */
   readonly serving: ServingMeasures;
+  readonly tracer: Tracer;
   /** The effective KubeletConfiguration, with kind and apiVersion, for /configz. */
   readonly configz: () => object;
   readonly clock: Clock;

@@ -98,6 +98,14 @@ export const routes: readonly Route[] = [
   { path: "/portForward/:namespace/:pod/:uid", handler: "portForward", ...stream },
 ];
 
+/** A route's path as a kubelet writes it: `/exec/{podNamespace}/{podID}/{containerName}`. */
+export function templateOf(path: string): string {
+  const names = { namespace: "podNamespace", pod: "podID", uid: "uid", container: "containerName", check: "check" };
+  return path
+    .replace("{/*path}", "/{logpath:*}")
+    .replace(/:(namespace|pod|uid|container|check)/g, (_, name: keyof typeof names) => `{${names[name]}}`);
+}
+
 /** Areas that respond 405 while enableDebuggingHandlers is false. */
 export const debuggingAreas: readonly string[] = [
   "run",

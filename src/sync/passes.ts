@@ -187,7 +187,11 @@ async function syncOnce(
   const outcome = await plan.perform(showSandbox, signal);
   if (outcome.untouched) {
     unseen.delete(uid);
-    return { terminal: false, againMs: nextPassMs(deps, outcome, false), ...(outcome.error && { failed: true }) };
+    return {
+      terminal: false,
+      againMs: nextPassMs(deps, outcome, false),
+      ...(outcome.error && { error: outcome.error }),
+    };
   }
   const after = await look(uid, signal, outcome.made);
   if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
@@ -198,7 +202,7 @@ async function syncOnce(
   const { error } = outcome;
   if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
   const againMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after));
-  return { terminal, againMs, ...(error && { failed: true }) };
+  return { terminal, againMs, ...(error && { error }) };
 }
 
 /** Reports by an event why a pod is held. @returns milliseconds until it is worth another look. */

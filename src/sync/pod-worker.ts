@@ -2,12 +2,14 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
+import type { Span, Tracer } from "../lib/tracer.ts";
 import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
 import type { Eviction, Presence, WakeCause } from "../pipeline.ts";
 import { isEnding } from "../pod/phase.ts";
 import type { AskedPod } from "../roles.ts";
 import type { Ending, WorkerPhase, WorkerView } from "../state/pod-table.ts";
+import { asSpan } from "./pass-span.ts";
 
 /** Outcome of one sync pass. */
 export interface PassResult {
@@ -15,8 +17,8 @@ export interface PassResult {
   readonly terminal: boolean;
   /** Milliseconds until the next pass when nothing happens before. */
   readonly againMs: number;
-  /** Something could not be done, and is tried again then. */
-  readonly failed?: boolean;
+  /** Why something could not be done, which is tried again then. */
+  readonly error?: unknown;
   /** Why the node ends the pod, where it does. */
   readonly eviction?: Eviction;
 }
@@ -34,6 +36,7 @@ export interface PodWorkerDeps {
   readonly uid: string;
   readonly passes: Passes;
   readonly presence?: Presence;
+  readonly tracer: Tracer;
   readonly clock: Clock;
   readonly log: Logger;
   /** Wakes this worker again later. */
@@ -81,7 +84,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     try {
       lost = presence && (await presence(signal));
       const patience = lost ? AbortSignal.any([signal, lost]) : signal;
-      await measured(deps, kindOf(phase, pod, cause), () => work(patience));
+      await measured(deps, kindOf(phase, pod, cause), pod, (span) => work(patience, span));
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
@@ -92,7 +95,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   };
   const box = new Mailbox<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
-  const work = async (signal: AbortSignal) => {
+  const work = async (signal: AbortSignal, span?: Span) => {
     if (phase === "terminating") {
       await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
       enter("terminated");
@@ -101,7 +104,8 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       await passes.terminated(uid, pod, signal);
       enter("finished");
     } else if (pod) {
-      const { terminal, againMs, eviction: why } = await passes.sync(pod, signal);
+      const { terminal, againMs, error, eviction: why } = await passes.sync(pod, signal);
+      if (error !== undefined) span?.fail(error);
       if (terminal) terminate(undefined, why);
       else if (phase === "syncing") later(uid, againMs);
     }
@@ -139,10 +143,16 @@ function isForRoom(eviction: Eviction | undefined): boolean {
   return eviction !== undefined && ["Evicted", "Preempting"].includes(eviction.reason);
 }
 
-/** Tells of work that did not fail, and of nothing else. */
-async function measured({ clock, measures }: PodWorkerDeps, kind: PassKind, work: () => Promise<void>): Promise<void> {
+/** Does the work as a span, and tells of work that did not fail how long it took. */
+async function measured(
+  deps: PodWorkerDeps,
+  kind: PassKind,
+  pod: AskedPod | undefined,
+  work: (span?: Span) => Promise<void>,
+): Promise<void> {
+  const { clock, measures } = deps;
   const since = clock.monotonic();
-  await work();
+  await asSpan(deps.tracer, kind, pod, work);
   measures.passed(kind, clock.monotonic() - since);
 }
 

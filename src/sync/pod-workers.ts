@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import { createTurns } from "../lib/turns.ts";
 import { createWorkQueue } from "../lib/work-queue.ts";
 import type { WorkerMeasures } from "../measures.ts";
@@ -20,6 +21,7 @@ export interface PodWorkersDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: WorkerMeasures;
+  readonly tracer: Tracer;
   readonly stop: AbortSignal;
 }
 
@@ -90,10 +92,10 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
 
 /** The same passes. @param unsettled gets the UIDs of pods of which the last pass failed, or is under way and may yet fail. */
 function settling(passes: Passes, unsettled: Set<string>): Passes {
-  const settled = async <T extends { readonly failed?: boolean } | void>(uid: string, pass: Promise<T>): Promise<T> => {
+  const settled = async <T extends { readonly error?: unknown } | void>(uid: string, pass: Promise<T>): Promise<T> => {
     unsettled.add(uid);
     const outcome = await pass;
-    if (outcome?.failed !== true) unsettled.delete(uid);
+    if (outcome?.error === undefined) unsettled.delete(uid);
     return outcome;
   };
   return {

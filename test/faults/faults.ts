@@ -400,4 +400,13 @@ export const faults: readonly Fault[] = [
       '"Node is what package-lock.json says, for each architecture, or is not shipped": Missing expected exception',
     foundBy: [unit("release/contents")],
   },
+  {
+    name: "trace-of-calls",
+    file: "providers/cri/client.ts",
+    text: "metadataOf(callHeaders?.())",
+    becomes: "metadataOf()",
+    breaks: "The spans of containerd begin traces of their own, and are not found by the pod that they are for.",
+    assertion: '"each call carries the headers of its trace": Expected values to be strictly deep-equal',
+    foundBy: [unit("providers/cri/client", "each call carries the headers of its trace")],
+  },
 ];

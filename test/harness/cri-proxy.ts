@@ -26,8 +26,11 @@ const options = {
   "grpc.use_local_subchannel_pool": 1,
 };
 
-/** Starts a proxy to a CRI runtime. Its moments are named by CRI's methods. */
-export async function startCriProxy({ socket, upstream }: ProxySockets): Promise<RuntimeProxy> {
+/** Starts a proxy to a CRI runtime. Its moments are named by CRI's methods. @param heard gets each call with its headers. */
+export async function startCriProxy(
+  { socket, upstream }: ProxySockets,
+  heard: (method: string, metadata: Metadata) => void = () => undefined,
+): Promise<RuntimeProxy> {
   rmSync(socket, { force: true });
   const client = new Client(`unix:${upstream}`, credentials.createInsecure(), {
     ...options,
@@ -37,7 +40,7 @@ export async function startCriProxy({ socket, upstream }: ProxySockets): Promise
   const { at, stopAt } = createTrap();
   const server = new Server(options);
   for (const service of [RuntimeServiceService, ImageServiceService, EventsService]) {
-    const [definition, implementation] = passingOn(Object.values(service), client, at);
+    const [definition, implementation] = passingOn(Object.values(service), client, { at, heard });
     server.addService(definition, implementation);
   }
   await new Promise<void>((resolve, reject) =>
@@ -60,7 +63,7 @@ export async function startCriProxy({ socket, upstream }: ProxySockets): Promise
 function passingOn(
   methods: readonly Raw[],
   client: Client,
-  at: Trap["at"],
+  { at, heard }: Pick<Trap, "at"> & { readonly heard: (method: string, metadata: Metadata) => void },
 ): [ServiceDefinition, UntypedServiceImplementation] {
   const definition: Record<string, ServiceDefinition[string]> = {};
   const implementation: UntypedServiceImplementation = {};
@@ -78,6 +81,7 @@ function passingOn(
     implementation[name] = responseStream
       ? (call: ServerWritableStream<Bytes, Bytes>) => passStream(client, path, call)
       : (call: ServerUnaryCall<Bytes, Bytes>, answer: sendUnaryData<Bytes>) => {
+          heard(name, call.metadata);
           void passCall(client, path, { call, answer, at: (when) => at(`${when} ${name}`) });
         };
   }

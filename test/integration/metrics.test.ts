@@ -1,12 +1,17 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import type { Metadata } from "@grpc/grpc-js";
 import type { Node } from "../../src/objects.ts";
 import { type Agent, nodeReady, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { startCriProxy } from "../harness/cri-proxy.ts";
 import { askKubelet } from "../harness/kubelet-api.ts";
+import { type Collector, type SentSpan, startCollector } from "../harness/otlp.ts";
 import { particulars } from "../harness/particulars.ts";
 import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
+import type { RuntimeProxy } from "../harness/runtime-proxy.ts";
 import { boundsOf, type Family, parseExposition } from "../unit/metrics/exposition.ts";
 
 /** What both agents say of themselves while the same pods run. */
@@ -23,6 +28,12 @@ describe("metrics", { timeout: 600_000 }, () => {
   let agent: Agent;
   let kubelet: Said | undefined;
   let graftlet: Said;
+  let collector: Collector;
+  let proxy: RuntimeProxy | undefined;
+  /** How many spans are the real kubelet's: the first. */
+  let ofKubelet = 0;
+  /** CRI's method by the `traceparent` with which it was called. */
+  const heard = new Map<string, string>();
 
   const proxied = (path: string) =>
     cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/${path}`]);
@@ -81,14 +92,23 @@ describe("metrics", { timeout: 600_000 }, () => {
     cluster = await startCluster({ name: "metrics" });
     pods = await openPods(cluster);
     const { startReference } = particulars[cluster.provider];
+    collector = await startCollector(`unix://${join(cluster.layout.dir, "collector.sock")}`);
+    const config = { tracing: { endpoint: collector.endpoint, samplingRatePerMillion: 1_000_000 } };
     if (cluster.provider === "cri") {
-      await using reference = await startReference(cluster);
+      await using reference = await startReference(cluster, { config });
       await runPods();
       kubelet = await scrapeWhenProbed();
       await cluster.mustKubectl(["delete", "pods", "--all", "--grace-period=1", "--timeout=60s"]);
       assert.equal(await reference.stop(), true);
     }
-    agent = await startGraftlet(cluster);
+    ofKubelet = collector.spans.length;
+    if (cluster.provider === "cri") {
+      const sockets = { socket: join(cluster.layout.dir, "proxy.sock"), upstream: cluster.runtimeSocket };
+      const hear = (method: string, metadata: Metadata) =>
+        void heard.set(String(metadata.get("traceparent")[0]), method);
+      proxy = await startCriProxy(sockets, hear);
+    }
+    agent = await startGraftlet(cluster, { config, ...(proxy && { runtimeSocket: proxy.socket }) });
     await cluster.waitFor("graftlet to have its node", () => agent.log().includes("node is registered"));
     await nodeReady(cluster, cluster.nodeName);
     await runPods();
@@ -96,6 +116,8 @@ describe("metrics", { timeout: 600_000 }, () => {
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();
+    await proxy?.[Symbol.asyncDispose]();
+    await collector?.[Symbol.asyncDispose]();
     await pods?.[Symbol.asyncDispose]();
     await cluster?.[Symbol.asyncDispose]();
   });
@@ -195,6 +217,52 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.equal(headers, "text/plain; version=0.0.4; charset=utf-8 gzip");
     assert.ok(parseExposition(said).has("kubelet_http_requests_total"));
     assert.equal((await askKubelet(cluster, "/metrics", {})).status, 401);
+  });
+
+  test("traces are a kubelet's: a pod's pass with the calls to the runtime in it, which are told; a caller's trace goes on", async () => {
+    const uid = pods.history("probed").at(-1)?.metadata.uid;
+    const own = () => collector.spans.slice(ofKubelet);
+    const created = (spans: readonly SentSpan[], ofPod?: string) =>
+      spans.find(
+        ({ name, attributes }) =>
+          name === "syncPod" &&
+          attributes["k8s.pod.update_type"] === "create" &&
+          attributes["k8s.pod"] === "default/probed" &&
+          (ofPod === undefined || attributes["k8s.pod.uid"] === ofPod),
+      );
+    const pass = await cluster.waitFor("the pod's trace", async () => created(own(), uid));
+    assert.deepEqual([pass.parentSpanId, pass.resource["host.name"]], ["", cluster.nodeName]);
+    const call = (spans: readonly SentSpan[], method: string, within?: SentSpan) =>
+      spans.find(({ name, traceId }) => name === `runtime.v1.${method}` && traceId === (within?.traceId ?? traceId));
+    for (const method of ["RuntimeService/CreateContainer", "RuntimeService/StartContainer", "ImageService/PullImage"])
+      assert.equal(call(own(), method, pass)?.kind, 3, method);
+    const sandbox = call(own(), "RuntimeService/RunPodSandbox", pass) ?? assert.fail("no sandbox in the trace");
+    assert.equal(sandbox.parentSpanId, pass.spanId);
+    if (proxy) assert.equal(heard.get(`00-${sandbox.traceId}-${sandbox.spanId}-01`), "RunPodSandbox");
+
+    if (kubelet) {
+      const its = collector.spans.slice(0, ofKubelet);
+      const reference = created(its) ?? assert.fail("the kubelet has sent no trace");
+      // A kubelet's calls name the socket, which another provider's runtime does not have.
+      const names = (attributes: object) => Object.keys(attributes).filter((name) => name !== "server.address");
+      const keys = ({ attributes, resource, kind }: SentSpan) => [
+        names(attributes).sort(),
+        resource["service.name"],
+        kind,
+      ];
+      assert.deepEqual(keys(pass), keys(reference));
+      const itsSandbox = call(its, "RuntimeService/RunPodSandbox", reference) ?? assert.fail("nor of its sandbox");
+      assert.deepEqual(keys(sandbox), keys(itsSandbox));
+    }
+
+    const trace = "0af7651916cd43dd8448eb211c80319c";
+    const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
+    const headers = [`traceparent: 00-${trace}-b7ad6b7169203331-01`];
+    assert.equal((await askKubelet(cluster, "/pods", { certificate, headers })).status, 200);
+    const served = await cluster.waitFor("the request's span", async () =>
+      own().find(({ traceId }) => traceId === trace),
+    );
+    assert.deepEqual([served.name, served.kind, served.parentSpanId], ["/pods", 2, "b7ad6b7169203331"]);
   });
 
   test("a pod that is gone leaves no series of its probes", async () => {

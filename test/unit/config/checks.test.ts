@@ -84,7 +84,14 @@ const refusals: readonly [string, RegExp][] = [
   ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],
   ["preloadedImagesVerificationAllowlist: [a]", /set imagePullCredentialsVerificationPolicy/],
   ["serverTLSBootstrap: true\nfeatureGates: {RotateKubeletServerCertificate: false}", /do not turn feature gate/],
-  ["tracing: {samplingRatePerMillion: 2000000}", /0 to 1000000$/],
+  [
+    "tracing: {samplingRatePerMillion: 2000000}",
+    /: sampling rate per million must be less than or equal to one million$/,
+  ],
+  ["tracing: {samplingRatePerMillion: -1}", /: sampling rate must be positive$/],
+  ["tracing: {endpoint: 'http://localhost:4317'}", /: unsupported scheme: http\.  Options are none, dns, unix, /],
+  ["tracing: {endpoint: ''}", /: give the address of a collector, such as localhost:4317 or /],
+  ["tracing: {endpoint: 'localhost:port'}", /: give the address of a collector, such as localhost:4317 or /],
   [
     "featureGates: {EventPLEG: true}",
     /^featureGates\.EventPLEG \(--feature-gates\) is true: Kubernetes 1\.36 has no such feature gate; did you mean EventedPLEG\?$/,

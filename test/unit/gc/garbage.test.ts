@@ -11,6 +11,7 @@ import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
+import { fakeTracer } from "../../fakes/tracer.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED: created } = ContainerState;
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
@@ -37,6 +38,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     containerStatus: async () => Promise.reject(new CodedError("not_found", "unknown")),
   };
   const known = aPod();
+  const tracer = fakeTracer();
   const deps = {
     runtime,
     fs: host.fs,
@@ -56,6 +58,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     presence: target.present,
     podLogsDir: "/pods",
     containerLogsDir: "/links",
+    tracer,
     log: createLogger(0, { write: () => undefined }),
   };
   return { clock, host, calls, runtime, target, events, deps, garbage: createGarbage(deps) };
@@ -68,7 +71,7 @@ test("each minute dead containers go, all but the newest of a name; their logs a
     aStatus(c, exited, { logPath: `/pods/ns_p_uid-1/c/${attempt}.log` }),
   );
   const other = aStatus(aContainer("d"), exited);
-  const { clock, host, calls, garbage } = rig(
+  const { clock, host, calls, deps, garbage } = rig(
     observe(
       [aSandbox()],
       [first, second, last, other].filter((each) => each !== undefined),
@@ -90,6 +93,7 @@ test("each minute dead containers go, all but the newest of a name; their logs a
   assert.deepEqual(new Set(calls), new Set([`remove ${first?.id}`, `remove ${second?.id}`]));
   assert.deepEqual(host.files.tree("/pods/ns_p_uid-1/c"), ["/pods/ns_p_uid-1/c/10.log", "/pods/ns_p_uid-1/c/2.log"]);
   assert.deepEqual(host.files.tree("/links"), ["/links/2.log"]);
+  assert.deepEqual(deps.tracer.spans, [{ name: "Containers/GarbageCollect", parent: "none", added: {} }]);
 });
 
 test("nothing is collected while the target is lost", async () => {

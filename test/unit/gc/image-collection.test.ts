@@ -6,6 +6,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
+import { fakeTracer } from "../../fakes/tracer.ts";
 
 const never = new AbortController().signal;
 const minute = 60_000;
@@ -46,6 +47,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
       info: {},
     }),
   };
+  const tracer = fakeTracer();
   const deps: ImageCollectionDeps = {
     runtime,
     fs: {
@@ -62,6 +64,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
     events,
     measures: { removed: (why) => void reasons.push(why) },
     clock,
+    tracer,
     log: createLogger(0, { write: () => undefined }),
     ...more,
   };
@@ -77,11 +80,11 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
       await work;
     };
   };
-  return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, during };
+  return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, tracer, during };
 }
 
 test("at the high threshold images go until the low one is reached: by last use, then by when they were first seen", async () => {
-  const { clock, store, used, removed, reasons, space, events, during } = rig(["a", "b", "c"]);
+  const { clock, store, used, removed, reasons, space, events, tracer, during } = rig(["a", "b", "c"]);
   used.push("a", "b");
   const end = await during(0);
   used.splice(0, 1);
@@ -98,6 +101,7 @@ test("at the high threshold images go until the low one is reached: by last use,
   await end(5 * minute);
   assert.deepEqual(removed, ["c", "d", "a", "b"]);
   assert.deepEqual([new Set(reasons), events.lines], [new Set(["space"]), []]);
+  assert.deepEqual(new Set(tracer.spans.map(({ name }) => name)), new Set(["Images/GarbageCollect"]));
 });
 
 test("what containers use or mount, what is pinned and what is too young stays; what cannot be freed is told, and from the second time a failure", async () => {

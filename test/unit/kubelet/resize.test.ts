@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { noTracer } from "../../../src/lib/tracer.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
@@ -149,6 +150,7 @@ function start(pod: Pod) {
         liveness: createLiveness(),
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         verbosity: createVerbosity(0),
+        tracer: noTracer,
         metrics,
         clientCertificate: () => undefined,
         clock,

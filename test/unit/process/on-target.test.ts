@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { noTracer } from "../../../src/lib/tracer.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
@@ -132,6 +133,7 @@ function start({ local = false } = {}) {
         readiness,
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         verbosity: createVerbosity(0),
+        tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
         clientCertificate: () => undefined,
         clock,

@@ -5,6 +5,7 @@ import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { noTracer } from "../../../src/lib/tracer.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { Reloading } from "../../../src/lib/reloading.ts";
 import type { PodStatus } from "../../../src/objects.ts";
@@ -105,6 +106,7 @@ export async function start({
     authorizer: { allowed: () => Promise.resolve(true) },
     strangers: createStrangers(processConnections),
     verbosity: createVerbosity(5),
+    tracer: noTracer,
     pods: {
       get: (uid) => pods.find((pod) => pod.metadata.uid === uid),
       byName: (namespace, name) =>

@@ -8,6 +8,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
+import { fakeTracer } from "../../fakes/tracer.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { type World, adminToken, ask, runtimeOf, start } from "./harness.ts";
 
@@ -156,6 +157,28 @@ test("the log's verbosity is set by PUT, with a kubelet's answers", async () => 
   const refused = await answer({ deps: { verbosity, authorizer: { allowed } } }, "/debug/flags/v", "PUT");
   assert.equal(refused[0], 403);
   assert.deepEqual(asked, ["update proxy"]);
+});
+
+test("a request is a span that continues its caller's trace, without the query, once the caller is let in", async () => {
+  const tracer = fakeTracer();
+  const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+  await using server = await start({ pods: [pod], deps: { tracer } });
+  const asking = (authorization: string) => ({ method: "POST", headers: { authorization, traceparent } });
+  await ask(server, "/run/ns/p/c?cmd=secret", asking("Bearer wrong"));
+  assert.equal(tracer.spans.length, 0);
+  await ask(server, "/run/ns/p/c?cmd=secret", asking(`Bearer ${adminToken}`));
+  const [span] = tracer.spans;
+  const route = "/run/{podNamespace}/{podID}/{containerName}";
+  const expected = { method: "POST", route, path: "/run/ns/p/c" };
+  const { attributes = {} } = span ?? {};
+  assert.deepEqual([span?.name, span?.kind, span?.added], [route, "server", { "http.response.status_code": 500 }]);
+  assert.deepEqual(
+    [attributes["http.request.method"], attributes["http.route"], attributes["url.path"]],
+    Object.values(expected),
+  );
+  assert.equal(typeof span?.parent === "object" && span.parent["traceparent"], traceparent);
+  assert.equal(span?.failed, "Error: status 500");
+  assert.equal(JSON.stringify(span).includes("secret"), false);
 });
 
 /** A world whose log reader writes what it was asked for. */

@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { type TestContext, test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
+import { noTracer } from "../../../src/lib/tracer.ts";
 import type { SourceName } from "../../../src/pipeline.ts";
 import type { Passes } from "../../../src/sync/pod-worker.ts";
 import { createHousekeeping } from "../../../src/sync/housekeeping.ts";
@@ -44,7 +45,8 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   const { worker } = createPodTable(clock);
   const measures = unmeasured.workers;
   const signals = createSignals();
-  const workers = createPodWorkers({ passes, worker: worker.writer, signals, measures, clock, log, stop: stop.signal });
+  const common = { measures, tracer: noTracer, clock, log, stop: stop.signal };
+  const workers = createPodWorkers({ passes, worker: worker.writer, signals, ...common });
   const housekeeping = createHousekeeping({
     pods: {
       get: (uid) => world.wanted.find(({ metadata }) => metadata.uid === uid),

@@ -372,6 +372,6 @@ test("what could not be put in force is told before the status is, and tried aga
     resizes: { ...noResizes, failed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },
   });
   world.outcome = { error: new Error("no"), resizeError: "no" };
-  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000, failed: true });
+  assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000, error: new Error("no") });
   assert.deepEqual([told, calls.at(-1)], [["no after inspect"], "status Running"]);
 });

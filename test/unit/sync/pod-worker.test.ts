@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { type Tracer, noTracer } from "../../../src/lib/tracer.ts";
 import type { WorkerMeasures } from "../../../src/measures.ts";
 
 import { type Passes, type PassResult, createPodWorker } from "../../../src/sync/pod-worker.ts";
@@ -9,11 +10,12 @@ import { createPodWorkers } from "../../../src/sync/pod-workers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
 import { type FakePresence, fakePresence } from "../../fakes/presence.ts";
+import { fakeTracer } from "../../fakes/tracer.ts";
 import { type WorkerView, createPodTable } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
 
 /** A worker whose passes are recorded and end when the test says so. */
-function rig(over: Partial<Passes> = {}, target?: FakePresence) {
+function rig(over: Partial<Passes> = {}, target?: FakePresence, tracer: Tracer = noTracer) {
   const calls: string[] = [];
   const later: number[] = [];
   const measured: string[] = [];
@@ -39,6 +41,7 @@ function rig(over: Partial<Passes> = {}, target?: FakePresence) {
     publish: (next) => (view = next),
     passes,
     measures,
+    tracer,
     ...(target && { presence: target.present }),
     clock: fakeClock(),
     log: createLogger(0, { write: () => undefined }),
@@ -60,7 +63,7 @@ function several(over: Partial<Passes> = {}) {
   const { worker } = createPodTable(fakeClock());
   const signals = createSignals();
   const log = createLogger(0, { write: () => undefined });
-  const common = { passes, measures, clock: fakeClock(), log, stop: stop.signal };
+  const common = { passes, measures, tracer: noTracer, clock: fakeClock(), log, stop: stop.signal };
   const workers = createPodWorkers({ ...common, worker: worker.writer, signals });
   return { workers, worker: worker.reader, signals, calls };
 }
@@ -227,6 +230,29 @@ describe("a pod worker", () => {
     assert.equal(worker.phase, "finished");
   });
 
+  it("makes each pass a trace with the pod's attributes, and says what it could not do", async () => {
+    const tracer = fakeTracer();
+    const outcome = { terminal: false, againMs: 60_000, error: new Error("no image") };
+    const { worker } = rig({ sync: () => Promise.resolve(outcome) }, undefined, tracer);
+    const pod = aPod({}, { namespace: "ns", name: "p", uid: "uid-1" });
+    worker.update(pod);
+    await worker.idle();
+    worker.terminate(1);
+    await worker.idle();
+    const own = { "k8s.pod.uid": "uid-1", "k8s.pod": "ns/p", "k8s.pod.name": "p", "k8s.namespace.name": "ns" };
+    assert.deepEqual(tracer.spans, [
+      {
+        name: "syncPod",
+        attributes: { ...own, "k8s.pod.update_type": "create" },
+        parent: "none",
+        added: {},
+        failed: "Error: no image",
+      },
+      { name: "syncTerminatingPod", attributes: own, parent: "none", added: {} },
+      { name: "syncTerminatedPod", attributes: own, parent: "none", added: {} },
+    ]);
+  });
+
   it("tries what failed again as soon as the runtime is back, some pods at a time; and what may yet fail", async () => {
     const clock = fakeClock();
     const { measures, stop, passes } = rig();
@@ -246,10 +272,11 @@ describe("a pod worker", () => {
             passed.push(uid);
             await new Promise<void>((resolve) => gates.push(resolve));
           }
-          return { terminal: false, againMs: 60_000, failed: down };
+          return { terminal: false, againMs: 60_000, ...(down && { error: new Error("down") }) };
         },
       },
       measures,
+      tracer: noTracer,
       clock,
       log: createLogger(0, { write: () => undefined }),
       stop: stop.signal,

@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { test } from "node:test";
-import { status } from "@grpc/grpc-js";
+import { type Metadata, status } from "@grpc/grpc-js";
+import { createChannel } from "../../../../providers/cri/client.ts";
 import {
   ExecSyncRequest,
   ExecSyncResponse,
@@ -9,6 +10,7 @@ import {
   VersionRequest,
   VersionResponse,
 } from "../../../../src/gen/cri.ts";
+import { systemClock } from "../../../../src/lib/clock.ts";
 import { CodedError } from "../../../../src/lib/errors.ts";
 import { RuntimeError } from "../../../../src/seams/runtime.ts";
 import { type SocketRig, socketRig } from "./server.ts";
@@ -37,6 +39,29 @@ test("with patience the first call after a break is served, however long the bre
     await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
   await serveVersion(rig);
   assert.equal((await rig.channel.call(version, request, never())).version, "v1");
+});
+
+test("each call carries the headers of its trace", async () => {
+  await using rig = socketRig();
+  const seen: unknown[] = [];
+  await rig.serve((server) =>
+    server.addService(
+      { version },
+      {
+        version(call: { metadata: Metadata }, reply: (error: null, value: VersionResponse) => void) {
+          seen.push(call.metadata.get("traceparent")[0]);
+          reply(null, VersionResponse.fromPartial({}));
+        },
+      },
+    ),
+  );
+  const traces = ["one", "two"];
+  const callHeaders = () => ({ traceparent: traces.shift() ?? "none" });
+  const channel = createChannel({ path: rig.path, requestTimeoutMs: 5000, callHeaders, clock: systemClock() });
+  await channel.call(version, request, never());
+  await channel.call(version, request, never());
+  channel.close();
+  assert.deepEqual(seen, ["one", "two"]);
 });
 
 test("a socket that is not there: unavailable at once, and served as soon as it is there", async () => {

@@ -1,0 +1,74 @@
+import type { Runtime } from "./runtime.ts";
+
+/** Members of the runtime that are CRI calls with one answer. */
+export const runtimeCalls = [
+  "version",
+  "status",
+  "runtimeConfig",
+  "updateRuntimeConfig",
+  "runPodSandbox",
+  "stopPodSandbox",
+  "removePodSandbox",
+  "podSandboxStatus",
+  "listPodSandbox",
+  "createContainer",
+  "startContainer",
+  "stopContainer",
+  "removeContainer",
+  "listContainers",
+  "containerStatus",
+  "updateContainerResources",
+  "reopenContainerLog",
+  "execSync",
+  "checkpointContainer",
+  "exec",
+  "attach",
+  "portForward",
+  "listImages",
+  "imageStatus",
+  "pullImage",
+  "removeImage",
+  "imageFsInfo",
+  "containerStats",
+  "listContainerStats",
+  "podSandboxStats",
+  "listPodSandboxStats",
+] as const satisfies readonly (keyof Runtime)[];
+
+export type RuntimeCall = (typeof runtimeCalls)[number];
+
+/** Members that are no CRI call, or an endless stream. */
+const others: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
+  events: true,
+  logs: true,
+  logRoots: true,
+  lacks: true,
+  heardAt: true,
+  belongings: true,
+  [Symbol.asyncDispose]: true,
+};
+
+/** The same runtime with something done around each of its calls. Absent members stay absent; it may be a class instance. */
+export function aroundCalls(
+  runtime: Runtime,
+  around: (name: RuntimeCall, call: () => Promise<unknown>) => Promise<unknown>,
+): Runtime {
+  const calls = runtimeCalls.flatMap((name) => {
+    const call = runtime[name] as Call | undefined;
+    const bound = call?.bind(runtime);
+    return bound ? [[name, (...given: never[]) => around(name, () => bound(...given))] as const] : [];
+  });
+  return { ...runtime, ...uncalled(runtime), ...(Object.fromEntries(calls) as Partial<Runtime>) };
+}
+
+type Call = (...given: never[]) => Promise<unknown>;
+
+function uncalled(runtime: Runtime): Partial<Runtime> {
+  const names = Reflect.ownKeys(others) as (keyof typeof others)[];
+  return Object.fromEntries(
+    names.flatMap((name) => {
+      const call = runtime[name] as ((...given: never[]) => unknown) | undefined;
+      return call ? [[name, call.bind(runtime)] as const] : [];
+    }),
+  );
+}

@@ -1,0 +1,35 @@
+import type { Span, Tracer } from "../lib/tracer.ts";
+import type { PassKind } from "../measures.ts";
+import { fullName } from "../pod/reference.ts";
+import type { AskedPod } from "../roles.ts";
+
+/** The kubelet's names of passes. */
+const spanNames: Readonly<Record<PassKind, string>> = {
+  create: "syncPod",
+  update: "syncPod",
+  sync: "syncPod",
+  kill: "syncTerminatingPod",
+  terminated: "syncTerminatedPod",
+};
+
+/** Does a pass as the first span of a trace, with the kubelet's attributes; one of a pod that only the runtime knows is no span.
+ *  @throws what the pass throws.
+ *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
+export function asSpan(
+  tracer: Tracer,
+  kind: PassKind,
+  pod: AskedPod | undefined,
+  work: (span?: Span) => Promise<void>,
+): Promise<void> {
+  if (!pod || !tracer.isOn) return work();
+  const { uid, name, namespace } = pod.metadata;
+  const spanName = spanNames[kind];
+  const attributes = {
+    "k8s.pod.uid": uid,
+    "k8s.pod": fullName(pod),
+    "k8s.pod.name": name,
+    "k8s.namespace.name": namespace,
+    ...(spanName === "syncPod" && { "k8s.pod.update_type": kind }),
+  };
+  return tracer.span(spanName, { attributes, parent: "none" }, work);
+}

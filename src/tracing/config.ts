@@ -1,0 +1,18 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import type { Tracer } from "../lib/tracer.ts";
+
+/** The group `tracing` of KubeletConfiguration. */
+export interface TracingConfig {
+  readonly endpoint: string | undefined;
+  readonly samplingRatePerMillion: number | undefined;
+}
+
+export interface TracingDeps {
+  readonly nodeName: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** A node's tracer; disposing of it sends what it still has. */
+export interface NodeTracer extends Tracer, AsyncDisposable {}

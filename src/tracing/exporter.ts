@@ -1,0 +1,45 @@
+import { Client, type ServiceError, credentials } from "@grpc/grpc-js";
+import { type ExportResult, ExportResultCode } from "@opentelemetry/core";
+import { ProtobufTraceSerializer } from "@opentelemetry/otlp-transformer";
+import type { ReadableSpan, SpanExporter } from "@opentelemetry/sdk-trace";
+import { createLimitedWarning } from "../lib/limited-warning.ts";
+import type { TracingDeps } from "./config.ts";
+
+/** The kubelet's defaults. */
+const defaultEndpoint = "localhost:4317";
+const timeoutMs = 10_000;
+
+const method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
+
+/** Sends spans over OTLP by gRPC, without TLS, as a kubelet does. Spans that cannot be sent are lost, and a warning says so.
+ *  @param endpoint a gRPC target. @see https://opentelemetry.io/docs/specs/otlp/#otlpgrpc */
+export function createExporter(endpoint: string = defaultEndpoint, { clock, log }: TracingDeps): SpanExporter {
+  const client = new Client(targetOf(endpoint), credentials.createInsecure(), {
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.enable_channelz": 0,
+  });
+  const warn = createLimitedWarning({ log, clock }, "spans could not be sent to tracing.endpoint and are lost");
+  const send = (spans: ReadableSpan[], done: (error: ServiceError | null) => void) => {
+    const message = Buffer.from(ProtobufTraceSerializer.serializeRequest(spans) ?? []);
+    const itself = (bytes: Buffer) => bytes;
+    client.makeUnaryRequest(method, itself, itself, message, { deadline: clock.now() + timeoutMs }, done);
+  };
+  return {
+    export(spans: ReadableSpan[], tell: (result: ExportResult) => void) {
+      send(spans, (error) => {
+        if (error) warn({ endpoint, spans: spans.length, why: error.details });
+        // Said already: a failure would be told a second time, to a handler of the whole process.
+        tell({ code: ExportResultCode.SUCCESS });
+      });
+    },
+    shutdown() {
+      client.close();
+      return Promise.resolve();
+    },
+  };
+}
+
+/** The endpoint as this gRPC library names it. */
+function targetOf(endpoint: string): string {
+  return endpoint.replace(/^unix-abstract:\/*/, "unix:\0");
+}
