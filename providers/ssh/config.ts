@@ -15,7 +15,8 @@ export interface SshConfig extends Door {
   /** The kubelet's root directory on the target; the node's configured one when absent. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
-  readonly network: "isolated" | "tunneled" | "routed";
+  /** `auto`: tunneled on a target where the node is new, if that can be; else isolated. */
+  readonly network: "auto" | "isolated" | "tunneled" | "routed";
   /** The only namespaces whose Services pods of a tunneled node reach. */
   readonly serviceNamespaces?: readonly string[];
   /** Address of the API server for pods, in place of the Service's. */
@@ -53,7 +54,7 @@ export function readSshConfig(config: unknown): SshConfig {
   const service = given.kubernetesService === undefined ? undefined : serviceOf(given.kubernetesService);
   const proxy = proxyOf(given.proxy, given.proxyPasswordFile);
   const reverse = reverseOf(given);
-  const network = oneOf("network", given.network ?? "isolated", ["isolated", "tunneled", "routed"]);
+  const network = oneOf("network", given.network ?? "auto", ["auto", "isolated", "tunneled", "routed"]);
   const serviceNamespaces = namespacesOf(given.serviceNamespaces, network);
   return {
     ...doorOf(given, "providerConfig"),
@@ -97,7 +98,7 @@ function namespacesOf(value: unknown, network: SshConfig["network"]): readonly s
     throw invalidField(
       `providerConfig.serviceNamespaces is ${JSON.stringify(value)}, not a list of namespaces: write them as [shop, stock].`,
     );
-  if (network !== "tunneled")
+  if (network === "isolated" || network === "routed")
     throw invalidField(
       `providerConfig.serviceNamespaces limits what the link carries: set network: tunneled, or remove it.`,
     );

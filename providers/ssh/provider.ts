@@ -86,7 +86,8 @@ export function networkOf({
   kubernetesService,
 }: Pick<SshConfig, "network" | "serviceNamespaces" | "kubernetesService">): TargetNetwork {
   return {
-    isolated: network === "isolated",
+    isolated: network === "isolated" || network === "auto",
+    ...(network === "auto" && { auto: true }),
     ...(network === "tunneled" && { tunneled: true }),
     ...(serviceNamespaces && { serviceNamespaces }),
     ...(kubernetesService && { kubernetesService }),

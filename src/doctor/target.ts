@@ -6,7 +6,8 @@ import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
-import { relayPrograms } from "../network/relay-program.ts";
+import { foreseenNetwork } from "../network/decision.ts";
+import { wayObstacles } from "../network/fitness.ts";
 import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
 import { parseResolvConf } from "../pod/dns.ts";
 import type { Target } from "../seams/provider.ts";
@@ -184,25 +185,18 @@ async function agents(of: TargetExamination, signal: AbortSignal): Promise<Verdi
   return ok(record ? `${of.rootDir} is this node's` : `no kubelet answers there, and ${of.rootDir} is nobody's`);
 }
 
-async function network({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {
-  if (target.network?.isolated)
+async function network(
+  { target, rootDir }: TargetExamination,
+  signal: AbortSignal,
+): Promise<Verdict | readonly Verdict[]> {
+  const { isolated, obstacle, tunneled } = (await foreseenNetwork(target, rootDir, signal)) ?? {};
+  if (isolated)
     return warning(
-      "isolated: pods reach neither Services nor the cluster's DNS; network: tunneled carries them over the link",
+      `isolated: pods reach neither Services nor the cluster's DNS; ${obstacle ?? "network: tunneled carries them over the link"}`,
       "PodNetworkIsolated",
     );
-  if (!target.network?.tunneled) return ok("the cluster's, through your routes");
-  const works = async (argv: readonly string[]) =>
-    (await target.host.run(argv, { signal }).catch(() => undefined))?.code === 0;
-  const found: Verdict[] = [];
-  if (!(await works(["nft", "list", "tables"])))
-    found.push(
-      failure("nft does not work there: install nftables, and log in as root or with sudo", "NoWayIntoCluster"),
-    );
-  const interpreters = relayPrograms("", []).map(({ interpreter }) => interpreter);
-  const there = await Promise.all(
-    interpreters.map((name) => works([name, "-V"]).then(async (yes) => yes || works([name, "-v"]))),
-  );
-  if (!there.includes(true))
-    found.push(failure(`there is neither ${interpreters.join(" nor ")}: install one`, "NoWayIntoCluster"));
-  return found.length > 0 ? found : ok("tunneled, and the target has what that takes");
+  if (!tunneled) return ok("the cluster's, through your routes");
+  const obstacles = await wayObstacles(target.host, rootDir, signal);
+  if (obstacles.length === 0) return ok("tunneled, and the target has what that takes");
+  return obstacles.map((sentence) => failure(sentence, "NoWayIntoCluster"));
 }

@@ -9,7 +9,15 @@ export interface OwnershipRecord {
   readonly made: readonly string[];
   /** Files outside the root directory that the node wrote. */
   readonly files?: readonly string[];
+  /** What was decided of the pods' network where the configuration leaves it open; absent for a node from before that was decided. */
+  readonly network?: NetworkDecision;
 }
+
+/** `new`: nothing is decided yet. */
+export type NetworkDecision =
+  | { readonly is: "new" }
+  | { readonly is: "tunneled" }
+  | { readonly is: "isolated"; readonly obstacle: string };
 
 const version = 1;
 
@@ -32,6 +40,11 @@ export async function readOwnershipRecord(
   const reading = fs.readFile(recordFile(rootDir), { maxBytes: 64 * 1024, signal });
   const file = await unlessCode(reading, "not_found", "failed_precondition", "resource_exhausted");
   return file && recordIn(file.toString("utf8"));
+}
+
+/** True where no node has left a record, not even a damaged one. */
+export function isUnrecorded(fs: Pick<HostFs, "lstat">, rootDir: string, signal: AbortSignal): Promise<boolean> {
+  return isMissing(fs, recordFile(rootDir), signal);
 }
 
 /** Replaces the record in one step. */
@@ -96,12 +109,25 @@ function recordIn(text: string): OwnershipRecord | undefined {
   try {
     const record: unknown = JSON.parse(text);
     if (typeof record !== "object" || record === null) return undefined;
-    const { node, made, files }: { node?: unknown; made?: unknown; files?: unknown } = record;
+    const { node, made, files, network }: { [Field in keyof OwnershipRecord]?: unknown } = record;
     if (typeof node !== "string" || !Array.isArray(made)) return undefined;
-    return { node, made: pathsIn(made), ...(Array.isArray(files) && { files: pathsIn(files) }) };
+    const decision = decisionIn(network);
+    return {
+      node,
+      made: pathsIn(made),
+      ...(Array.isArray(files) && { files: pathsIn(files) }),
+      ...(decision && { network: decision }),
+    };
   } catch {
     return undefined;
   }
+}
+
+function decisionIn(value: unknown): NetworkDecision | undefined {
+  if (typeof value !== "object" || value === null) return undefined;
+  const { is, obstacle }: { is?: unknown; obstacle?: unknown } = value;
+  if (is === "new" || is === "tunneled") return { is };
+  return is === "isolated" && typeof obstacle === "string" ? { is, obstacle } : undefined;
 }
 
 function pathsIn(list: readonly unknown[]): readonly string[] {

@@ -14,7 +14,7 @@ import { nameResolves } from "../node/own-name.ts";
 import { createPodCidr } from "../node/pod-cidr.ts";
 import { type RebootWatch, createRebootWatch } from "../node/reboot-watch.ts";
 import { type RuntimeHealth, createRuntimeHealth } from "../node/runtime-health.ts";
-import { type Isolation, ownNetwork } from "../node/target-conditions.ts";
+import { type Isolation, isolatedBy } from "../node/target-conditions.ts";
 import { type TargetRights, createTargetRights } from "../node/target-rights.ts";
 import type { LogReader, Presence } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
@@ -129,7 +129,10 @@ function withoutWay({ config, target: { host }, log }: NodeContext): Service {
 
 /** Why pods do not reach the cluster, asked again and again. */
 function isolationOf(network: TargetNetwork | undefined, made: { readonly way?: ClusterWay }): NodeParts["isolation"] {
-  if (network?.isolated) return () => ownNetwork;
+  if (network?.isolated) {
+    const isolation = isolatedBy(network.obstacle);
+    return () => isolation;
+  }
   if (!network?.tunneled) return undefined;
   return () => {
     const message = made.way?.trouble();

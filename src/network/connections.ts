@@ -51,6 +51,11 @@ export function createJoiner({
   };
 }
 
+/** Opens a connection from graftlet's own network. @throws unavailable when there is none, or the signal aborts. */
+export function connectTo(to: { readonly host: string; readonly port: number }, soon: AbortSignal): Promise<Socket> {
+  return connected(dialTcp(to), soon);
+}
+
 async function connected(socket: Socket, soon: AbortSignal): Promise<Socket> {
   try {
     await once(socket, "connect", { signal: soon });

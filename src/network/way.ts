@@ -1,7 +1,6 @@
-import type { Duplex } from "node:stream";
 import { coalesce } from "../lib/coalesce.ts";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError } from "../lib/errors.ts";
 import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import { paced } from "../lib/paced.ts";
@@ -14,6 +13,7 @@ import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
 import { createFlows } from "./datagrams.ts";
 import { type Destinations, type Reach, destinationOf, destinationsOf, headlessDestinations } from "./destinations.ts";
+import { listenAt, unfitness } from "./fitness.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
@@ -91,7 +91,7 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
       await stand({ ...deps, addresses, ready: (now) => become(now) }, signal);
       become(undefined);
     } catch (error) {
-      const why = signal.aborted ? undefined : troubleOf(error);
+      const why = signal.aborted ? undefined : unfitness(error);
       become(undefined, why);
       if (why) log.warn({ err: error }, "pods have no way into the cluster");
       else throw error;
@@ -116,12 +116,6 @@ export function createClusterWay(deps: WayDeps): ClusterWay {
   };
 }
 
-/** The sentence of a target that lacks something; undefined for what may be mended by trying again. */
-function troubleOf(error: unknown): string | undefined {
-  const isUnfit = hasCode(error, "not_found", "failed_precondition", "permission_denied", "unimplemented");
-  return isUnfit ? messageOf(error) : undefined;
-}
-
 interface StandDeps extends WayDeps {
   readonly addresses: ReturnType<typeof createPodAddresses>;
   readonly ready: (standing: Standing) => void;
@@ -143,7 +137,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
   const link = wayLink(rootDir);
   const join = createJoiner({ allowed: (to) => reachable.has(to), refused, clock });
-  await listenAt(deps, stack, link, (connection) => void join(connection), until);
+  stack.use(await listenAt(host, link, (connection) => void join(connection), until));
   const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram) });
   stack.defer(() => flows.close());
   let applied: Redirections | undefined;
@@ -202,19 +196,4 @@ function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pod
   const single = headlessDestinations(headless?.list() ?? [], nodeName, reaches);
   const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
   return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
-}
-
-/** Listens at the target's end of the link, over what an earlier process has left there.
- *  @throws unimplemented where the target has no such end; permission_denied where its sshd allows none. */
-async function listenAt(
-  { host }: WayDeps,
-  stack: AsyncDisposableStack,
-  path: string,
-  take: (connection: Duplex) => void,
-  signal: AbortSignal,
-): Promise<void> {
-  await host.fs.apply([{ do: "remove", path }], signal);
-  const listener = await host.listen?.({ unix: path }, take, signal);
-  if (!listener) throw new CodedError("unimplemented", "nothing leads from the target back to graftlet");
-  stack.use(listener);
 }

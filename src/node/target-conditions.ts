@@ -4,12 +4,17 @@ import type { Verdict } from "./conditions.ts";
 /** Why pods of a node do not reach the cluster. */
 export type Isolation = Pick<Extract<Verdict, { readonly type: typeof isolatedType }>, "reason" | "message">;
 
-/** Pods are on the target's own network, as the configuration wants it. */
-export const ownNetwork: Isolation = {
-  reason: "NetworkOfTheTarget",
-  message:
-    "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them",
-};
+const ownNetwork =
+  "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them";
+
+/** Pods are on the target's own network. @param obstacle why, in a sentence, where the configuration did not ask for it. */
+export function isolatedBy(obstacle: string | undefined): Isolation {
+  if (obstacle === undefined) return { reason: "NetworkOfTheTarget", message: ownNetwork };
+  return {
+    reason: "NoWayIntoCluster",
+    message: `${ownNetwork}. When the node was new, ${obstacle}. Set network: tunneled once that is mended`,
+  };
+}
 
 /** Peculiarities of a target, as conditions of its node. */
 export interface TargetTraits {

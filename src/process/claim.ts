@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import type { NodeConfig } from "../config/node-config.ts";
 import {
+  isUnrecorded,
   missingDirectories,
   ownDirectory,
   readOwnershipRecord,
@@ -16,7 +17,7 @@ import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import { logLinksDirectory } from "../kubelet/settings.ts";
 import { type Target, TargetError } from "../seams/provider.ts";
 
-export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link">;
+export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | "link" | "network">;
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
@@ -48,9 +49,10 @@ const findMs = 10_000;
  *  @throws TargetError, one sentence, when another agent is there (RuntimeInUse), or the root directory cannot be written or
  *  locked; unavailable and deadline_exceeded as the host does. */
 export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
-  const { host, sharing } = deps.target;
+  const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
+  const isNew = network?.auto === true && !record && (await isUnrecorded(host.fs, rootDir, signal));
   const ofPlugins = [pluginDirectoryOf(rootDir), pluginRegistryOf(rootDir)];
   const directories = [`${rootDir}/pods`, ...ofPlugins, node.kubelet.podLogsDir, logLinksDirectory];
   const made = record?.made ?? (await missingDirectories(host.fs, directories, signal));
@@ -59,7 +61,12 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   try {
     await refuseOtherAgent({ ...deps, host, sharing }, signal);
     if (record?.node !== nodeName)
-      await writeOwnershipRecord(host.fs, rootDir, { ...record, node: nodeName, made }, signal);
+      await writeOwnershipRecord(
+        host.fs,
+        rootDir,
+        { ...record, node: nodeName, made, ...(isNew && { network: { is: "new" } }) },
+        signal,
+      );
   } catch (error) {
     await held[Symbol.asyncDispose]();
     throw error;

@@ -8,6 +8,7 @@ import { examinePod, podOf } from "../doctor/pod.ts";
 import { examineTarget } from "../doctor/target.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
+import { foreseenNetwork } from "../network/decision.ts";
 import type { Pod } from "../objects.ts";
 import type { ProviderFactory } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
@@ -57,8 +58,10 @@ async function podAt(
   clock: Clock,
 ): Promise<readonly Finding[]> {
   await using target = await openTarget({ config: node, providers, clock, log: silentLog() });
-  const place = { daemonSets: node.daemonSets, rootDir: target.rootDir ?? node.rootDir };
-  return await examinePod(pod, target, place, clock.within(podMs, signal));
+  const soon = clock.within(podMs, signal);
+  const rootDir = target.rootDir ?? node.rootDir;
+  const network = await foreseenNetwork(target, rootDir, soon);
+  return await examinePod(pod, { ...target, ...(network && { network }) }, { daemonSets: node.daemonSets, rootDir }, soon);
 }
 
 async function target(

@@ -4,6 +4,7 @@ import type { KubeletDeps } from "../kubelet/deps.ts";
 import { runKubelet } from "../kubelet/kubelet.ts";
 import { lastRenewed } from "../node/lease.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
+import { settledNetwork } from "./pod-network.ts";
 import { createTroubleReporter, type TroubleReporter, untilReachable, untilWorthATry } from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
@@ -43,7 +44,8 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
       ? unworkable(error)
       : error;
   });
-  return await runKubelet({ ...deps, claim }, signal);
+  const network = await settledNetwork(deps, signal);
+  return await runKubelet({ ...deps, target: { ...deps.target, ...(network && { network }) }, claim }, signal);
 }
 
 /** Error of a remote target that is reachable, but too slow or too broken to work on. */

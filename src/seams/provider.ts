@@ -67,6 +67,11 @@ export interface TargetNetwork {
   readonly isolated: boolean;
   /** True when they reach Services over the link alone; it carries nothing from the cluster to them. */
   readonly tunneled?: boolean;
+  /** True where the configuration leaves it open: a node that is new on its target is tunneled if it can be. Isolated until that is
+   *  settled. */
+  readonly auto?: boolean;
+  /** Why pods are isolated though nobody asked for it, in a sentence. */
+  readonly obstacle?: string;
   /** The only namespaces whose Services they reach so, beside the API server and the cluster's DNS; absent for all. */
   readonly serviceNamespaces?: readonly string[];
   /** Address at which pods reach the API server, in place of the Service `kubernetes`. */

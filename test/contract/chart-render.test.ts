@@ -234,12 +234,16 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("endpoints are read only where a node's pods are led into the cluster", async () => {
+  test("endpoints are read only where a node's pods are led into the cluster, or may come to be", async () => {
     const reads = async (...set: string[]) =>
       /resources: \[endpointslices\]\n +verbs: \[list, watch\]/.test(
         await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]),
       );
-    assert.deepEqual([await reads(), await reads("--set", "nodes[0].ssh.network=tunneled")], [false, true]);
+    const found = await Promise.all([
+      reads(),
+      ...["auto", "tunneled", "isolated", "routed"].map((network) => reads("--set", `nodes[0].ssh.network=${network}`)),
+    ]);
+    assert.deepEqual(found, [true, true, true, false, false]);
   });
 
   test("each node has a Service of its own, whose port leads to it, and each Secret is mounted where its node looks", () => {

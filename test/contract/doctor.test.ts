@@ -66,7 +66,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(worst(findings, "runtime")?.message ?? "", /containerd\.sock/);
     assert.equal(worst(findings, "machine")?.reason, "TargetWithoutAddress");
     assert.equal(worst(findings, "rights")?.level, "ok");
-    assert.equal(worst(findings, "pods' network")?.reason, "PodNetworkIsolated");
+    assert.match(worst(findings, "pods' network")?.message ?? "", /tunneled/);
   });
 
   test("a login without rights, and what the configuration does not put up with", async () => {
@@ -85,6 +85,14 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     );
     await say("search nowhere\n");
     assert.match(worst(await examined(), "DNS")?.message ?? "", /names no name server/);
+  });
+
+  test("isolated by the configuration, or because a new node has no way there", async () => {
+    const isolated = await examined({ network: "isolated" });
+    assert.equal(worst(isolated, "pods' network")?.reason, "PodNetworkIsolated");
+    const unable = worst(await examined({ user: "plain", sudo: "never" }), "pods' network");
+    assert.equal(unable?.reason, "PodNetworkIsolated");
+    assert.match(unable?.message ?? "", /isolated: .*nft does not work there: install nftables/);
   });
 
   test("tunneled: what the way into the cluster takes", async () => {

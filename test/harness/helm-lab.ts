@@ -36,6 +36,8 @@ export interface HelmLabOptions {
   readonly audited?: boolean;
   /** The namespace, and in it the Secret of the machine's login, are not there yet. */
   readonly bare?: boolean;
+  /** The values leave the network of the machine's pods to it; it is isolated otherwise. */
+  readonly networkLeftOut?: boolean;
   /** The programs and images that it is brought up with; all that tests use unless given. */
   readonly kit?: Kit;
   /** The machine, by the runtime of its pods: containerd unless given. */
@@ -51,6 +53,7 @@ export async function startHelmLab(
     firstNode = "kubelet",
     audited = false,
     bare = false,
+    networkLeftOut = false,
     kit = testKit,
     machine = "ssh",
     say = () => {},
@@ -84,7 +87,8 @@ export async function startHelmLab(
   if (!bare) await cluster.apply(prepared(edge));
   const values = join(cluster.layout.dir, "values.yaml");
   const { port } = edge.ssh;
-  writeFileSync(values, stringify({ nodes: [{ ssh: { port }, kubeletConfiguration: edge.kubeletConfiguration }] }));
+  const ssh = { port, ...(!networkLeftOut && { network: "isolated" }) };
+  writeFileSync(values, stringify({ nodes: [{ ssh, kubeletConfiguration: edge.kubeletConfiguration }] }));
   const told = [
     release.name,
     chart,

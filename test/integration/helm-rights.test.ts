@@ -38,11 +38,11 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
       name: accountNode,
       identity: "serviceAccount",
       rootDir: join(layout.dir, "second"),
-      ssh: { ...ssh, existingSecret: release.secret },
+      ssh: { ...ssh, existingSecret: release.secret, network: "isolated" },
       kubeletConfiguration: own,
     };
     const { port } = ssh;
-    const first = { name: release.node, ssh: { port }, kubeletConfiguration: machine };
+    const first = { name: release.node, ssh: { port, network: "isolated" }, kubeletConfiguration: machine };
     writeFileSync(
       lab.values,
       stringify({ onUninstall: "drain", rbac: { namespaces: ["default", release.namespace] }, nodes: [first, second] }),

@@ -1,15 +1,15 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
-import { nodeReady } from "../harness/agent.ts";
 import { startDns } from "../harness/dns.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { images } from "../harness/pods.ts";
-import { releaseOf } from "./helm/release.ts";
-import { addressOf, server, service, tunneled } from "./helm/tunnel.ts";
+import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { addressOf, server, service } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
 
-describe("network: tunneled, where the Docker Engine runs the pods", { timeout: 600_000 }, () => {
+describe("a network that is left to the machine, where the Docker Engine runs the pods", { timeout: 600_000 }, () => {
   let lab: HelmLab;
+  let edge: Release;
 
   const said = async (pod: string, script: string) =>
     (await lab.cluster.mustKubectl(["exec", pod, "--", "bash", "-c", script])).trim();
@@ -17,15 +17,31 @@ describe("network: tunneled, where the Docker Engine runs the pods", { timeout: 
     lab.edge.mustInside(["docker", "--host=unix:///run/docker.sock", ...argv]);
 
   before(async () => {
-    lab = await startHelmLab("tunnel-docker", { machine: "ssh-docker", say: (line) => console.error(line) });
+    const say = (line: string) => console.error(line);
+    lab = await startHelmLab("tunnel-docker", { machine: "ssh-docker", networkLeftOut: true, say });
     const { cluster } = lab;
     await Promise.all([startDns(cluster), cluster.apply([server("web"), service("web")])]);
-    await releaseOf(lab).install(...tunneled);
-    await nodeReady(cluster, release.node);
+    edge = releaseOf(lab);
+    await edge.install();
     await cluster.apply([server("far", placed)]);
     await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/web", "pod/far", "--timeout=90s"]);
   });
   after(() => lab?.[Symbol.asyncDispose]());
+
+  const isolation = async () =>
+    (await edge.node())?.status?.conditions?.find(({ type }) => type === "PodNetworkIsolated");
+  const rules = () => lab.edge.mustInside(["nft", "list", "ruleset"]);
+  const uninstall = () => lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=5m"]);
+  /** Takes the release away, and what it has on the machine. */
+  const drain = async () => {
+    await lab.mustHelm(["upgrade", ...lab.told, "--set=onUninstall=drain"]);
+    await uninstall();
+  };
+
+  test("a new node is tunneled without being told", async () => {
+    assert.equal(await isolation(), undefined);
+    assert.match(await rules(), /table ip graftlet-/);
+  });
 
   test("names, connections and datagrams", async () => {
     assert.equal(await said("far", "curl --silent --max-time 10 http://web/hostname"), "web");
@@ -42,5 +58,28 @@ describe("network: tunneled, where the Docker Engine runs the pods", { timeout: 
       assert.match(answer, /^\d+\n$/, network);
       assert.notEqual(answer.trim(), "0", network);
     }
+  });
+
+  test("a target that lacks something leaves its new node isolated, and the condition says what", async () => {
+    await drain();
+    await lab.edge.mustInside(["mount", "--bind", "/dev/null", "/usr/sbin/nft"]);
+    await edge.install();
+    await lab.edge.mustInside(["umount", "/usr/sbin/nft"]);
+    const { reason, message = "" } = (await isolation()) ?? {};
+    assert.equal(reason, "NoWayIntoCluster");
+    assert.match(message, /When the node was new, nft does not work there: install nftables/);
+  });
+
+  test("a node that was isolated before stays so, whether or not the chart knows of it", async () => {
+    await drain();
+    await edge.install("--set=nodes[0].ssh.network=isolated");
+    const rights = () => lab.cluster.mustKubectl(["get", "clusterrole", "-oname"]);
+    await lab.mustHelm(["upgrade", ...lab.told]);
+    assert.doesNotMatch(await rights(), /\.endpoints/, "an upgrade gives the account no more rights");
+    await uninstall();
+    await edge.install("--wait", "--timeout=120s");
+    assert.match(await rights(), /\.endpoints/);
+    assert.equal((await isolation())?.reason, "NetworkOfTheTarget");
+    assert.doesNotMatch(await rules(), /table ip graftlet-/);
   });
 });

@@ -69,9 +69,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- toJson $services -}}
 {{- end -}}
 
+{{/* The nodes whose pods are reached over the link, or may come to be: their names, as JSON. */}}
 {{- define "graftlet.tunneledNames" -}}
+{{- $networks := include "graftlet.networks" . | fromJson -}}
 {{- $names := list -}}
-{{- range .Values.nodes }}{{ if eq (dig "network" "" (.ssh | default dict)) "tunneled" }}{{ $names = append $names .name }}{{ end }}{{ end -}}
+{{- range .Values.nodes }}{{ if has (get $networks .name) (list "auto" "tunneled") }}{{ $names = append $names .name }}{{ end }}{{ end -}}
 {{- toJson $names -}}
 {{- end -}}
 

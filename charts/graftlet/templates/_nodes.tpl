@@ -107,6 +107,31 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- toJson $config -}}
 {{- end -}}
 
+{{/* The nodes of the release as it stands, as graftlet's configuration has them, in JSON; none where it is not asked for. */}}
+{{- define "graftlet.standing" -}}
+{{- $map := lookup "v1" "ConfigMap" .Release.Namespace (include "graftlet.fullname" .) | default dict -}}
+{{- (dig "data" "nodes.yaml" "" $map | fromYaml).nodes | default list | toJson -}}
+{{- end -}}
+
+{{/* The networks of the pods of nodes over SSH by their names, as JSON. "auto" is left to the machine. A node that stands, and was not left
+     to its machine, stays isolated: an upgrade gives neither it nor the account a way more. */}}
+{{- define "graftlet.networks" -}}
+{{- $old := dict -}}
+{{- range include "graftlet.standing" . | fromJsonArray -}}
+{{- $config := .providerConfig | default dict -}}
+{{- if ne ($config.network | default "isolated") "auto" }}{{ $_ := set $old .name ($config.host | default "") }}{{ end -}}
+{{- end -}}
+{{- $networks := dict -}}
+{{- range .Values.nodes -}}
+{{- if eq (include "graftlet.provider" .) "ssh" -}}
+{{- $network := dig "network" "auto" (.ssh | default dict) -}}
+{{- if and (eq $network "auto") (hasKey $old .name) (eq (get $old .name) (include "graftlet.sshHost" .)) }}{{ $network = "isolated" }}{{ end -}}
+{{- $_ := set $networks .name $network -}}
+{{- end -}}
+{{- end -}}
+{{- toJson $networks -}}
+{{- end -}}
+
 {{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES NAME), the name as graftlet.secretDirectory takes it. */}}
 {{- define "graftlet.sshDoor" -}}
 {{- $ssh := index . 0 -}}
@@ -153,6 +178,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
 {{- end -}}
 {{- $config := ternary (include "graftlet.sshConfig" (list .root $node) | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
+{{- with .network }}{{ $_ := set $config "network" . }}{{ end -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
 {{- if eq .root.Values.kubeletAddress "service" }}{{ $_ := set $entry "kubeletService" (include "graftlet.kubeletService" (list .root $node.name)) }}{{ end -}}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
@@ -168,9 +194,10 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{/* graftlet's configuration file. */}}
 {{- define "graftlet.configuration" -}}
 {{- $ports := include "graftlet.ports" . | fromJsonArray -}}
+{{- $networks := include "graftlet.networks" . | fromJson -}}
 {{- $nodes := list -}}
 {{- range $index, $node := .Values.nodes -}}
-{{- $nodes = append $nodes (include "graftlet.node" (dict "root" $ "node" $node "port" (index $ports $index)) | fromJson) -}}
+{{- $nodes = append $nodes (include "graftlet.node" (dict "root" $ "node" $node "port" (index $ports $index) "network" (get $networks $node.name)) | fromJson) -}}
 {{- end -}}
 apiVersion: graftlet.dev/v1alpha1
 kind: GraftletConfiguration

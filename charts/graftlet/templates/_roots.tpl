@@ -64,8 +64,7 @@
 
 {{/* Pods that run, and volumes that are mounted, are in the root directory that a node has: with another one they would be lost. */}}
 {{- define "graftlet.check.sameRoots" -}}
-{{- $map := lookup "v1" "ConfigMap" .Release.Namespace (include "graftlet.fullname" .) | default dict -}}
-{{- range (dig "data" "nodes.yaml" "" $map | fromYaml).nodes -}}
+{{- range include "graftlet.standing" . | fromJsonArray -}}
 {{- $old := . -}}
 {{- $config := $old.providerConfig | default dict -}}
 {{- $had := $old.rootDir | default $config.rootDir | default (printf "/var/lib/kubelet/%s" $old.name) -}}

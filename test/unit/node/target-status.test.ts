@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
-import { ownNetwork } from "../../../src/node/target-conditions.ts";
+import { isolatedBy } from "../../../src/node/target-conditions.ts";
 import { type TargetStatusDeps, createTargetStatus } from "../../../src/node/target-status.ts";
 import type { NodePressure } from "../../../src/pipeline.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -140,7 +140,10 @@ test("an ordinary target has no conditions but the kubelet's, and what another l
 
 test("an isolated network and missing rights are conditions of their own, which leave the node ready", async () => {
   const rights = { sentences: ["User me is not root: log in as root.", "No awk: install it."], lacks: {} };
-  const { target, lines } = rig("known", { isolation: () => ownNetwork, rights: { read: async () => rights } });
+  const { target, lines } = rig("known", {
+    isolation: () => isolatedBy(undefined),
+    rights: { read: async () => rights },
+  });
   assert.equal(
     await lines(),
     "PodNetworkIsolated True, TargetPrivileges False, MemoryPressure False, DiskPressure False, PIDPressure False, Ready True",
@@ -175,7 +178,7 @@ test("the way from the API server to the kubelet API is a condition once it has 
 
 test("a target out of reach is the Ready condition's reason, and nothing else is said or taken back", async () => {
   const link = fakeLink();
-  const { target, lines } = rig("known", { link, isolation: () => ownNetwork });
+  const { target, lines } = rig("known", { link, isolation: () => isolatedBy(undefined) });
   link.cut({ reason: "HostKeyMismatch", message: "another key" });
   assert.equal(await lines(), "Ready False");
   const { verdicts, absent = [] } = await target.wanted(never);

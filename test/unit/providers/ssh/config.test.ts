@@ -14,7 +14,7 @@ test("the least that is needed, and what the rest is then", () => {
     runtime: "auto",
     sudo: "auto",
     proxyJump: [],
-    network: "isolated",
+    network: "auto",
     cri: undefined,
     docker: undefined,
   });
@@ -162,7 +162,7 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
   ],
   ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
   ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
-  ["a network that is neither", { ...least, network: "host" }, /write isolated or tunneled or routed/],
+  ["a network that is neither", { ...least, network: "host" }, /write auto or isolated or tunneled or routed/],
   [
     "a proxy of another kind",
     { ...least, proxy: "ftp://proxy:21" },

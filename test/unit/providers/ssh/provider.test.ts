@@ -35,6 +35,7 @@ test("each connection that is lost counts, also while others stand; one that is 
 
 test("the pods' network follows the configuration", () => {
   assert.deepEqual(networkOf({ network: "isolated" }), { isolated: true });
+  assert.deepEqual(networkOf({ network: "auto" }), { isolated: true, auto: true });
   const kubernetesService = { host: "api.example", port: 6443 };
   assert.deepEqual(networkOf({ network: "routed", kubernetesService }), { isolated: false, kubernetesService });
 });

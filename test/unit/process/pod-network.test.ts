@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer } from "node:net";
+import { test } from "node:test";
+import { readOwnershipRecord, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { foreseenNetwork } from "../../../src/network/decision.ts";
+import { claimTarget } from "../../../src/process/claim.ts";
+import { settledNetwork } from "../../../src/process/pod-network.ts";
+import type { TargetNetwork } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { lockingShell } from "../../fakes/flock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+import { fakeClient, silent } from "../api/fake-client.ts";
+
+const never = new AbortController().signal;
+const rootDir = "/var/lib/kubelet/edge-1";
+const node = { nodeName: "edge-1", rootDir, kubelet: { podLogsDir: "/var/log/pods" } };
+const auto: TargetNetwork = { isolated: true, auto: true };
+const tunneled: TargetNetwork = { isolated: false, tunneled: true };
+
+/** A machine with these programs, and a cluster whose API server is at that Service. */
+function setUp({
+  programs = ["nft", "python3"],
+  service = { clusterIPs: ["10.96.0.1"], ports: [{ port: 443 }] },
+  inPod = true,
+}: {
+  readonly programs?: readonly string[];
+  readonly service?: object;
+  readonly inPod?: boolean;
+} = {}) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  host.program("sh", lockingShell());
+  const install = (name: string) => host.program(name, async () => 0);
+  programs.forEach(install);
+  const answers = { refused: 0 };
+  const client = fakeClient(() => {
+    if (answers.refused-- > 0) throw new CodedError("unavailable", "no answer");
+    return { metadata: {}, spec: service };
+  });
+  const common = { client, clock, log: silent };
+  return {
+    clock,
+    host,
+    install,
+    answers,
+    client,
+    /** One start of the node. */
+    async start(network: TargetNetwork = auto, alone = false) {
+      await using _claim = await claimTarget(
+        { target: { host, sharing: "shared", network }, clock, log: silent },
+        node,
+        never,
+      );
+      const account = inPod && { account: { client } };
+      return await settledNetwork(
+        { ...common, ...account, alone, config: { rootDir }, target: { host, network } },
+        never,
+      );
+    },
+    foreseen: () => foreseenNetwork({ host, network: auto }, rootDir, never),
+    onRecord: async () => (await readOwnershipRecord(host.fs, rootDir, never))?.network,
+  };
+}
+
+test("a node that is new on its target is tunneled where that can be, and stays so", async () => {
+  const t = setUp();
+  assert.deepEqual(await t.foreseen(), tunneled);
+  assert.deepEqual(await t.start(), tunneled);
+  assert.deepEqual(await t.onRecord(), { is: "tunneled" });
+  t.host.program("nft", undefined);
+  assert.deepEqual(await t.start(), tunneled, "it is decided once");
+  assert.deepEqual(await t.foreseen(), tunneled);
+  assert.deepEqual(await t.start({ isolated: true }), { isolated: true }, "an explicit value wins");
+});
+
+test("a node from before stays isolated, whatever its target can", async () => {
+  const t = setUp();
+  await t.start({ isolated: true });
+  assert.deepEqual(await t.start(), { isolated: true });
+  assert.deepEqual(await t.foreseen(), { isolated: true });
+  assert.equal(await t.onRecord(), undefined);
+});
+
+test("so does one whose record cannot be read", async () => {
+  const t = setUp();
+  await t.start();
+  await t.host.fs.apply([{ do: "write", path: `${rootDir}/graftlet/node.json`, data: "{" }]);
+  assert.deepEqual(await t.foreseen(), { isolated: true });
+  assert.deepEqual(await t.start(), { isolated: true });
+});
+
+test("a start that ends before the decision leaves it open", async () => {
+  const t = setUp();
+  await using claim = await claimTarget(
+    { target: { host: t.host, sharing: "shared", network: auto }, clock: t.clock, log: silent },
+    node,
+    never,
+  );
+  await claim[Symbol.asyncDispose]();
+  assert.deepEqual(await t.onRecord(), { is: "new" });
+  assert.deepEqual(await t.start(), tunneled);
+});
+
+for (const [what, options, obstacle] of [
+  ["a target without nft", { programs: ["python3"] }, /^nft does not work there: install nftables/],
+  ["a target without an interpreter", { programs: ["nft"] }, /^there is neither python3 nor perl: install one$/],
+  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no Services with IPv4/],
+] as const)
+  test(`${what} leaves the node isolated for good, and it says why`, async () => {
+    const t = setUp(options);
+    const { obstacle: why = "", ...rest } = (await t.start()) ?? {};
+    assert.deepEqual(rest, { isolated: true });
+    assert.match(why, obstacle);
+    for (const name of ["nft", "python3"]) t.install(name);
+    assert.deepEqual(await t.start(), { isolated: true, obstacle: why });
+    assert.deepEqual(await t.foreseen(), { isolated: true, obstacle: why });
+  });
+
+test("an sshd that leads nothing back leaves the node isolated", async () => {
+  const t = setUp();
+  const listen = async () => {
+    throw new CodedError("permission_denied", "sshd forwards no sockets");
+  };
+  await t.start({ isolated: true });
+  await writeOwnershipRecord(t.host.fs, rootDir, { node: "edge-1", made: [], network: { is: "new" } }, never);
+  const target = { host: { ...t.host, listen }, network: auto };
+  const deps = { client: t.client, account: { client: t.client }, clock: t.clock, log: silent };
+  const settled = await settledNetwork({ ...deps, alone: false, config: { rootDir }, target }, never);
+  assert.deepEqual(settled, { isolated: true, obstacle: "sshd forwards no sockets" });
+});
+
+test("outside of a Pod it depends on whether graftlet reaches Services itself", async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const service = { clusterIP: "127.0.0.1", ports: [{ port }] };
+  assert.deepEqual(await setUp({ inPod: false, service }).start(), tunneled);
+  server.close();
+  await once(server, "close");
+  const { obstacle } = (await setUp({ inPod: false, service }).start()) ?? {};
+  assert.match(obstacle ?? "", /^graftlet did not reach Services of the cluster/);
+});
+
+test("the decision waits for the API server; without a cluster there is none", async () => {
+  const t = setUp();
+  assert.deepEqual(await t.start(auto, true), auto);
+  assert.deepEqual(await t.onRecord(), { is: "new" });
+  t.answers.refused = 2;
+  const started = t.start();
+  await t.clock.advance(5_000);
+  assert.deepEqual(await started, tunneled);
+});
