@@ -29,21 +29,33 @@ export function localIPv4(fibTrie: string): readonly string[] {
   return [...found];
 }
 
-interface Subnet {
+export interface Subnet {
   readonly network: number;
   readonly mask: number;
 }
 
 function routes(
   table: string,
-): readonly { readonly name: string; readonly destination: number; readonly mask: number }[] {
+): readonly {
+  readonly name: string;
+  readonly destination: number;
+  readonly mask: number;
+  readonly gateway: number;
+}[] {
   return table
     .split("\n")
     .slice(1)
     .flatMap((line) => {
-      const [name, destination, , , , , , mask] = line.trim().split(/\s+/);
-      return name && destination && mask
-        ? [{ name, destination: littleEndian(destination), mask: littleEndian(mask) }]
+      const [name, destination, gateway, , , , , mask] = line.trim().split(/\s+/);
+      return name && destination && gateway && mask
+        ? [
+            {
+              name,
+              destination: littleEndian(destination),
+              mask: littleEndian(mask),
+              gateway: littleEndian(gateway),
+            },
+          ]
         : [];
     });
 }
@@ -63,7 +75,15 @@ function subnetsOf(table: string, name: string): readonly Subnet[] {
     .map(({ destination, mask }) => ({ network: destination, mask }));
 }
 
-function contains({ network, mask }: Subnet, address: string): boolean {
+/** Subnets that the machine reaches without a gateway, by /proc/net/route. */
+export function nearSubnets(table: string): readonly Subnet[] {
+  return routes(table)
+    .filter(({ gateway, mask }) => gateway === 0 && mask !== 0)
+    .map(({ destination, mask }) => ({ network: destination, mask }));
+}
+
+/** True for an IPv4 address of the subnet. */
+export function contains({ network, mask }: Subnet, address: string): boolean {
   const value = address.split(".").reduce((sum, part) => sum * 256 + Number(part), 0);
   return (value & mask) === (network & mask);
 }

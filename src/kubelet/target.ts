@@ -6,6 +6,7 @@ import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { reachOf } from "../network/destinations.ts";
+import type { TellLack } from "../network/lacks.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { type ClusterWay, createClusterWay } from "../network/way.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
@@ -19,6 +20,7 @@ import { type TargetRights, createTargetRights } from "../node/target-rights.ts"
 import type { LogReader, Presence } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
+import { nodeReference } from "../pod/reference.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { TargetError, type TargetNetwork } from "../seams/provider.ts";
@@ -109,11 +111,24 @@ function createPodWatch(
 function createWay({ config, target, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
-  const { services, headless } = cluster;
+  const { services, headless, events } = cluster;
   const { rootDir, nodeName, kubelet } = config;
+  const tell: TellLack = (reason, message) => events.event(nodeReference(nodeName), "Warning", reason, message);
   const reaches = reachOf(target.network?.serviceNamespaces, kubelet.clusterDNS);
   const watched = { services, ...(headless && { headless }) };
-  return createClusterWay({ ...target, ...watched, reaches, rootDir, nodeName, seen, presence, onTrouble, clock, log });
+  return createClusterWay({
+    ...target,
+    ...watched,
+    reaches,
+    rootDir,
+    nodeName,
+    seen,
+    presence,
+    onTrouble,
+    tell,
+    clock,
+    log,
+  });
 }
 
 /** Takes away what a time with another network has left: it would refuse what pods send to the cluster's addresses. */

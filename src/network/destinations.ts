@@ -5,6 +5,7 @@ import { usualDns } from "../pod/dns.ts";
 /** Addresses and ports of the cluster that pods reach through the link, each as `address:port`, sorted. */
 export interface Destinations {
   readonly tcp: readonly string[];
+  /** Those of Services with few of them first: the target may have ports for so many. */
   readonly udp: readonly string[];
   /** Cluster addresses of Services. */
   readonly addresses: readonly string[];
@@ -33,7 +34,7 @@ export function destinationsOf(
   reaches: Reach = everywhere,
 ): Destinations {
   const tcp = new Set<string>();
-  const udp = new Set<string>();
+  const udp = new Map<string, number>();
   const addresses = new Set<string>();
   for (const service of services) {
     const { spec } = service;
@@ -43,13 +44,14 @@ export function destinationsOf(
     for (const address of own) {
       addresses.add(address);
       if (!within) continue;
-      for (const { port, protocol = "TCP" } of spec?.ports ?? []) {
-        if (protocol === "TCP") tcp.add(`${address}:${port}`);
-        if (protocol === "UDP") udp.add(`${address}:${port}`);
-      }
+      const ports = spec?.ports ?? [];
+      const datagrams = ports.filter(({ protocol }) => protocol === "UDP");
+      for (const { port, protocol = "TCP" } of ports) if (protocol === "TCP") tcp.add(`${address}:${port}`);
+      for (const { port } of datagrams) udp.set(`${address}:${port}`, datagrams.length);
     }
   }
-  return { tcp: [...tcp].sort(), udp: [...udp].sort(), addresses: [...addresses].sort() };
+  const inTurn = [...udp.keys()].sort().sort((one, other) => (udp.get(one) ?? 0) - (udp.get(other) ?? 0));
+  return { tcp: [...tcp].sort(), udp: inTurn, addresses: [...addresses].sort() };
 }
 
 /** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
@@ -70,6 +72,11 @@ export function headlessDestinations(
         if (protocol === "TCP" && port !== undefined) found.add(`${address}:${port}`);
   }
   return [...found].sort();
+}
+
+/** Addresses of destinations, each once. */
+export function hostsOf(destinations: readonly string[]): readonly string[] {
+  return [...new Set(destinations.flatMap((to) => destinationOf(to)?.host ?? []))];
 }
 
 /** Address and port of `address:port`; undefined for anything else. */

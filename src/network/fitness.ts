@@ -4,6 +4,9 @@ import type { Host, HostListener } from "../seams/host.ts";
 import { relayPrograms } from "./relay-program.ts";
 import { rulesText } from "./rules.ts";
 
+/** Why a cluster has nothing that the link could carry. */
+export const withoutIPv4 = "the cluster has no Services with IPv4, which alone the link carries";
+
 /** Rules that lead nothing anywhere. */
 const noRules = { port: 1, pods: [], tcp: [], udp: [], addresses: [] };
 

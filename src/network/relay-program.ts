@@ -5,8 +5,9 @@
  *  graftlet, says `from-address from-port to-address to-port` in a line, and joins the two; the first byte that comes back says that
  *  graftlet is joined to the destination. Without it the pod's connection is reset, as a refused one. Datagrams have a socket for each
  *  destination, since the kernel does not tell theirs, and go through standard output and input: `d TO FROM HEX`. Lines of standard
- *  input: `pods ADDRESS…`, whose connections alone are taken; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…`; and
- *  `d TO FROM HEX`, an answer. Lines of standard output besides: `ready PORT`, and `lost` when the rules are gone.
+ *  input: `pods ADDRESS…`, whose connections alone are taken; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…` for as
+ *  many as there are ports; and `d TO FROM HEX`, an answer. Lines of standard output besides: `ready PORT`, and `lost` when the rules are
+ *  gone.
  *
  *  Ports are below 1024, so that nobody but root takes one over when the program has ended while the rules stand. */
 const python = String.raw`
@@ -23,7 +24,7 @@ def bound(kind):
         except OSError: s.close(); continue
         s.setblocking(False)
         return s
-    sys.exit("every port from 600 to 1023 is taken")
+    if kind == socket.SOCK_STREAM: sys.exit("every port from 600 to 1023 is taken")
 class End:
     def __init__(self, s):
         self.s, self.out, self.ended, self.shut, self.mask, self.greeted = s, b"", False, False, 0, True
@@ -98,9 +99,11 @@ def listen_udp(wanted):
         s = ports.pop(to); choose.unregister(s); s.close()
     for to in wanted:
         if to in ports: continue
-        ports[to] = bound(socket.SOCK_DGRAM)
-        choose.register(ports[to], READ, datagram(to, ports[to]))
-    say(" ".join(["udp"] + ["%s=%d" % (to, ports[to].getsockname()[1]) for to in wanted]))
+        s = bound(socket.SOCK_DGRAM)
+        if not s: break
+        ports[to] = s
+        choose.register(s, READ, datagram(to, s))
+    say(" ".join(["udp"] + ["%s=%d" % (to, ports[to].getsockname()[1]) for to in wanted if to in ports]))
 def command(line):
     global pods
     word, *rest = line.split()
@@ -144,6 +147,7 @@ sub bound {
     socket(my $s, AF_INET, $_[0], 0) or next;
     if (bind($s, sockaddr_in($port, INADDR_ANY))) { nonblocking($s); return ($s, $port) }
   }
+  return if $_[0] == SOCK_DGRAM;
   print STDERR "every port from 600 to 1023 is taken
 "; exit 1;
 }
@@ -221,10 +225,10 @@ sub listen_udp {
     my $s = delete($ports{$to})->{s}; vec($reading, fileno $s, 1) = 0; delete $sockets{fileno $s}; close $s;
   }
   for my $to (grep { !$ports{$_} } @_) {
-    my ($s, $port) = bound(SOCK_DGRAM); $ports{$to} = { s => $s, port => $port };
+    my ($s, $port) = bound(SOCK_DGRAM); last unless $s; $ports{$to} = { s => $s, port => $port };
     $sockets{fileno $s} = sub { datagram($to, $s) }; vec($reading, fileno $s, 1) = 1;
   }
-  say_line(join(" ", "udp", map { "$_=$ports{$_}{port}" } @_));
+  say_line(join(" ", "udp", map { "$_=$ports{$_}{port}" } grep { $ports{$_} } @_));
 }
 sub command {
   my ($word, @rest) = split " ", $_[0];

@@ -26,7 +26,7 @@ export interface Relay {
   readonly port: number;
   /** Names the pods whose packets alone it takes. */
   allow(pods: readonly string[]): void;
-  /** Names the destinations of datagrams. @returns the relay's port for each. */
+  /** Names the destinations of datagrams, the most wanted first. @returns the relay's port for each, as many as there are ports. */
   listen(udp: readonly string[]): Promise<readonly (readonly [to: string, port: number])[]>;
   answer(datagram: Datagram): void;
   /** Settles when it has ended, with what it said. */

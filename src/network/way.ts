@@ -11,11 +11,12 @@ import type { PodWay, Presence, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
-import { createFlows } from "./datagrams.ts";
-import { type Destinations, type Reach, destinationOf, destinationsOf, headlessDestinations } from "./destinations.ts";
-import { listenAt, unfitness } from "./fitness.ts";
+import { createFlows, type Flows } from "./datagrams.ts";
+import { type Destinations, type Reach, destinationsOf, headlessDestinations, hostsOf } from "./destinations.ts";
+import { listenAt, unfitness, withoutIPv4 } from "./fitness.ts";
+import { createLacks, type TellLack } from "./lacks.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
-import { startRelay } from "./relay.ts";
+import { type Relay, startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
 
 /** The way of a target's pods into the cluster, over the link. */
@@ -42,6 +43,8 @@ export interface WayDeps {
   readonly nodeName: string;
   readonly presence: Presence;
   readonly onTrouble: () => void;
+  /** Says on the node what the way lacks while it stands. */
+  readonly tell: TellLack;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -157,16 +160,15 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     },
     until,
   );
-  let ports: Redirections["udp"] = [];
+  const lacks = createLacks(deps);
+  const portsFor = datagramPorts(relay, flows, lacks);
   const sync = coalesce(async () => {
     const pods = addresses.list();
     const { tcp, udp, addresses: cluster } = destinationsNow(deps, pods);
     reachable = new Set(tcp);
     relay.allow(pods);
-    if (ports.map(([to]) => to).join() !== udp.join()) {
-      flows.keep(udp);
-      ports = await untilAborted(relay.listen(udp), until);
-    }
+    const ports = await portsFor(udp, until);
+    lacks.addresses(pods, [...new Set([...cluster, ...hostsOf(tcp)])], until);
     const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster };
     const text = rulesText(rootDir, now, applied);
     if (text === "") return;
@@ -190,10 +192,26 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   if (failure && !signal.aborted) throw failure.error;
 }
 
+/** Asks the relay for ports for datagrams when their destinations have changed. */
+function datagramPorts(relay: Relay, flows: Flows, lacks: ReturnType<typeof createLacks>) {
+  let ports: Redirections["udp"] = [];
+  let asked = "";
+  return async (wanted: readonly string[], signal: AbortSignal): Promise<Redirections["udp"]> => {
+    if (asked === wanted.join()) return ports;
+    flows.keep(wanted);
+    ports = await untilAborted(relay.listen(wanted), signal);
+    asked = wanted.join();
+    lacks.datagrams(wanted, ports);
+    return ports;
+  };
+}
+
 /** Destinations as the cluster has them now. Where its pods' addresses are this node's too, they are this node's pods. */
 function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pods: readonly string[]): Destinations {
-  const { tcp, ...rest } = destinationsOf(services.list() ?? [], reaches);
+  const known = services.list() ?? [];
+  const { tcp, ...rest } = destinationsOf(known, reaches);
+  if (known.length > 0 && rest.addresses.length === 0) throw new CodedError("failed_precondition", withoutIPv4);
   const single = headlessDestinations(headless?.list() ?? [], nodeName, reaches);
-  const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
+  const elsewhere = single.filter((to) => !hostsOf([to]).some((host) => pods.includes(host)));
   return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
 }

@@ -4,7 +4,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { KubeletDeps } from "../kubelet/deps.ts";
 import { connectTo } from "../network/connections.ts";
 import { asDecided } from "../network/decision.ts";
-import { listenAt, unfitness, wayObstacles } from "../network/fitness.ts";
+import { listenAt, unfitness, wayObstacles, withoutIPv4 } from "../network/fitness.ts";
 import { wayLink } from "../network/rules.ts";
 import type { Service } from "../objects.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
@@ -50,7 +50,7 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
   const { clock, account } = deps;
   const { spec } = await kubernetesService(deps, signal);
   const host = (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).find((address) => isIPv4(address));
-  if (host === undefined) return ["the cluster had no Services with IPv4, which alone the link carries"];
+  if (host === undefined) return [withoutIPv4];
   if (account) return [];
   try {
     (await connectTo({ host, port: spec?.ports?.[0]?.port ?? 443 }, clock.within(dialMs, signal))).destroy();

@@ -1,5 +1,5 @@
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { type ChildProcess, execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
@@ -16,6 +16,7 @@ import { createFlows } from "../../src/network/datagrams.ts";
 import { relayPrograms } from "../../src/network/relay-program.ts";
 import { type Relay, startRelay } from "../../src/network/relay.ts";
 import { rulesText, wayName } from "../../src/network/rules.ts";
+import { firstLine, start } from "../harness/processes.ts";
 
 const run = promisify(execFile);
 const clock = systemClock();
@@ -29,6 +30,13 @@ const inside = async (where: string, ...argv: readonly string[]): Promise<string
   (await run("ip", ["netns", "exec", `${namespace}${where}`, ...argv], { maxBuffer: 1 << 28 })).stdout;
 
 const python = (where: string, script: string) => inside(where, "python3", "-c", script);
+
+/** Has the port that the relay would take first. */
+const holdPort = `
+import socket, time
+held = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)]
+for s in held: s.bind(("0.0.0.0", 1023))
+print("held", flush=True); time.sleep(120)`;
 
 /** Connects from a pod, sends so many bytes, ends its half, and prints what comes back as a digest, or the error. */
 const talk = (address: string, bytes: number) => `
@@ -56,6 +64,7 @@ for (const { interpreter } of relayPrograms("", [])) {
     let echo: Server;
     let end: Server;
     let relay: Relay;
+    let taker: ChildProcess;
 
     before(async () => {
       await run("sh", [
@@ -95,6 +104,8 @@ for (const { interpreter } of relayPrograms("", [])) {
       end = createServer({ allowHalfOpen: true }, (socket) => void joiner(socket)).listen(link);
       await once(end, "listening");
       const local = localHost({ clock });
+      taker = start(["ip", "netns", "exec", namespace, "python3", "-c", holdPort]);
+      await firstLine(taker);
       const host = {
         spawn: (argv: readonly string[], signal?: AbortSignal) =>
           argv[0] === interpreter
@@ -109,6 +120,7 @@ for (const { interpreter } of relayPrograms("", [])) {
         stop.signal,
       );
       void relay.ended.then((said) => assert.equal(said, ""));
+      assert.equal(relay.port, 1022, "somebody has the first one");
       relay.allow([pod]);
       const udp = await relay.listen([`${cluster}:53`]);
       const rules = rulesText(
@@ -121,6 +133,7 @@ for (const { interpreter } of relayPrograms("", [])) {
     after(async () => {
       stop.abort();
       await relay?.ended.catch(() => undefined);
+      taker?.kill();
       echo?.close();
       end?.close();
       for (const name of ["", "-2", "-3"])
@@ -168,6 +181,28 @@ import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
 s.send(b"x" * 1200); print(len(s.recv(65536))); s.send(b""); print(len(s.recv(65536)))`;
       assert.equal((await python("-2", ask)).trim(), "1200\n0");
+    });
+
+    test("the longest answer that a datagram can be, and a connection's of 64 KiB, arrive whole", async () => {
+      const ask = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
+s.send(bytes(65507)); print(len(s.recv(65536)))`;
+      assert.equal((await python("-2", ask)).trim(), "65507");
+      assert.match(await python("-2", talk(cluster, 65_537)), /^65537 /);
+    });
+
+    test("more destinations of datagrams than there are ports: the first ones have one each, and all of it goes on", async () => {
+      const many = [`${cluster}:53`, ...Array.from({ length: 500 }, (_, index) => `${cluster}:${1_000 + index}`)];
+      const ports = await relay.listen(many);
+      assert.ok(ports.length > 300 && ports.length < 425, String(ports.length));
+      assert.deepEqual(
+        ports.map(([to]) => to),
+        many.slice(0, ports.length),
+      );
+      assert.equal(new Set(ports.map(([, port]) => port)).size, ports.length);
+      assert.deepEqual(await relay.listen([`${cluster}:53`]), ports.slice(0, 1));
+      assert.match(await python("-2", talk(cluster, 10)), /^10 /);
     });
 
     test("says that the rules are gone", async () => {

@@ -24,6 +24,16 @@ test("destinations are the ports of Services' IPv4 addresses, by protocol", () =
   });
 });
 
+test("datagrams of Services with few ports come first", () => {
+  const service = (clusterIP: string, ports: number) => ({
+    metadata: { namespace: "n", name: clusterIP, uid: "u" },
+    spec: { clusterIP, ports: Array.from({ length: ports }, (_, port) => ({ port: port + 1, protocol: "UDP" })) },
+  });
+  const { udp } = destinationsOf([service("10.96.0.1", 500), service("10.96.0.9", 1), service("10.96.0.2", 1)]);
+  assert.equal(udp.length, 502);
+  assert.deepEqual(udp.slice(0, 3), ["10.96.0.2:1", "10.96.0.9:1", "10.96.0.1:1"]);
+});
+
 test("out of reach are Services of other namespaces than the configured ones, but the API server and DNS: their addresses alone are there", () => {
   const service = (namespace: string, name: string, clusterIP: string) => ({
     metadata: { namespace, name, uid: name },

@@ -17,7 +17,20 @@ const service = (clusterIP: string, ...ports: number[]): Service => ({
   spec: { clusterIP, clusterIPs: [clusterIP], ports: ports.map((port) => ({ port })) },
 });
 
-function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly string[] } = {}) {
+/** A Service of datagrams. */
+const datagrams = (clusterIP: string, ...ports: number[]): Service => {
+  const { metadata, spec } = service(clusterIP);
+  return { metadata, spec: { ...spec, ports: ports.map((port) => ({ port, protocol: "UDP" })) } };
+};
+
+/** @param udpPorts how many ports the relay finds for datagrams. */
+function setUp({
+  programs = ["nft", "python3"],
+  udpPorts = 10,
+}: {
+  readonly programs?: readonly string[];
+  readonly udpPorts?: number;
+} = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const inputs: string[] = [];
@@ -25,6 +38,7 @@ function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly
   let services: readonly Service[] | undefined = [service("10.96.0.1", 443)];
   let tell = () => {};
   let troubles = 0;
+  const events: string[] = [];
   const install = (name: string) =>
     name === "nft"
       ? host.program("nft", async (_args, { stdin }) => {
@@ -45,7 +59,7 @@ function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly
                     "udp",
                     ...line
                       .split(" ")
-                      .slice(1)
+                      .slice(1, 1 + udpPorts)
                       .map((to) => `${to}=700`),
                   ].join(" "),
                 );
@@ -74,6 +88,7 @@ function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly
     },
     presence: async () => new AbortController().signal,
     onTrouble: () => void (troubles += 1),
+    tell: (reason, message) => void events.push(`${reason} ${message}`),
     clock,
     log: silentLog(),
   });
@@ -87,6 +102,7 @@ function setUp({ programs = ["nft", "python3"] }: { readonly programs?: readonly
     relays,
     install,
     troubles: () => troubles,
+    events,
     become(next: readonly Service[]) {
       services = next;
       tell();
@@ -171,5 +187,64 @@ test("what an earlier process left where graftlet listens does not matter", asyn
   ]);
   await t.clock.advance(1_000);
   assert.equal(t.relays.length, 1);
+  await t.stop();
+});
+
+test("a Service with more ports for datagrams than the target has leaves the others theirs, and one event says so", async () => {
+  const t = setUp({ udpPorts: 2 });
+  t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53), service("10.96.0.3", 80)]);
+  await t.clock.advance(1_000);
+  assert.match(t.inputs.join(""), /datagrams \{ 10\.96\.0\.10 \. 53 : 700, 10\.96\.0\.2 \. 1 : 700 \}/);
+  assert.deepEqual(
+    t.events.map((event) => event.split(":")[0]),
+    ["DatagramsNotCarried UDP of 10.96.0.2"],
+  );
+  t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53)]);
+  await t.clock.advance(1_000);
+  assert.equal(t.events.length, 1, "it is said once");
+  assert.equal(t.relays[0]?.lines.filter((line) => line.startsWith("udp")).length, 1, "and asked once");
+  await t.stop();
+});
+
+test("five hundred ports of a Service are led there", async () => {
+  const t = setUp();
+  t.become([service("10.96.0.2", ...Array.from({ length: 500 }, (_, index) => 1_000 + index))]);
+  await t.clock.advance(1_000);
+  assert.equal(t.inputs.join("").match(/10\.96\.0\.2 \. 1\d\d\d/g)?.length, 500);
+  assert.deepEqual(t.events, []);
+  await t.stop();
+});
+
+test("a cluster without IPv4 has no way, and the node says why; once it has, there is one", async () => {
+  const t = setUp();
+  t.become([service("fd00::1", 443)]);
+  await t.clock.advance(1_000);
+  assert.match(t.way.trouble() ?? "", /no Services with IPv4/);
+  t.become([service("10.96.0.1", 443)]);
+  await t.clock.advance(40_000);
+  assert.equal(t.way.trouble(), undefined);
+  await t.stop();
+});
+
+test("addresses of the cluster in the network of the target's pods are one event", async () => {
+  const t = setUp();
+  const routes =
+    "Iface Destination Gateway Flags RefCnt Use Metric Mask MTU Window IRTT\ncni0 0000600A 00000000 0001 0 0 0 0000FFFF 0 0 0\n";
+  await t.host.fs.apply([
+    { do: "mkdir", path: "/proc/net", parents: true },
+    { do: "write", path: "/proc/net/route", data: routes },
+  ]);
+  await t.clock.advance(1_000);
+  assert.deepEqual(t.events, []);
+  await t.way.joined("uid-1", ["10.96.7.2"], new AbortController().signal);
+  await t.clock.advance(1_000);
+  assert.equal(t.events.length, 1);
+  assert.match(
+    t.events[0] ?? "",
+    /^PodNetworkOverlaps 10\.96\.0\.1 of the cluster's addresses .* give the target's pods another subnet$/,
+  );
+  t.become([service("10.96.0.1", 443, 444)]);
+  await t.clock.advance(1_000);
+  assert.equal(t.events.length, 1, "it is said once");
   await t.stop();
 });

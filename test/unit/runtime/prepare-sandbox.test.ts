@@ -25,6 +25,17 @@ describe("a sandbox's configuration", () => {
       ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
     );
   });
+  it("has the cluster's DNS on a tunneled network, where the machine has systemd-resolved's stub", async () => {
+    const { preparer, events } = setUp(
+      {},
+      { network: { isolated: false, tunneled: true }, clusterDNS: ["10.96.0.10"] },
+    );
+    await writeFile(join(root, "resolv.conf"), "nameserver 127.0.0.53\noptions edns0 trust-ad\nsearch corp.example\n");
+    const { dnsConfig } = await preparer.configureSandbox(aPod(), 0, signal);
+    assert.deepEqual(dnsConfig?.servers, ["10.96.0.10"]);
+    assert.ok(dnsConfig.searches.includes("corp.example"));
+    assert.deepEqual(events, []);
+  });
   it("says of a pod on the machine's own network that the link carries nothing of it", async () => {
     const { preparer, events } = setUp({}, { network: { isolated: false, tunneled: true } });
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\n");

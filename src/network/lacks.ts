@@ -1,0 +1,45 @@
+import type { Logger } from "../lib/log.ts";
+import type { HostFs } from "../seams/host.ts";
+import { createOverlapCheck } from "./overlap.ts";
+import type { Redirections } from "./rules.ts";
+
+/** What a way may lack while it stands: reasons of events. */
+export type WayLack = "DatagramsNotCarried" | "PodNetworkOverlaps";
+export type TellLack = (reason: WayLack, message: string) => void;
+
+export interface LackDeps {
+  readonly host: { readonly fs: Pick<HostFs, "readFile"> };
+  readonly tell: TellLack;
+  readonly log: Logger;
+}
+
+/** Tells what a way lacks, each thing once until it is another. */
+export function createLacks({ host, tell, log }: LackDeps) {
+  const said = new Map<WayLack, string | undefined>();
+  const news = (reason: WayLack, message: string | undefined) => {
+    if (message !== undefined && message !== said.get(reason)) tell(reason, message);
+    said.set(reason, message);
+  };
+  const compare = createOverlapCheck(host.fs);
+  return {
+    /** Compares the destinations of datagrams that are wanted with those that have a port on the target. */
+    datagrams: (wanted: readonly string[], ports: Redirections["udp"]) =>
+      news("DatagramsNotCarried", uncarried(wanted, ports)),
+    /** Compares the pods' network with the cluster's addresses, in the background. */
+    addresses(pods: readonly string[], cluster: readonly string[], signal: AbortSignal): void {
+      void compare(pods, cluster, signal).then(
+        (overlap) => news("PodNetworkOverlaps", overlap),
+        (err: unknown) => log.debug({ err }, "the pods' network was not compared with the cluster's"),
+      );
+    },
+  };
+}
+
+/** The sentence of destinations for which the target has no port left. */
+function uncarried(wanted: readonly string[], ports: Redirections["udp"]): string | undefined {
+  const carried = new Set(ports.map(([to]) => to));
+  const [first, ...others] = wanted.filter((to) => !carried.has(to));
+  if (first === undefined) return undefined;
+  const more = others.length > 0 ? ` and of ${others.length} destinations more` : "";
+  return `UDP of ${first}${more} is not carried: the target has no port from 600 to 1023 left for it. Leave Services out with serviceNamespaces`;
+}
