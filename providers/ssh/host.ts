@@ -10,6 +10,7 @@ import { type Link, createLink } from "./connection/link.ts";
 import { createListeners } from "./sockets/listen.ts";
 import { watchLoginShell } from "./shell/login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
+import { podsConnection } from "./connection/pods-connection.ts";
 import { createProcessGroups } from "./process/groups.ts";
 import { runAlone } from "./process/run-alone.ts";
 import { createRunner } from "./process/run.ts";
@@ -62,17 +63,23 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
       runAlone(alone, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: scriptBytes }, signal),
     clock,
   });
+  const listening = { fs, run, spawn, privileges, user: config.user, clock, log };
+  const ofPods = { connection: podsConnection(link, clock), exchanged: () => link.exchanged() };
   return {
     fs,
     run,
     spawn,
     dial: createDialer({ link, spawn, privileges, clock }),
-    listen: createListeners({ link, fs, run, spawn, privileges, user: config.user, clock, log }),
+    listen: createListeners({ ...listening, link }),
     watch: createWatcher({ fs, spawn, run, clock }),
     forUsers: {
       spawn: spawnForUser,
       dial: createDialer({ link, spawn: spawnForUser, privileges, clock }),
       watch: createWatcher({ fs, spawn: spawnForUser, run, clock }),
+    },
+    forPods: {
+      dial: createDialer({ link: ofPods, spawn: spawnForUser, privileges, clock }),
+      listen: createListeners({ ...listening, link: ofPods }),
     },
     clock: sshClock({ clock, run, readFile: fs.readFile }),
     link,

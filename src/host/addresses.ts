@@ -34,9 +34,7 @@ export interface Subnet {
   readonly mask: number;
 }
 
-function routes(
-  table: string,
-): readonly {
+function routes(table: string): readonly {
   readonly name: string;
   readonly destination: number;
   readonly mask: number;

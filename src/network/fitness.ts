@@ -40,13 +40,13 @@ export async function wayObstacles(
 /** Listens at the target's end of the link, over what an earlier process has left there.
  *  @throws unimplemented where the target has no such end; permission_denied where its sshd allows none. */
 export async function listenAt(
-  host: Pick<Host, "listen" | "fs">,
+  host: Pick<Host, "listen" | "fs" | "forPods">,
   path: string,
   take: (connection: Duplex) => void,
   signal: AbortSignal,
 ): Promise<HostListener> {
   await host.fs.apply([{ do: "remove", path }], signal);
-  const listener = await host.listen?.({ unix: path }, take, signal);
+  const listener = await (host.forPods ?? host).listen?.({ unix: path }, take, signal);
   if (!listener) throw new CodedError("unimplemented", "nothing leads from the target back to graftlet");
   return listener;
 }

@@ -17,7 +17,7 @@ import { type ServedEndpoint, servedEndpoints } from "./served.ts";
 import { isOfNode, portsAt, saysTheSame, type SliceOwner, type SlicePlace, sliceOf } from "./slices.ts";
 
 export interface PublisherDeps {
-  readonly host: Pick<Host, "dial" | "forUsers">;
+  readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
   /** Address in the cluster of graftlet itself. */
   readonly own: string;
@@ -58,8 +58,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       await slices.ready(signal).catch(() => undefined);
       if (signal.aborted) return;
       await using doors = createDoors({
-        // Users of pods leave some of the link to the node's own work.
-        dial: (deps.host.forUsers ?? deps.host).dial,
+        dial: (deps.host.forPods ?? deps.host).dial,
         addressOf: (uid) => addressOf(shown.get(uid), seen.get(uid)),
         own: deps.own,
         clock,

@@ -26,7 +26,7 @@ export interface ClusterWay extends Service, PodWay {
 }
 
 export interface WayDeps {
-  readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs">;
+  readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs" | "forPods">;
   readonly rootDir: string;
   readonly seen: Column<RuntimePod>;
   readonly services: {

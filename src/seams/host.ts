@@ -146,4 +146,6 @@ export interface Host extends AsyncDisposable {
   /** Like `dial`, for users of the kubelet API: on a link with few channels they get at most half of them, so that the node's
    *  own work finds one. A user waits for a free one. */
   readonly forUsers?: Pick<Host, "spawn" | "dial" | "watch">;
+  /** Like `dial` and `listen`, for connections of pods: the node's own work does not wait for what fills them. */
+  readonly forPods?: Pick<Host, "dial" | "listen">;
 }

@@ -1,6 +1,9 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
+import { readFileSync, writeFileSync } from "node:fs";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
+import { join } from "node:path";
+import { type Duplex, Transform } from "node:stream";
 import { describe, test } from "node:test";
 import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
 import { acquireLocks } from "../../src/host/lock.ts";
@@ -246,6 +249,47 @@ describe("a target that cannot be worked on", () => {
       stop.abort();
       await within(Promise.allSettled(asked.map(async (child) => (await child).exited)));
     });
+
+  test("pods' connections that are full keep nothing of the node's waiting", async () => {
+    // Each connection gets so much a second, as on a slow line.
+    const throttled = new Set<Socket>();
+    const slow = createServer((near) => {
+      const far = connect(rig().config().port, "127.0.0.1");
+      const paced = new Transform({
+        transform: (chunk: Buffer, _encoding, done) => void setTimeout(done, chunk.length / 1024, null, chunk),
+      });
+      near.pipe(paced).pipe(far).pipe(near);
+      for (const socket of [near, far]) throttled.add(socket.on("error", () => undefined));
+    }).listen(0, "127.0.0.1");
+    await once(slow, "listening");
+    const { port } = slow.address() as AddressInfo;
+    const knownHostsFile = join(rig().outside, "known_hosts_slow");
+    writeFileSync(
+      knownHostsFile,
+      readFileSync(join(rig().outside, "known_hosts"), "utf8").replace(/\]:\d+/, `]:${port}`),
+    );
+    await using _end = {
+      async [Symbol.asyncDispose]() {
+        for (const socket of throttled) socket.destroy();
+        slow.close();
+      },
+    };
+    await using host = hostOf({ port, knownHostsFile });
+    await host.run(["true"]);
+    const accepted: Duplex[] = [];
+    const path = "/run/pods.sock";
+    await using _listener = await host.forPods?.listen?.(
+      { unix: path },
+      (connection) => void accepted.push(connection),
+    );
+    const taker = `for i in 1 2 3 4 5 6 7 8; do socat -u UNIX:${path} - >/dev/null & done; wait`;
+    rig().startInside(["sh", "-c", taker]);
+    await waitFor("the connections", () => accepted.length === 8);
+    for (const connection of accepted) connection.write(Buffer.alloc(4 * 1024 * 1024));
+    const began = Date.now();
+    await within(host.run(["true"]), 60_000);
+    assert.ok(Date.now() - began < 1_000, `${Date.now() - began} ms`);
+  });
 
   test("a shell that talks for ever before it starts a command is given up, and costs little", async () => {
     await using host = hostOf();

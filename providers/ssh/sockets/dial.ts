@@ -16,7 +16,7 @@ import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
 
 export interface DialerOptions {
-  readonly link: Link;
+  readonly link: Pick<Link, "connection" | "exchanged">;
   readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;

@@ -13,7 +13,7 @@ import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
 
 export interface ListenerOptions extends RootListenerOptions {
-  readonly link: Link;
+  readonly link: Pick<Link, "connection" | "exchanged">;
   readonly fs: Pick<HostFs, "apply" | "lstat">;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;

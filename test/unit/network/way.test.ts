@@ -248,3 +248,15 @@ test("addresses of the cluster in the network of the target's pods are one event
   assert.equal(t.events.length, 1, "it is said once");
   await t.stop();
 });
+
+test("five hundred Services at rest: nothing is asked of the target", async () => {
+  const t = setUp();
+  t.become(Array.from({ length: 500 }, (_, index) => service(`10.96.${index >> 8}.${index & 255}`, 80)));
+  await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.clock.advance(2_000);
+  const asked = () => [t.inputs.length, t.relays.length, t.relays[0]?.lines.length];
+  const before = asked();
+  await t.clock.advance(600_000);
+  assert.deepEqual(asked(), before);
+  await t.stop();
+});
