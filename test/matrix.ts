@@ -188,8 +188,8 @@ export const integration: Readonly<Record<string, Runs>> = {
   helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   doctor: { on: ["ssh"], more: here, why: "looks at targets of each kind", seconds: 30 },
   egress: { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 140 },
-  "tunnel-docker": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 60 },
-  "tunnel-load": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 260 },
+  "tunnel-docker": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 100 },
+  "tunnel-load": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   tunnel: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 75 },
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {

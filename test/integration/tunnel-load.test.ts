@@ -1,23 +1,74 @@
 import assert from "node:assert/strict";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { Lease } from "../../src/objects.ts";
+import { parseNetDev } from "../../src/host/net-dev.ts";
+import type { EndpointSlice, Lease } from "../../src/objects.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { release } from "../harness/helm-lab.ts";
+import { networkArgv } from "../harness/namespaces.ts";
+import { listProcesses, must } from "../harness/processes.ts";
+import { loginKeyFile } from "../harness/sshd.ts";
+import { releaseOf } from "./helm/release.ts";
 import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { addressOf, service } from "./helm/tunnel.ts";
 
+/** Time over which is counted what a node at rest takes, seconds. */
+const restSeconds = 10;
+/** Part of a cat's throughput at which a file arrives at least. It is read, sent as a form and written on the two cores that do all else. */
+const leastOfCat = 0.1;
+
+function cgroupOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
+  } catch {
+    return "";
+  }
+}
+
 describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
   let lab: TunnelLab;
-  /** Pod that asks, and Service that is asked: out of the machine, and into it. */
+  /** Pod that asks, and Service that is asked: out of the machine, and into it. Bytes go down the link, and up. */
   const ways = [
-    { from: "far", to: "web" },
-    { from: "web", to: "there" },
+    { from: "far", to: "web", over: "down" },
+    { from: "web", to: "there", over: "up" },
   ];
   const node = `/api/v1/nodes/${release.node}/proxy`;
-  /** Resident memory of graftlet, MiB. */
-  const memory = async () => {
+  const metric = async (name: string) => {
     const metrics = await lab.cluster.mustKubectl(["get", "--raw", `${node}/metrics`]);
-    return Number(/^process_resident_memory_bytes (\S+)$/m.exec(metrics)?.[1]) / 2 ** 20;
+    return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(metrics)?.[1]);
+  };
+  /** Resident memory of graftlet, MiB. */
+  const memory = async () => (await metric("process_resident_memory_bytes")) / 2 ** 20;
+  /** Bytes on the machine's cable, and seconds of a processor that graftlet takes, while nobody wants anything. */
+  const rest = async () => {
+    const spent = async () => {
+      const table = parseNetDev(await lab.edge.mustInside(["cat", "/proc/net/dev"]));
+      const cable = table.find(({ name }) => name === "home0");
+      assert.ok(cable);
+      return { bytes: cable.rx.bytes + cable.tx.bytes, processor: await metric("process_cpu_seconds_total") };
+    };
+    const before = await spent();
+    await new Promise((resolve) => setTimeout(resolve, restSeconds * 1_000));
+    const after = await spent();
+    return { bytes: after.bytes - before.bytes, processor: after.processor - before.processor };
+  };
+  /** Seconds in which so many bytes go through a link to the machine by a cat there. */
+  const byCat = async (direction: string, bytes: number) => {
+    const { cluster, edge } = lab;
+    const knownHostsFile = join(edge.layout.dir, "known_hosts_of_cat");
+    writeFileSync(knownHostsFile, edge.login.known_hosts);
+    const settings = { ...edge.ssh, user: "root", privateKeyFile: loginKeyFile(edge.layout), knownHostsFile };
+    const entry = join(import.meta.dirname, "../harness/link-cat-entry.ts");
+    const argv = [process.execPath, entry, JSON.stringify(settings), direction, String(bytes)];
+    return Number(await must(networkArgv(cluster.layout, argv), { timeoutMs: 120_000 }));
+  };
+  /** Addresses at which the cluster has the Service on the machine. */
+  const published = async () => {
+    const labels = "endpointslice.kubernetes.io/managed-by=graftlet.dev,kubernetes.io/service-name=there";
+    const text = await lab.cluster.mustKubectl(["get", "endpointslices", `-l${labels}`, "-ojson"]);
+    const { items } = JSON.parse(text) as { items: readonly EndpointSlice[] };
+    return items.flatMap(({ endpoints }) => (endpoints ?? []).flatMap(({ addresses }) => addresses));
   };
   /** Looks every second until a work is done how old the node's lease is. @returns the greatest age, seconds. */
   const oldestLease = async (work: Promise<unknown>) => {
@@ -45,7 +96,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  for (const { from, to } of ways) {
+  for (const { from, to, over } of ways) {
     test(`a thousand connections at once from ${from} to ${to}, each served`, async (t) => {
       const address = await addressOf(lab.cluster, to);
       const script = `
@@ -85,12 +136,62 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
       const before = await memory();
       const seconds = await arrivesWhole(lab, { from, to, bytes: 2 ** 30, within: 120 });
       const grown = (await memory()) - before;
+      const cat = await byCat(over, 2 ** 30);
       t.diagnostic(
-        `${(1024 / seconds).toFixed(0)} MiB/s, graftlet ${before.toFixed(0)} MiB and ${grown.toFixed(0)} more`,
+        `${(1024 / seconds).toFixed(0)} MiB/s, ${(cat / seconds).toFixed(2)} of a cat's ${(1024 / cat).toFixed(0)} over the link, graftlet ${before.toFixed(0)} MiB and ${grown.toFixed(0)} more`,
       );
       assert.ok(grown < 150, `graftlet grew by ${grown} MiB`);
+      assert.ok(cat / seconds > leastOfCat, `a cat takes ${cat} s, and the way of pods ${seconds} s`);
     });
   }
+
+  test("five hundred Services at rest cost neither traffic nor a processor", async (t) => {
+    const { cluster, edge } = lab;
+    const before = await rest();
+    const names = Array.from({ length: 500 }, (_, index) => `idle-${index}`);
+    await cluster.apply(names.map((name) => service(name, { selector: { app: "nobody" } })));
+    const last = await addressOf(cluster, names.at(-1) ?? "");
+    const known = async () => (await edge.mustInside(["nft", "list", "ruleset"])).includes(`${last} . 80`);
+    await cluster.waitFor("the last one to be known on the machine", known, 20_000);
+    await new Promise((resolve) => setTimeout(resolve, 5_000));
+    const after = await rest();
+    t.diagnostic(
+      `in ${restSeconds} s ${after.bytes} bytes and ${after.processor.toFixed(2)} s of a processor; without them ${before.bytes} and ${before.processor.toFixed(2)}`,
+    );
+    assert.ok(after.bytes < 1.5 * before.bytes + 16 * 1024);
+    assert.ok(after.processor < before.processor + 0.5);
+    assert.equal((await lab.inside("far", get(`http://web/hostname`))).text, "web");
+  });
+
+  test("graftlet's Pod is killed: until its endpoints name the next address nobody else answers there", async (t) => {
+    const { cluster } = lab;
+    const [pod] = await releaseOf(lab).pods();
+    const killed = pod?.status?.podIP ?? "";
+    assert.deepEqual(await published(), [killed]);
+    const answers = new Set<string>();
+    const over = new AbortController();
+    const asking = (async () => {
+      while (!over.signal.aborted) answers.add((await lab.inside("web", get("http://there/hostname", 1))).text);
+    })();
+    const began = Date.now();
+    for (const { pid } of listProcesses())
+      if (cgroupOf(pid).includes(pod?.metadata.uid ?? "?")) process.kill(pid, "SIGKILL");
+    const moved = async () => {
+      const now = await published();
+      return now.length === 1 && now[0] !== killed;
+    };
+    await cluster.waitFor("the next address", moved, 60_000);
+    const window = (Date.now() - began) / 1_000;
+    over.abort();
+    await asking;
+    t.diagnostic(`${window.toFixed(1)} s from the kill to endpoints with the next address`);
+    await cluster.waitFor("the Service to answer", async () => {
+      const { text } = await lab.inside("web", get("http://there/hostname"));
+      answers.add(text);
+      return text === "far";
+    });
+    assert.deepEqual([...answers].filter(Boolean), ["far"]);
+  });
 
   test("a minute without the link ends connections, and after it both ways work within five seconds", async (t) => {
     const { cluster, edge } = lab;
