@@ -46,6 +46,7 @@ check: types lint imports format links spelling ## types, lint, import rules, fo
 types: $(deps)
 	$(call say,types)
 	@tsc --noEmit -p .
+	@tsc --noEmit -p src/page/browser
 
 lint: $(deps) $(tools)
 	$(call say,lint)

@@ -1,6 +1,7 @@
 import { chmod, mkdir, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { bundlePage } from "../src/page/bundle.ts";
 import { noticesOf } from "./notices.ts";
 import { sourcePlaces } from "./source-places.ts";
 
@@ -29,6 +30,7 @@ function output(ending: string): string {
 
 await rm(directory, { recursive: true, force: true });
 await mkdir(directory, { recursive: true });
+const page = await bundlePage();
 const { metafile, outputFiles } = await build({
   absWorkingDir: root,
   entryPoints: [entry],
@@ -43,6 +45,7 @@ const { metafile, outputFiles } = await build({
   minifyWhitespace: true,
   lineLimit: 120,
   legalComments: "none",
+  define: { builtPage: JSON.stringify(JSON.stringify(page.files)) },
   // For the places in the source that text logs name; the map itself is not shipped.
   sourcemap: "external",
   sourcesContent: false,
@@ -59,7 +62,7 @@ await writeFile(
   built.replace(noPlaces, () => noPlaces.replace("{}", () => places)),
 );
 await chmod(outfile, 0o755);
-const packages = await noticesOf(metafile, root);
+const packages = await noticesOf({ outputs: { ...page.metafile.outputs, ...metafile.outputs } }, root);
 await writeFile(join(directory, "THIRD-PARTY-NOTICES.txt"), packages.text);
 const { size: bytes } = await stat(outfile);
 process.stdout.write(`built ${outfile}: ${(bytes / 2 ** 20).toFixed(1)} MiB with ${packages.count} packages in it\n`);

@@ -64,9 +64,10 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   streams: ["lib", "seams"],
   server: [...stage, "streams"],
   ...Object.fromEntries(stages.map((name) => [name, stage])),
-  kubelet: [...stages, ...stage, "server", "streams", "config"],
+  page: [...stage, "server"],
+  kubelet: [...stages, ...stage, "server", "page", "streams", "config"],
   doctor: ["network", "node", "admission", "sources", ...stage],
-  process: ["kubelet", "doctor", ...stages, ...stage, "server", "streams", "config"],
+  process: ["kubelet", "doctor", ...stages, ...stage, "server", "page", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 
@@ -84,6 +85,8 @@ const fenced: Readonly<Record<string, readonly string[]>> = {
   "@opentelemetry/otlp-transformer": ["tracing"],
   "@opentelemetry/resources": ["tracing"],
   "@opentelemetry/sdk-trace": ["tracing"],
+  uplot: ["page"],
+  esbuild: ["page"],
 };
 
 interface Import {

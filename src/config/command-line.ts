@@ -3,8 +3,9 @@ import { completionScript, shells } from "./completion.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import {
-  type HealthEndpoint,
+  type Endpoint,
   nodeWarnings,
+  pageFrom,
   readGraftletConfiguration,
   readNodes,
   type Warning,
@@ -50,7 +51,9 @@ export type ParseResult =
       /** True with --nodes: a node that fails is retried and does not affect the others. */
       readonly several: boolean;
       /** Health endpoint of the process, in addition to those of its nodes. */
-      readonly health: HealthEndpoint | undefined;
+      readonly health: Endpoint | undefined;
+      /** The page that shows the process's nodes. */
+      readonly page: Endpoint | undefined;
     }
   | {
       readonly kind: "remove";
@@ -111,6 +114,8 @@ const sharedFlags = new Set([
   "kubeconfig",
   "root-dir",
   "cert-dir",
+  "page-port",
+  "page-address",
   "v",
   "vmodule",
   "logging-format",
@@ -173,6 +178,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     ].map((text) => ({ node: node.nodeName, text })),
     several: false,
     health: undefined,
+    page: pageFrom(options, [node], "--page-port"),
   };
 }
 
@@ -269,12 +275,13 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
   }
   const ofProcess = applyFlags(defaultConfiguration(), flags);
   checkConfiguration(ofProcess);
-  const { nodes, health } = readGraftletConfiguration(io, path, options);
+  const { nodes, health, page } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
     nodes,
     several: true,
     health,
+    page,
     logging: ofProcess.logging,
     defaults: configurationDefaults(nodes.map(({ kubelet }) => kubelet)),
     warnings: nodeWarnings(nodes),

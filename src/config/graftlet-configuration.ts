@@ -51,6 +51,8 @@ const sharedFields = {
   egressTunnel: field(oneOf("auto", "none", "k3s", "rke2"), "auto"),
   healthzPort: pointer(int32, 10_248),
   healthzBindAddress: field(ipAddress, "127.0.0.1"),
+  pagePort: field(int32, 0),
+  pageAddress: field(ipAddress, "127.0.0.1"),
 } satisfies Shape;
 
 type Shared = ValueOf<typeof sharedFields>;
@@ -85,27 +87,49 @@ interface Draft {
   readonly healthzIsGiven: boolean;
 }
 
-/** Address of the process's own health endpoint. */
-export interface HealthEndpoint {
+/** Address of an endpoint of the process's own. */
+export interface Endpoint {
   readonly address: string;
   readonly port: number;
 }
 
-/** Reads a GraftletConfiguration: its nodes, and the health endpoint of their process, if enabled. @throws CodedError invalid_argument,
- *  one sentence */
+/** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page win.
+ *  @throws CodedError invalid_argument, one sentence */
 export function readGraftletConfiguration(
   io: ConfigIo,
   path: string,
   options: Options,
-): { readonly nodes: NodeConfig[]; readonly health: HealthEndpoint | undefined } {
-  const { healthzPort: port, healthzBindAddress: address } = readShared(io, path);
+): { readonly nodes: NodeConfig[]; readonly health: Endpoint | undefined; readonly page: Endpoint | undefined } {
+  const shared = readShared(io, path);
+  const { healthzPort: port, healthzBindAddress: address } = shared;
   const nodes = readNodes(io, path, options);
   const wrong = checkPort(true)(port);
   if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
-  if (port === 0) return { nodes, health: undefined };
+  const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);
+  if (port === 0) return { nodes, health: undefined, page };
   const twin = nodes.find((node) => listensOn(node).includes(port));
   if (twin) throw refuse(`${path}: healthzPort`, port, `node ${twin.nodeName} listens on that port; give each its own`);
-  return { nodes, health: { address, port } };
+  if (page?.port === port) throw refuse(`${path}: pagePort`, port, "healthzPort has that port; give each its own");
+  return { nodes, health: { address, port }, page };
+}
+
+function given({ pagePort, pageAddress }: Options): Partial<Pick<Shared, "pagePort" | "pageAddress">> {
+  return { ...(pagePort !== undefined && { pagePort }), ...(pageAddress !== undefined && { pageAddress }) };
+}
+
+/** Where the page is, by the settings of the process; undefined for none. @param setting the port's name.
+ *  @throws CodedError invalid_argument, one sentence, for what is no port, or a node's. */
+export function pageFrom(
+  { pagePort: port = 0, pageAddress: address = "127.0.0.1" }: Pick<Options, "pagePort" | "pageAddress">,
+  nodes: readonly NodeConfig[],
+  setting: string,
+): Endpoint | undefined {
+  const wrong = checkPort(true)(port);
+  if (wrong !== undefined) throw refuse(setting, port, wrong);
+  if (port === 0) return undefined;
+  const twin = nodes.find((node) => listensOn(node).includes(port));
+  if (twin) throw refuse(setting, port, `node ${twin.nodeName} listens on that port; give each its own`);
+  return { address, port };
 }
 
 function readShared(io: ConfigIo, path: string): Shared {

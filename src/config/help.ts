@@ -74,6 +74,10 @@ The kubelet API
   --cert-dir DIR                      certificates that graftlet creates (default /var/lib/kubelet/pki)
   --enable-server, --enable-debugging-handlers
 
+A page to look at
+  --page-port N                       a page that shows the nodes, such as 4194 (default 0, none)
+  --page-address IP                   its address (default 127.0.0.1); elsewhere TLS, with the kubelet API's callers and rights
+
   -v N                                log verbosity: 0 information, 3 debugging, 5 everything
   --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
   --logging-format FORMAT             json (default), or text: the kubelet's format

@@ -1,6 +1,6 @@
 import { daemonSetChoices } from "./node-config.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
-import { bool, duration, int32, oneOf, text, textMap } from "./value-types.ts";
+import { bool, duration, int32, ipAddress, oneOf, text, textMap } from "./value-types.ts";
 
 const cadvisor = "graftlet has no cAdvisor";
 const noCredentialPlugins = "images are pulled only with imagePullSecrets";
@@ -25,6 +25,8 @@ export const optionFields = {
   nodeLabels: field(textMap({ sign: "=", bareKeys: true }), {}, { flag: "node-labels" }),
   daemonSets: optional(oneOf(...daemonSetChoices), { flag: "daemon-sets" }),
   rootDir: field(text, "/var/lib/kubelet", { flag: "root-dir" }),
+  pagePort: optional(int32, { flag: "page-port" }),
+  pageAddress: optional(ipAddress, { flag: "page-address" }),
   certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
   bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),
   cloudProvider: field(oneOf("", "external"), "", {

@@ -7,6 +7,7 @@ import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
+import type { NodePage } from "../page/view.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
 import { loggedEvents, noNode, noServices } from "./standalone.ts";
@@ -19,9 +20,10 @@ export function observeCluster(context: NodeContext): Cluster {
   const { kubelet, nodeName } = config;
   const common = { client, clock, log };
   const { eventRecordQPS: qps, eventBurst: burst } = kubelet;
-  const events = alone
+  const written = alone
     ? loggedEvents(log)
     : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
+  const events = context.page ? shownEvents(written, context.page) : written;
   const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
   const services = alone ? noServices : createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
@@ -51,6 +53,18 @@ export function observeCluster(context: NodeContext): Cluster {
     tokens,
     signers,
     running: [events, ...watching, objects, tokens],
+  };
+}
+
+/** Events that the page shows as well. */
+function shownEvents(written: Cluster["events"], page: NodePage): Cluster["events"] {
+  return {
+    ...written,
+    event(...of) {
+      const [about, type, reason, message] = of;
+      page.event(about, type, reason, message);
+      written.event(...of);
+    },
   };
 }
 

@@ -6,6 +6,7 @@ import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
 import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
 import { egressOf } from "./egress.ts";
+import { pageView } from "./page-view.ts";
 import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
@@ -22,7 +23,7 @@ import { handOut } from "./wiring.ts";
  *  @returns `again` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
-  const { target, metrics, tracer, clock } = deps;
+  const { target, metrics, tracer, page, clock } = deps;
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
   const { state, onEnd } = createNodeState(clock, sourceNames(deps));
@@ -36,11 +37,16 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const work = workOnPods(context, cluster, observed);
   const server = await createNodeServer(context, { cluster, observed, stats: work.stats });
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
+  page?.show(pageView(context, { cluster, observed, stats: work.stats, server }));
 
   const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
   const egress = egressOf(context);
   const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
-  await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
+  try {
+    await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
+  } finally {
+    page?.show(undefined);
+  }
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 

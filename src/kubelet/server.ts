@@ -7,6 +7,7 @@ import { configurationDocument } from "../config/kubelet-configuration.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { PageGate } from "../page/view.ts";
 import { serverConfig } from "./settings.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
@@ -28,6 +29,8 @@ export interface NodeServer {
   waiting(): string | undefined;
   /** Resolves when the kubelet API has a certificate; at once where it is not served. */
   readonly certified: Promise<void>;
+  /** Who may read the kubelet API; absent where it is not served. */
+  readonly gate?: PageGate;
   /** The kubelet API's certificate in PEM. */
   certificate(): string | undefined;
 }
@@ -54,10 +57,11 @@ export async function createNodeServer(
       ? noClientCA
       : clientCAFromCluster((signal) => readClusterClientCA(client, signal), { clock, log });
   const { asked, seen, status, takenIn } = hand("kubeletServer");
+  const gate = { ...access(context, cluster), config: serverConfig(config), certificate, clientCA };
   const server = createKubeletServer({
     ...context,
     ...observed,
-    ...access(context, cluster),
+    ...gate,
     stats,
     metrics: {
       text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
@@ -69,9 +73,6 @@ export async function createNodeServer(
     runtime: target.runtime,
     files: target.host.fs,
     podLogsDir: kubelet.podLogsDir,
-    config: serverConfig(config),
-    certificate,
-    clientCA,
     runtimePods: seen,
     syncLoop: observed.pleg.unhealthy,
     configz: () => configurationDocument(kubelet),
@@ -79,6 +80,7 @@ export async function createNodeServer(
   });
   return {
     running: [...healthz, certificate, clientCA, server],
+    gate,
     certified: untilSome(certificate),
     waiting: () => certificate.waiting?.(),
     certificate: () => certificate.current()?.certificate,

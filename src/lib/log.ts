@@ -29,19 +29,34 @@ const secretFields = [
 const levels = { trace: 5, debug: 3, info: 0, warn: 0, error: 0 } as const;
 
 /** The log of a process on standard error, and how much is written of it. Lines are written at once.
- *  @param logging the group of that name of KubeletConfiguration. */
-export function createProcessLog(logging: {
-  readonly format: "json" | "text";
-  readonly verbosity: number;
-  readonly vmodule: readonly FileVerbosity[];
-}): { readonly log: Logger; readonly verbosity: Verbosity } {
+ *  @param logging the group of that name of KubeletConfiguration.
+ *  @param read is given each line that is written, JSON and redacted, whatever the format. */
+export function createProcessLog(
+  logging: {
+    readonly format: "json" | "text";
+    readonly verbosity: number;
+    readonly vmodule: readonly FileVerbosity[];
+  },
+  read?: (line: string) => void,
+): { readonly log: Logger; readonly verbosity: Verbosity } {
   const verbosity = createVerbosity(logging.verbosity, logging.vmodule);
   const standardError = pino.destination(2);
   const log =
     logging.format === "json"
-      ? createLogger(verbosity, standardError)
-      : createTextLogger(verbosity, standardError, process.pid);
+      ? createLogger(verbosity, readBy(read, standardError))
+      : createTextLogger(verbosity, standardError, { pid: process.pid, read });
   return { log, verbosity };
+}
+
+/** A destination whose lines, JSON and redacted, are read on their way. */
+export function readBy(read: ((line: string) => void) | undefined, destination: DestinationStream): DestinationStream {
+  if (!read) return destination;
+  return {
+    write(line) {
+      destination.write(line);
+      read(line);
+    },
+  };
 }
 
 /** @param verbosity the kubelet's `-v`: 0 to 2 logs info and above, 3 to 4 debug, 5 and more trace.
@@ -53,9 +68,15 @@ export function createLogger(
   return new SelectiveLogger(pinoTo(destination), verbosityOf(verbosity));
 }
 
-/** As createLogger, in the kubelet's text format; each line names its place in the source. @param pid of the process. */
-export function createTextLogger(verbosity: number | Verbosity, destination: DestinationStream, pid: number): Logger {
-  return new SelectiveLogger(pinoTo(klogText(destination, pid)), verbosityOf(verbosity), createSourcePlaces());
+/** As createLogger, in the kubelet's text format; each line names its place in the source.
+ *  @param process its pid, and who reads its lines as JSON, if anybody does. */
+export function createTextLogger(
+  verbosity: number | Verbosity,
+  destination: DestinationStream,
+  { pid, read }: { readonly pid: number; readonly read?: ((line: string) => void) | undefined },
+): Logger {
+  const text = readBy(read, klogText(destination, pid));
+  return new SelectiveLogger(pinoTo(text), verbosityOf(verbosity), createSourcePlaces());
 }
 
 function verbosityOf(verbosity: number | Verbosity): Verbosity {

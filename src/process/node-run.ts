@@ -13,6 +13,7 @@ import type { Logger } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
+import type { NodePage } from "../page/view.ts";
 import type { Readiness } from "../node/readiness.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
@@ -39,6 +40,8 @@ export interface NodeRun {
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly readiness: Readiness;
   readonly liveness: Liveness;
+  /** The node's end of the page; absent without a page. */
+  readonly page?: NodePage;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -98,6 +101,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     if (opened.status === "rejected") throw opened.reason;
     const target = opened.value;
     uses.note(given.nodeName, target.link ? undefined : target.sharing);
+    run.page?.linked(target.link);
     const { nodeIPs, port } = await kubeletEndpoint(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);

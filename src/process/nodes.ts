@@ -1,5 +1,5 @@
 import { randomUUID } from "node:crypto";
-import type { Warning, HealthEndpoint } from "../config/graftlet-configuration.ts";
+import type { Warning, Endpoint } from "../config/graftlet-configuration.ts";
 import type { Logging } from "../config/kubelet-groups.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
@@ -8,6 +8,8 @@ import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
+import { createPageBook } from "../page/book.ts";
+import type { PageDeps } from "../page/server.ts";
 import { tellServiceManager } from "./service-manager.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
@@ -19,7 +21,9 @@ export interface RunNodesOptions {
   /** One of several nodes is retried when it fails; a single node stops with a one-line error. */
   readonly several: boolean;
   /** Where the process says that it lives, whatever its nodes do. */
-  readonly health: HealthEndpoint | undefined;
+  readonly health: Endpoint | undefined;
+  /** Where the process shows its nodes as a page. */
+  readonly page: Endpoint | undefined;
   readonly logging: Logging;
   readonly warnings: readonly Warning[];
   /** Clauses that say what happens instead of a kubelet's defaults that graftlet does not serve yet. */
@@ -34,9 +38,10 @@ export interface RunNodesOptions {
  *  @returns false when a node failed, each told by one line on standard error.
  *  @throws CodedError, one sentence, when the health endpoint cannot be listened on, or systemd's watchdog is too quick. */
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
-  const { nodes, logging, warnings, defaults, health, signal } = options;
+  const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
-  const { log, verbosity } = createProcessLog(logging);
+  const book = page && createPageBook(nodes, clock);
+  const { log, verbosity } = createProcessLog(logging, book?.line);
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
@@ -52,8 +57,12 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   );
   const liveness = createLiveness();
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
-  const common = { ...options, liveness, instance, uses, readiness, strangers, verbosity, clock };
-  const runs = nodes.map((config): NodeRun => ({ ...common, config, log: log.child({ node: config.nodeName }) }));
+  const { several, providers, env } = options;
+  const common = { several, providers, env, liveness, instance, uses, readiness, strangers, verbosity, clock };
+  const runs = nodes.map((config): NodeRun => {
+    const shown = book?.pageOf(config.nodeName);
+    return { ...common, config, log: log.child({ node: config.nodeName }), ...(shown && { page: shown }) };
+  });
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {
@@ -65,8 +74,15 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   };
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
-  await runGroup([...healthz, all, ...managed], AbortSignal.any([signal, over.signal]));
+  const shown = page && book ? [await pageOf({ ...page, book, version: graftletVersion, clock, log })] : [];
+  await runGroup([...healthz, ...shown, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
+}
+
+/** Its code is loaded only where there is a page. */
+async function pageOf(deps: PageDeps): Promise<Service> {
+  const { createPage } = await import("../page/server.ts");
+  return createPage(deps);
 }
 
 /** How the nodes use the runtimes of graftlet's own machine. */

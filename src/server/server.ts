@@ -27,7 +27,7 @@ const stranger = { maxHeaderSize: 64 << 10, maxHeadersCount: 100 };
 /** Node's default number of headers. */
 const somebody = { maxHeaderSize: maxHeaderBytes, maxHeadersCount: 2000 };
 /** Timeout of the TLS handshake, milliseconds. */
-const tlsHandshakeMs = 10_000;
+export const tlsHandshakeMs = 10_000;
 /** Time for a client to close after a refused upgrade, milliseconds. */
 const refusedMs = 1000;
 /** Idle time before the first TCP keep-alive probe, milliseconds. */
@@ -84,7 +84,11 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
 
 /** Current certificates; without an own certificate, no handshake succeeds. The list of CAs is empty, not missing: a missing one would
  *  mean all public CAs. */
-function secrets({ certificate, clientCA }: KubeletServerDeps): { cert?: string; key?: string; ca: string[] } {
+export function secrets({ certificate, clientCA }: Pick<KubeletServerDeps, "certificate" | "clientCA">): {
+  cert?: string;
+  key?: string;
+  ca: string[];
+} {
   const own = certificate.current();
   const ca = clientCA.current();
   return { ...(own && { cert: own.certificate, key: own.key }), ca: ca === undefined ? [] : [ca] };

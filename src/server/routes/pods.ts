@@ -1,5 +1,6 @@
 import type { Request, Response } from "express";
 import { PodSandboxState } from "../../gen/cri.ts";
+import type { Pod } from "../../objects.ts";
 import type { PodCache, PodStore, RuntimePod, StatusReader } from "../../pipeline.ts";
 import { sendJson } from "../answer.ts";
 import { isRunning } from "../../pod/runs.ts";
@@ -13,10 +14,12 @@ export function pods({
   pods: PodStore;
   statuses: StatusReader;
 }): (request: Request, response: Response) => void {
-  return (_request, response) => {
-    const items = pods.list().map((pod) => ({ ...pod, status: statuses.get(pod.metadata.uid) ?? pod.status ?? {} }));
-    sendJson(response, podList(items));
-  };
+  return (_request, response) => sendJson(response, podList(servedPods(pods, statuses)));
+}
+
+/** Pods with the node's current statuses. */
+export function servedPods(pods: Pick<PodStore, "list">, statuses: StatusReader): readonly Pod[] {
+  return pods.list().map((pod) => ({ ...pod, status: statuses.get(pod.metadata.uid) ?? pod.status ?? {} }));
 }
 
 /** /runningpods/: the runtime's pods, with names and images only. */

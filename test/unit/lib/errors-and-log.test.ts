@@ -98,7 +98,7 @@ test("files whose names match have a verbosity of their own, and the first match
   assert.equal(shown({ "[z-a]": 5, "[": 5 }, "z.ts"), 1);
   const lines: string[] = [];
   const here = createVerbosity(0, [{ filePattern: "errors-and-*", verbosity: 5 }]);
-  createTextLogger(here, { write: (line: string) => void lines.push(line) }, 7).trace({}, "traced");
+  createTextLogger(here, { write: (line: string) => void lines.push(line) }, { pid: 7 }).trace({}, "traced");
   assert.match(lines.join(), / errors-and-log\.test\.ts:\d+\] "traced"\n$/);
 });
 

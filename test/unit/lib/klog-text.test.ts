@@ -6,7 +6,7 @@ import { createTextLogger } from "../../../src/lib/log.ts";
 
 function logged() {
   const lines: string[] = [];
-  return { lines, log: createTextLogger(5, { write: (line: string) => void lines.push(line) }, 42) };
+  return { lines, log: createTextLogger(5, { write: (line: string) => void lines.push(line) }, { pid: 42 }) };
 }
 
 test("a line has klog's header, the quoted message and its fields", () => {

@@ -1,0 +1,46 @@
+import type { Measure } from "../messages.ts";
+
+/** What is plotted. */
+export const metrics = ["cpu", "memory", "rx", "tx", "disk"] as const;
+export type Metric = (typeof metrics)[number];
+
+/** Samples of one node, pod or container, oldest first; `rx` and `tx` in bytes per second. */
+export interface Track {
+  readonly at: number[];
+  readonly values: Readonly<Record<Metric, (number | undefined)[]>>;
+  /** The last sample as it came. */
+  last: Measure;
+}
+
+/** Points kept of each track: half an hour of samples every ten seconds. */
+export const keptPoints = 180;
+
+export function newTrack(): Track {
+  return { at: [], values: { cpu: [], memory: [], rx: [], tx: [], disk: [] }, last: {} };
+}
+
+/** Adds a sample, unless it is there already. @param at milliseconds since the epoch. */
+export function addSample(track: Track, at: number, measure: Measure): void {
+  const before = track.at.at(-1);
+  if (before !== undefined && at <= before) return;
+  const seconds = before === undefined ? 0 : (at - before) / 1000;
+  for (const metric of metrics) {
+    const total = metric === "rx" || metric === "tx";
+    const value = total ? rate(track.last[metric], measure[metric], seconds) : measure[metric];
+    track.values[metric].push(value);
+  }
+  track.at.push(at);
+  track.last = measure;
+  if (track.at.length > keptPoints) for (const list of [track.at, ...Object.values(track.values)]) list.shift();
+}
+
+/** A counter's growth per second; undefined where it is not known, or began anew. */
+function rate(before: number | undefined, now: number | undefined, seconds: number): number | undefined {
+  if (before === undefined || now === undefined || now < before || seconds <= 0) return undefined;
+  return (now - before) / seconds;
+}
+
+/** The newest value that is known. */
+export function latest(track: Track | undefined, metric: Metric): number | undefined {
+  return track?.values[metric].at(-1);
+}

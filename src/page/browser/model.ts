@@ -1,0 +1,93 @@
+import type { Message, NodeShown, Note, PodShown, UsageShown } from "../messages.ts";
+import { type Track, addSample, newTrack } from "./history.ts";
+
+/** All that the page knows, from the messages that it got. */
+export interface Model {
+  version: string;
+  /** Latest time that the server has named: its clock counts, not the browser's. */
+  now: number;
+  nodes: readonly string[];
+  readonly shown: Map<string, NodeShown>;
+  readonly pods: Map<string, readonly PodShown[]>;
+  readonly usage: Map<string, UsageShown>;
+  /** By `node NAME`, `pod UID` and `container UID NAME`. */
+  readonly tracks: Map<string, Track>;
+  notes: readonly Note[];
+}
+
+/** What is looked at: everything, a node, or one of its pods. */
+export interface Scope {
+  readonly node?: string;
+  readonly pod?: string;
+}
+
+const keptNotes = 400;
+
+export const trackOf = {
+  node: (name: string) => `node ${name}`,
+  pod: (uid: string) => `pod ${uid}`,
+  container: (uid: string, name: string) => `container ${uid} ${name}`,
+};
+
+export function newModel(): Model {
+  return {
+    version: "",
+    now: 0,
+    nodes: [],
+    shown: new Map(),
+    pods: new Map(),
+    usage: new Map(),
+    tracks: new Map(),
+    notes: [],
+  };
+}
+
+/** Takes a message in. */
+export function take(model: Model, message: Message): void {
+  switch (message.kind) {
+    case "hello":
+      Object.assign(model, { version: message.version, nodes: message.nodes, notes: [] });
+      return later(model, message.now);
+    case "node":
+      return void model.shown.set(message.node.name, message.node);
+    case "pods":
+      forgetGone(model, model.pods.get(message.node) ?? [], message.pods);
+      return void model.pods.set(message.node, message.pods);
+    case "usage":
+      return takeUsage(model, message.node, message.usage);
+    case "notes": {
+      model.notes = [...message.notes, ...model.notes].toSorted((one, other) => other.id - one.id).slice(0, keptNotes);
+      return later(model, model.notes[0]?.at ?? 0);
+    }
+  }
+}
+
+function later(model: Model, at: number): void {
+  model.now = Math.max(model.now, at);
+}
+
+function takeUsage(model: Model, node: string, usage: UsageShown): void {
+  model.usage.set(node, usage);
+  later(model, usage.at);
+  const add = (key: string, measure: Parameters<typeof addSample>[2]) => {
+    const track = model.tracks.get(key) ?? newTrack();
+    model.tracks.set(key, track);
+    addSample(track, usage.at, measure);
+  };
+  add(trackOf.node(node), usage.node);
+  for (const [uid, { containers, ...pod }] of Object.entries(usage.pods)) {
+    add(trackOf.pod(uid), pod);
+    for (const [name, container] of Object.entries(containers)) add(trackOf.container(uid, name), container);
+  }
+}
+
+/** Samples of pods that are gone are not kept. */
+function forgetGone(model: Model, before: readonly PodShown[], now: readonly PodShown[]): void {
+  const standing = new Set(now.map(({ uid }) => uid));
+  const gone = new Set(before.map(({ uid }) => uid).filter((uid) => !standing.has(uid)));
+  if (gone.size === 0) return;
+  for (const key of model.tracks.keys()) {
+    const [kind, uid = ""] = key.split(" ");
+    if (kind !== "node" && gone.has(uid)) model.tracks.delete(key);
+  }
+}

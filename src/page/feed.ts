@@ -1,0 +1,131 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
+import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
+import type { PageBook, PageNode } from "./book.ts";
+import type { Message, Note } from "./messages.ts";
+import { nodeShown } from "./node-shown.ts";
+import { podShown } from "./pod-shown.ts";
+import { usageShown } from "./usage-shown.ts";
+
+/** Who looks at the page. */
+export interface Listener {
+  /** True for a node that they may see. */
+  sees(node: string): boolean;
+  /** Takes a message as JSON. */
+  send(message: string): void;
+}
+
+export interface Feed extends Service {
+  /** Sends what is known, and from then on what changes. @returns what ends that. */
+  listen(listener: Listener): () => void;
+}
+
+export interface FeedDeps {
+  readonly book: PageBook;
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Pause between two looks at a node, and how long a look may take, milliseconds. Its usage is a sample of the kubelet API's, which is
+ *  taken every ten seconds at most. */
+const lookMs = 3_000;
+const longestLookMs = 30_000;
+
+/** What one node last said, a message of each kind. */
+interface Told {
+  node?: string;
+  pods?: string;
+  usage?: string;
+}
+
+/** Looks at the nodes while somebody listens: begins with the first listener, ends with the last. What the last one leaves behind is
+ *  forgotten. */
+export function createFeed(deps: FeedDeps): Feed {
+  const { book, version, clock } = deps;
+  const listeners = new Set<Listener>();
+  const told = new Map<string, Told>();
+  let looking: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
+  let ended: Promise<unknown> = Promise.resolve();
+
+  const tell = (node: string, kind: "node" | "pods" | "usage", message: Message) => {
+    const text = JSON.stringify(message);
+    const known = told.get(node) ?? {};
+    if (known[kind] === text) return;
+    told.set(node, { ...known, [kind]: text });
+    for (const listener of listeners) if (listener.sees(node)) listener.send(text);
+  };
+  const start = () => {
+    const stop = new AbortController();
+    const rounds = book.nodes.map((node) => lookAfter(node, deps, tell));
+    const forget = book.onNote((note) => {
+      for (const listener of listeners) sendNotes(book, listener, [note]);
+    });
+    looking = { stop, done: runGroup(rounds, stop.signal).finally(forget) };
+  };
+  const end = () => {
+    looking?.stop.abort();
+    ended = Promise.all([ended, looking?.done]);
+    looking = undefined;
+    told.clear();
+  };
+  return {
+    name: "page feed",
+    listen(listener) {
+      const nodes = book.nodes.map(({ name }) => name).filter((name) => listener.sees(name));
+      listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message));
+      for (const name of nodes) {
+        const { node, pods, usage } = told.get(name) ?? {};
+        for (const text of [node, pods, usage]) if (text !== undefined) listener.send(text);
+      }
+      sendNotes(book, listener, book.notes());
+      listeners.add(listener);
+      if (listeners.size === 1) start();
+      return () => {
+        if (listeners.delete(listener) && listeners.size === 0) end();
+      };
+    },
+    async run(signal) {
+      await onAbort(signal);
+      listeners.clear();
+      end();
+      await ended;
+    },
+  };
+}
+
+/** Notes of nodes that the listener sees; what is about no node is for those who see all. */
+function sendNotes({ nodes }: PageBook, listener: Listener, all: readonly Note[]): void {
+  const seesAll = nodes.every(({ name }) => listener.sees(name));
+  const notes = all.filter(({ node }) => (node === "" ? seesAll : listener.sees(node)));
+  if (notes.length > 0) listener.send(JSON.stringify({ kind: "notes", notes } satisfies Message));
+}
+
+type Tell = (node: string, kind: "node" | "pods" | "usage", message: Message) => void;
+
+function lookAfter(page: PageNode, { clock, log }: FeedDeps, tell: Tell): Service {
+  const { name, provider } = page;
+  return patrol({ name: `page of ${name}`, everyMs: lookMs, clock, log }, async (signal) => {
+    const view = page.view();
+    const link = page.link();
+    const trouble = link?.trouble();
+    const shown = {
+      name,
+      provider,
+      node: view?.node(),
+      running: view !== undefined,
+      link: trouble ?? (link ? "up" : "local"),
+    } as const;
+    tell(name, "node", { kind: "node", node: nodeShown(shown) });
+    if (!view) return;
+    tell(name, "pods", { kind: "pods", node: name, pods: view.pods().map(podShown) });
+    if (trouble) return;
+    try {
+      const summary = await view.summary(clock.within(longestLookMs, signal));
+      if (!signal.aborted) tell(name, "usage", { kind: "usage", node: name, usage: usageShown(summary, clock.now()) });
+    } catch (err) {
+      if (!signal.aborted) log.debug({ err, node: name }, "the page shows no usage: it could not be measured");
+    }
+  });
+}

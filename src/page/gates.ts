@@ -1,0 +1,72 @@
+import type { IncomingMessage } from "node:http";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import { authenticate } from "../server/authentication.ts";
+import { type Verdict, authorize, tooMany } from "../server/authorization.ts";
+import type { PeerCertificates } from "../server/peer-certificates.ts";
+import type { PageBook } from "./book.ts";
+import type { Refused } from "./access.ts";
+import type { PageGate } from "./view.ts";
+
+/** Parts of the kubelet API whose content the page shows: a caller needs `get` on nodes/pods, nodes/stats and nodes/log. */
+const areas = ["pods", "stats", "logs"] as const;
+
+/** No connection presents a certificate that counts. */
+export const noCertificates: Pick<PeerCertificates, "identify"> = { identify: () => ({ is: "none" }) };
+
+/** The node whose certificate and client CA the page uses where it is served over TLS: the first one that has them. */
+export function leadOf({ nodes }: PageBook): PageGate | undefined {
+  return nodes.map((node) => node.view()?.gate).find((gate) => gate?.certificate.current() !== undefined);
+}
+
+/** The nodes that a caller may see: of each node, its own kubelet API's authentication and authorization decide. A client certificate
+ *  counts only for nodes that trust the CA by which TLS has verified it. @param ca that CA, PEM.
+ *  @returns the reason of the refusal if there is none. */
+export async function visibleNodes(
+  {
+    book,
+    certificates,
+    ca,
+  }: { readonly book: PageBook; readonly certificates: PeerCertificates; readonly ca: string | undefined },
+  request: IncomingMessage,
+  signal: AbortSignal,
+): Promise<ReadonlySet<string> | Refused> {
+  const judged = await Promise.all(
+    book.nodes.flatMap((node) => {
+      const gate = node.view()?.gate;
+      if (!gate) return [];
+      const sameCA = ca !== undefined && gate.clientCA.current() === ca;
+      return verdictOf(gate, sameCA ? certificates : { ...certificates, ...noCertificates }, request, signal).then(
+        (verdict) => ({
+          name: node.name,
+          verdict,
+        }),
+      );
+    }),
+  );
+  const seen = judged.filter(({ verdict }) => verdict.is === "allowed").map(({ name }) => name);
+  if (seen.length > 0) return new Set(seen);
+  const refusals = judged.flatMap(({ verdict }) => (verdict.is === "refused" ? [verdict] : []));
+  return refusals.find(({ status }) => status !== 401) ?? unauthorized;
+}
+
+const unauthorized = { is: "refused", status: 401, text: "Unauthorized\n" } as const;
+
+async function verdictOf(
+  { config, authenticator, authorizer }: PageGate,
+  certificates: PeerCertificates,
+  request: IncomingMessage,
+  signal: AbortSignal,
+): Promise<Verdict> {
+  try {
+    const asking = { anonymous: config.anonymous, certificates, ...(authenticator && { authenticator }) };
+    const user = await authenticate(asking, request, signal);
+    if (!user) return unauthorized;
+    for (const area of areas) {
+      const verdict = await authorize(authorizer, user, { method: "GET", segments: [area] }, signal);
+      if (verdict.is === "refused") return verdict;
+    }
+    return { is: "allowed" };
+  } catch (error) {
+    return hasCode(error, "resource_exhausted") ? tooMany : { ...unauthorized, why: messageOf(error) };
+  }
+}

@@ -1,0 +1,94 @@
+import { type IncomingMessage, type RequestListener, createServer } from "node:http";
+import { createServer as createTlsServer } from "node:https";
+import type { Server } from "node:net";
+import type { TLSSocket } from "node:tls";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { requestTimes } from "../server/listen.ts";
+import { createPeerCertificates } from "../server/peer-certificates.ts";
+import { secrets, tlsHandshakeMs } from "../server/server.ts";
+import { tlsOptions } from "../server/tls.ts";
+import { type Refused, refusedOnLoopback } from "./access.ts";
+import type { PageBook } from "./book.ts";
+import { leadOf, noCertificates, visibleNodes } from "./gates.ts";
+
+/** Who sees what: of all nodes, or of some, or the reason of a refusal. */
+export type Admit = (request: IncomingMessage, signal: AbortSignal) => Promise<((node: string) => boolean) | Refused>;
+
+export interface Listening {
+  readonly server: Server;
+  /** Undoes what it has subscribed to. */
+  readonly end: () => void;
+}
+
+export interface ListenerDeps {
+  readonly book: PageBook;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Plain HTTP for loopback: whoever reaches it sees all nodes. */
+export function openListener(answer: (admit: Admit) => RequestListener): Listening {
+  const admit: Admit = async ({ headers }) => refusedOnLoopback(headers) ?? (() => true);
+  return { server: createServer(requestTimes, answer(admit)), end: () => undefined };
+}
+
+/** TLS with the certificate and the client CA of the first node that has them; each caller sees the nodes whose kubelet API lets them.
+ *  Without a certificate no handshake succeeds. */
+export function guardedListener(
+  { book, clock, log }: ListenerDeps,
+  answer: (admit: Admit) => RequestListener,
+): Listening {
+  let context = contextOf(book);
+  const certificates = createPeerCertificates(() => context.ca.length > 0, clock, tlsHandshakeMs);
+  const admit: Admit = async (request, signal) => {
+    // A connection that another CA may have let in says nothing of who is there.
+    const stale = certificates.isStale(request.socket);
+    const known = {
+      book,
+      certificates: stale ? { ...certificates, ...noCertificates } : certificates,
+      ca: context.ca[0],
+    };
+    const seen = await visibleNodes(known, request, signal);
+    return "status" in seen ? seen : (node) => seen.has(node);
+  };
+  const options = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: tlsHandshakeMs, ...requestTimes };
+  const server = createTlsServer({ ...context, ...options }, answer(admit));
+  server.prependListener("secureConnection", (socket: TLSSocket) => certificates.accept(socket));
+  server.on("tlsClientError", (error) => log.debug({ why: messageOf(error) }, "TLS handshake failed"));
+  const end = followGates(book, () => {
+    const now = contextOf(book);
+    if (JSON.stringify(now) === JSON.stringify(context)) return;
+    context = now;
+    server.setSecureContext(now);
+    certificates.renew();
+    server.closeIdleConnections();
+  });
+  return { server, end };
+}
+
+function contextOf(book: PageBook): ReturnType<typeof secrets> & Partial<ReturnType<typeof tlsOptions>> {
+  const lead = leadOf(book);
+  return lead ? { ...secrets(lead), ...tlsOptions(lead.config) } : { ca: [] };
+}
+
+/** Calls back when a certificate or a CA of a node may have changed. @returns what stops that. */
+function followGates(book: PageBook, changed: () => void): () => void {
+  let forget: readonly (() => void)[] = [];
+  const stop = () => {
+    for (const each of forget) each();
+  };
+  const follow = () => {
+    stop();
+    const gates = book.nodes.flatMap((node) => node.view()?.gate ?? []);
+    forget = gates.flatMap(({ certificate, clientCA }) => [certificate.onChange(changed), clientCA.onChange(changed)]);
+    changed();
+  };
+  const stopFollowing = book.onView(follow);
+  follow();
+  return () => {
+    stopFollowing();
+    stop();
+  };
+}

@@ -1,0 +1,91 @@
+// The messages that a page gets, as JSON: the browser's code knows these types and nothing else of graftlet. Times are milliseconds
+// since the epoch by graftlet's clock, sizes bytes, CPU cores.
+
+export type Message =
+  | { readonly kind: "hello"; readonly version: string; readonly now: number; readonly nodes: readonly string[] }
+  | { readonly kind: "node"; readonly node: NodeShown }
+  | { readonly kind: "pods"; readonly node: string; readonly pods: readonly PodShown[] }
+  | { readonly kind: "usage"; readonly node: string; readonly usage: UsageShown }
+  | { readonly kind: "notes"; readonly notes: readonly Note[] };
+
+export interface NodeShown {
+  readonly name: string;
+  readonly provider: string;
+  /** A word, and why. */
+  readonly state: "Ready" | "NotReady" | "Starting";
+  readonly why: string;
+  /** `local`, `up`, or the reason why the target is not reached. */
+  readonly link: string;
+  readonly conditions: readonly ConditionShown[];
+  readonly version: string;
+  readonly os: string;
+  readonly address: string;
+  readonly cpus: number;
+  readonly memory: number;
+  readonly maxPods: number;
+  /** Images that the Node names, and their size together. */
+  readonly images: number;
+  readonly imageBytes: number;
+}
+
+export interface ConditionShown {
+  readonly type: string;
+  readonly status: string;
+  readonly reason: string;
+  readonly message: string;
+  /** True where this status is one to look after. */
+  readonly bad: boolean;
+}
+
+export interface PodShown {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** As kubectl's column STATUS. */
+  readonly status: string;
+  readonly bad: boolean;
+  readonly ready: number;
+  readonly of: number;
+  readonly restarts: number;
+  readonly since: number;
+}
+
+/** One sample of a node, its pods and their containers. */
+export interface UsageShown {
+  readonly at: number;
+  readonly node: Measure;
+  readonly disk?: Space;
+  readonly imageDisk?: Space;
+  readonly pods: Readonly<Record<string, PodMeasure>>;
+}
+
+export interface PodMeasure extends Measure {
+  readonly containers: Readonly<Record<string, Measure>>;
+}
+
+/** What is not known is absent. `rx` and `tx` are bytes since the start. */
+export interface Measure {
+  readonly cpu?: number;
+  readonly memory?: number;
+  readonly rx?: number;
+  readonly tx?: number;
+  readonly disk?: number;
+}
+
+export interface Space {
+  readonly used: number;
+  readonly capacity: number;
+}
+
+/** An event that a node wrote, or a warning or an error of graftlet's log. */
+export interface Note {
+  readonly id: number;
+  readonly at: number;
+  readonly source: "event" | "log";
+  /** Empty for what is about no single node. */
+  readonly node: string;
+  readonly level: "normal" | "warning" | "error";
+  readonly about: string;
+  readonly reason: string;
+  readonly text: string;
+}

@@ -1,0 +1,49 @@
+import type { ContainerStatus, Pod } from "../objects.ts";
+import type { PodShown } from "./messages.ts";
+
+/** What the page shows of a pod. Pure. */
+export function podShown(pod: Pod): PodShown {
+  const { metadata, spec, status } = pod;
+  const containers = status?.containerStatuses ?? [];
+  const all = [...(status?.initContainerStatuses ?? []), ...containers];
+  const shown = statusOf(pod, containers);
+  const since = status?.startTime ?? metadata.creationTimestamp;
+  return {
+    uid: metadata.uid,
+    namespace: metadata.namespace,
+    name: metadata.name,
+    status: shown,
+    bad: !calm.has(shown),
+    ready: containers.filter(({ ready }) => ready).length,
+    of: spec.containers.length,
+    restarts: all.reduce((sum, { restartCount }) => sum + restartCount, 0),
+    since: since === undefined ? 0 : Date.parse(since),
+  };
+}
+
+/** Statuses of pods that need nobody. */
+const calm: ReadonlySet<string> = new Set([
+  "Running",
+  "Succeeded",
+  "Completed",
+  "Pending",
+  "ContainerCreating",
+  "PodInitializing",
+  "Terminating",
+]);
+
+/** As kubectl's column STATUS has it, but for the progress of init containers.
+ *  @see https://kubernetes.io/docs/tasks/debug/debug-application/debug-pods/ */
+function statusOf({ metadata, status }: Pod, containers: readonly ContainerStatus[]): string {
+  if (metadata.deletionTimestamp !== undefined) return "Terminating";
+  if (status?.reason) return status.reason;
+  const all = [
+    ...(status?.initContainerStatuses ?? []).filter(({ state }) => state?.terminated?.exitCode !== 0),
+    ...containers,
+  ];
+  const waits = all.map(({ state }) => state?.waiting?.reason).find(Boolean);
+  if (waits !== undefined) return waits;
+  const running = containers.some(({ state }) => state?.running);
+  const ended = containers.map(({ state }) => state?.terminated?.reason).find(Boolean);
+  return (running ? undefined : ended) ?? status?.phase ?? "Pending";
+}

@@ -1,0 +1,121 @@
+import type { IncomingMessage, RequestListener, ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Clock } from "../lib/clock.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, runGroup } from "../lib/service-group.ts";
+import { serve } from "../server/listen.ts";
+import type { KubeletServer } from "../server/server.ts";
+import { type Strangers, createStrangers } from "../server/strangers.ts";
+import { type Refused, isLoopback, refusedFromElsewhere, securityHeaders } from "./access.ts";
+import type { PageBook } from "./book.ts";
+import { type Feed, createFeed } from "./feed.ts";
+import { type PageFile, type PageFiles, pageFiles, plain } from "./files.ts";
+import { type Admit, guardedListener, openListener } from "./listener.ts";
+import { answerFeed } from "./stream.ts";
+
+export interface PageDeps {
+  /** GraftletConfiguration.pageAddress and pagePort. */
+  readonly address: string;
+  readonly port: number;
+  readonly book: PageBook;
+  /** graftlet's. */
+  readonly version: string;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Most connections of callers who are not admitted, and who are. */
+const connections = { most: 64, mostKnown: 256 };
+
+/** The page that shows the process's nodes: plain HTTP where only this machine reaches it, else TLS with the kubelet API's
+ *  authentication and authorization. Nothing is measured while nobody looks. `run` throws a CodedError, one sentence, if it cannot
+ *  listen.
+ *  @param open true for plain HTTP. */
+export function createPage(deps: PageDeps, open = isLoopback(deps.address)): KubeletServer {
+  const { address, port, clock, log } = deps;
+  const listening = Promise.withResolvers<void>();
+  const strangers = createStrangers(connections);
+  const feed = createFeed(deps);
+  let bound: AddressInfo | undefined;
+  const serving: Service = {
+    name: "page server",
+    async run(signal) {
+      const files = await pageFiles();
+      const answer = (admit: Admit) => answers({ ...deps, files, feed, admit, strangers, stopped: signal });
+      const { server, end } = open ? openListener(answer) : guardedListener(deps, answer);
+      const at = { address, port, addressField: "pageAddress", portField: "pagePort" };
+      const onListening = (where: AddressInfo) => {
+        bound = where;
+        log.info({ address: where.address, port: where.port }, "page listening");
+        listening.resolve();
+      };
+      try {
+        await serve({ server, at, strangers, clock, onListening }, signal);
+      } finally {
+        end();
+        bound = undefined;
+      }
+    },
+  };
+  return {
+    name: "page",
+    ready: () => listening.promise,
+    address: () => bound,
+    run: (signal) => runGroup([feed, serving], signal),
+  };
+}
+
+interface Answering extends PageDeps {
+  readonly files: PageFiles;
+  readonly feed: Feed;
+  readonly admit: Admit;
+  readonly strangers: Strangers;
+  /** Aborts when the server stops. */
+  readonly stopped: AbortSignal;
+}
+
+function answers(deps: Answering): RequestListener {
+  return (request, response) => {
+    for (const [name, value] of Object.entries(securityHeaders)) response.setHeader(name, value);
+    answer(deps, request, response).catch((err: unknown) => {
+      deps.log.error({ err }, "the page could not be served");
+      response.destroy();
+    });
+  };
+}
+
+async function answer(deps: Answering, request: IncomingMessage, response: ServerResponse): Promise<void> {
+  const { feed, files, admit, strangers, stopped, clock } = deps;
+  const path = (request.url ?? "").replace(/\?.*$/, "");
+  if (request.method !== "GET" && request.method !== "HEAD") return refuse(request, response, notRead);
+  const gone = new AbortController();
+  response.once("close", () => gone.abort());
+  const refused = refusedFromElsewhere(path, request.headers);
+  const sees = refused ?? (await admit(request, AbortSignal.any([stopped, gone.signal])));
+  if (typeof sees !== "function") return refuse(request, response, sees);
+  strangers.known(request.socket);
+  const file = files.get(path);
+  if (file) return sendFile(request, response, file);
+  if (path !== "/feed") return refuse(request, response, unknown);
+  if (request.method === "HEAD") return void response.writeHead(200, { "Content-Type": "text/event-stream" }).end();
+  answerFeed(response, { feed, sees, clock });
+}
+
+const notRead: Refused = { status: 405, text: "this page can only be read\n" };
+const unknown: Refused = { status: 404, text: "404 page not found\n" };
+
+function refuse(request: IncomingMessage, response: ServerResponse, { status, text }: Refused): void {
+  // Nothing more is read from a client that is refused.
+  if (!request.complete) response.setHeader("Connection", "close");
+  if (status === 405) response.setHeader("Allow", "GET, HEAD");
+  response.writeHead(status, { "Content-Type": "text/plain; charset=utf-8" }).end(text);
+}
+
+function sendFile(request: IncomingMessage, response: ServerResponse, file: PageFile): void {
+  const compressed = /\bgzip\b/.test(request.headers["accept-encoding"] ?? "");
+  const body = compressed ? file.gzip : plain(file);
+  if (compressed) response.setHeader("Content-Encoding", "gzip");
+  response.setHeader("Vary", "Accept-Encoding");
+  response.writeHead(200, { "Content-Type": file.type, "Content-Length": body.length });
+  response.end(request.method === "HEAD" ? undefined : body);
+}

@@ -1,0 +1,153 @@
+import assert from "node:assert/strict";
+import { type IncomingMessage, request as plainRequest } from "node:http";
+import { type RequestOptions, request as tlsRequest } from "node:https";
+import { test } from "node:test";
+import { gunzipSync } from "node:zlib";
+import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createPageBook } from "../../../src/page/book.ts";
+import { createPage } from "../../../src/page/server.ts";
+import type { PageGate } from "../../../src/page/view.ts";
+import { fakePageView } from "../../fakes/page.ts";
+import { settable } from "../server/harness.ts";
+import { testCA } from "../server/pki.ts";
+
+type Gates = Readonly<Record<string, PageGate | undefined>>;
+
+/** A page on loopback. @param open false: served as it is elsewhere. */
+async function served(open: boolean, gates: Gates) {
+  const clock = systemClock();
+  const names = Object.keys(gates);
+  const book = createPageBook(
+    names.map((nodeName) => ({ nodeName, provider: "cri" })),
+    clock,
+  );
+  const views = names.map((name) => {
+    const gate = gates[name];
+    const view = { ...fakePageView({ name, pods: 1 }, clock.now), ...(gate && { gate }) };
+    book.pageOf(name)?.show(view);
+    return view;
+  });
+  const log = createLogger(0, { write: () => undefined });
+  const page = createPage({ address: "127.0.0.1", port: 0, book, version: "1", clock, log }, open);
+  const stop = new AbortController();
+  const ended = page.run(stop.signal);
+  await page.ready(stop.signal);
+  return {
+    port: page.address()?.port ?? 0,
+    looks: () => views.reduce((sum, { looks }) => sum + looks(), 0),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await ended;
+    },
+  };
+}
+
+/** An answer, or the beginning of one that goes on: as much as has `until` in it. */
+async function ask(make: typeof plainRequest, options: RequestOptions, until?: RegExp) {
+  const asked = make({ host: "127.0.0.1", agent: false, ...options });
+  asked.end();
+  const answer = await new Promise<IncomingMessage>((resolve, reject) =>
+    asked.once("response", resolve).once("error", reject),
+  );
+  const parts: Buffer[] = [];
+  for await (const part of answer) {
+    parts.push(part as Buffer);
+    if (until?.test(Buffer.concat(parts).toString())) break;
+  }
+  return { status: answer.statusCode, headers: answer.headers, body: Buffer.concat(parts) };
+}
+
+test("on loopback the page, its script, style and picture are there to be read, compressed for those who take that", async () => {
+  await using page = await served(true, { a: undefined });
+  const get = (path: string, options: RequestOptions = {}) => ask(plainRequest, { port: page.port, path, ...options });
+  for (const [path, type] of [
+    ["/", /html/],
+    ["/page.js", /javascript/],
+    ["/page.css", /css/],
+    ["/icon.svg", /svg/],
+  ] as const) {
+    const { status, headers, body } = await get(path);
+    assert.deepEqual([status, Number(headers["content-length"])], [200, body.length], path);
+    assert.match(String(headers["content-type"]), type);
+    assert.match(String(headers["content-security-policy"]), /^default-src 'none'/);
+    const small = await get(path, { headers: { "accept-encoding": "br, gzip" } });
+    assert.deepEqual(gunzipSync(small.body), body);
+    assert.equal((await get(path, { method: "HEAD" })).body.length, 0);
+  }
+  assert.equal((await get("/nothing")).status, 404);
+});
+
+test("the page can only be read, by names of this machine, and from no other site", async () => {
+  await using page = await served(true, { a: undefined });
+  const status = async (options: RequestOptions) =>
+    (await ask(plainRequest, { port: page.port, path: "/feed", ...options })).status;
+  for (const method of ["POST", "PUT", "DELETE", "PATCH", "OPTIONS"])
+    assert.equal(await status({ method }), 405, method);
+  assert.equal(await status({ headers: { host: "evil.example" } }), 403);
+  assert.equal(await status({ headers: { "sec-fetch-site": "cross-site" } }), 403);
+  assert.equal(page.looks(), 0);
+});
+
+test("the feed begins with all nodes, and the node is left alone once its reader has gone", async () => {
+  await using page = await served(true, { a: undefined });
+  const { status, headers, body } = await ask(plainRequest, { port: page.port, path: "/feed" }, /"kind":"usage"/);
+  assert.deepEqual([status, headers["content-type"]], [200, "text/event-stream; charset=utf-8"]);
+  assert.match(body.toString(), /^retry: 1000\n\ndata: \{"kind":"hello".*"nodes":\["a"\]/);
+  assert.equal(page.looks(), 1);
+});
+
+async function gate(ca: string, may: (user: string, verb: string, subresource: string) => boolean): Promise<PageGate> {
+  const own = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
+  return {
+    config: { anonymous: false, tlsMinVersion: "", tlsCipherSuites: [] },
+    certificate: settable(own),
+    clientCA: settable<string | undefined>(ca),
+    authenticator: { byToken: (token) => Promise.resolve(token === "good" ? { name: "bob", groups: [] } : undefined) },
+    authorizer: { allowed: ({ name }, verb, subresource) => Promise.resolve(may(name, verb, subresource)) },
+  };
+}
+
+test("elsewhere each caller sees the nodes that the kubelet API would let them read, over TLS", async () => {
+  const ca = await testCA("cluster");
+  const asked: string[] = [];
+  const all = await gate(ca.certificate, (user, verb, subresource) => {
+    asked.push(`${user} ${verb} ${subresource}`);
+    return true;
+  });
+  const alice = await gate(ca.certificate, (user) => user === "alice");
+  const noLogs = await gate(ca.certificate, (_user, _verb, subresource) => subresource !== "log");
+  await using page = await served(false, { all, alice, noLogs, unserved: undefined });
+  const tls = (options: RequestOptions, path = "/feed") =>
+    ask(tlsRequest, { port: page.port, path, rejectUnauthorized: false, ...options }, /"nodes":\[.*\]/);
+  assert.equal((await tls({})).status, 401);
+  assert.equal((await tls({}, "/")).status, 401);
+  assert.equal((await tls({ headers: { authorization: "Bearer bad" } })).status, 401);
+  const bob = await tls({ headers: { authorization: "Bearer good" } });
+  assert.match(bob.body.toString(), /"nodes":\["all"\]/);
+  assert.deepEqual(asked, ["bob get pods", "bob get stats", "bob get log"]);
+});
+
+test("elsewhere somebody without a right to any node gets nothing but the kubelet API's refusal", async () => {
+  const none = await gate((await testCA("cluster")).certificate, () => false);
+  await using page = await served(false, { none });
+  const options = { port: page.port, rejectUnauthorized: false, headers: { authorization: "Bearer good" } };
+  for (const path of ["/", "/feed", "/page.js"]) {
+    const { status, body } = await ask(tlsRequest, { ...options, path });
+    assert.equal(status, 403);
+    assert.match(body.toString(), /^Forbidden \(user=bob, verb=get, resource=nodes/);
+  }
+  assert.equal(page.looks(), 0);
+});
+
+test("a client certificate counts for the nodes whose own CA has signed it, and for no others", async () => {
+  const [ca, otherCA] = [await testCA("cluster"), await testCA("another cluster")];
+  const own = await gate(ca.certificate, (user) => user === "alice");
+  const foreign = await gate(otherCA.certificate, (user) => user === "alice");
+  await using page = await served(false, { own, foreign });
+  const options = { port: page.port, path: "/feed", rejectUnauthorized: false };
+  const seen = await ask(tlsRequest, { ...options, ...(await ca.client("CN=alice")) }, /"nodes":\[.*\]/);
+  assert.match(seen.body.toString(), /"nodes":\["own"\]/);
+  assert.equal((await ask(tlsRequest, { ...options, ...(await otherCA.client("CN=alice")) })).status, 401);
+});
