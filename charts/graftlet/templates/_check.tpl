@@ -32,6 +32,10 @@
 {{- $port := int $values.reverse.port -}}
 {{- if or (has (toString $port) (include "graftlet.ports" . | fromJsonArray | toStrings)) (eq (toString $port) (include "graftlet.healthPort" .)) (and (ge $port 20000) (le $port 29999)) }}{{ printf "reverse.port: %d is that of a node, of the probes, or one of 20000 to 29999, at which Services are reached: choose another" $port | fail }}{{ end -}}
 {{- end -}}
+{{- with $values.pagePort -}}
+{{- $taken := append (append (include "graftlet.ports" $ | fromJsonArray | toStrings) (include "graftlet.healthPort" $)) (ternary (int $values.reverse.port | toString) "" (not (empty (include "graftlet.reversed" $)))) -}}
+{{- if has (int . | toString) $taken }}{{ printf "pagePort: %d is that of a node, of the probes or of the listener: choose another, such as 4194" (int .) | fail }}{{ end -}}
+{{- end -}}
 {{- if and $values.monitoring.serviceMonitor.enabled (ne $values.kubeletAddress "service") }}{{ fail "monitoring.serviceMonitor.enabled: the nodes have no Services by which they could be scraped: set kubeletAddress: service" }}{{ end -}}
 {{- if not (or $values.serviceAccount.create $values.serviceAccount.name) }}{{ fail "serviceAccount.name is not given: name the account that is to be used where create is false" }}{{ end -}}
 {{- if not (regexMatch "^([0-9]+[smh])+$" $values.drain.timeout) }}{{ printf "drain.timeout %q is no duration: write it as 90s or 5m" $values.drain.timeout | fail }}{{ end -}}

@@ -217,6 +217,9 @@ egressTunnel: {{ .Values.egressTunnel | quote }}
 {{- end }}
 healthzBindAddress: {{ include "graftlet.healthAddress" . }}
 healthzPort: {{ include "graftlet.healthPort" . }}
+{{- with .Values.pagePort }}
+pagePort: {{ int . }}
+{{- end }}
 nodes:
 {{ toYaml $nodes | indent 2 }}
 {{- end -}}
