@@ -18,7 +18,8 @@ export interface PageNode {
   readonly name: string;
   readonly provider: string;
   view(): PageView | undefined;
-  link(): PageLink | undefined;
+  /** `local` for a target that is this machine; undefined while there is none. */
+  link(): PageLink | "local" | undefined;
 }
 
 /** Newest notes kept, of events and of the log each. */
@@ -78,12 +79,12 @@ function createNodePage(
   onView: () => void,
 ): PageNode & NodePage {
   let view: PageView | undefined;
-  let link: PageLink | undefined;
+  let link: PageLink | "local" | undefined;
   return {
     ...of,
     view: () => view,
     link: () => link,
-    linked: (now) => void (link = now),
+    linked: (now) => void (link = now ?? "local"),
     show(now) {
       view = now;
       onView();

@@ -108,16 +108,11 @@ function lookAfter(page: PageNode, { clock, log }: FeedDeps, tell: Tell): Servic
   const { name, provider } = page;
   return patrol({ name: `page of ${name}`, everyMs: lookMs, clock, log }, async (signal) => {
     const view = page.view();
-    const link = page.link();
-    const trouble = link?.trouble();
-    const shown = {
-      name,
-      provider,
-      node: view?.node(),
-      running: view !== undefined,
-      link: trouble ?? (link ? "up" : "local"),
-    } as const;
-    tell(name, "node", { kind: "node", node: nodeShown(shown) });
+    const link = page.link() ?? "unknown";
+    const trouble = typeof link === "string" ? undefined : link.trouble();
+    const shown = { name, provider, node: view?.node(), running: view !== undefined };
+    const way = trouble ?? (typeof link === "string" ? link : "up");
+    tell(name, "node", { kind: "node", node: nodeShown({ ...shown, link: way }) });
     if (!view) return;
     tell(name, "pods", { kind: "pods", node: name, pods: view.pods().map(podShown) });
     if (trouble) return;

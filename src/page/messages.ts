@@ -14,7 +14,7 @@ export interface NodeShown {
   /** A word, and why. */
   readonly state: "Ready" | "NotReady" | "Starting";
   readonly why: string;
-  /** `local`, `up`, or the reason why the target is not reached. */
+  /** `local`, `up`, `unknown` before there is one, or the reason why the target is not reached. */
   readonly link: string;
   readonly conditions: readonly ConditionShown[];
   readonly version: string;

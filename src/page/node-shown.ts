@@ -11,7 +11,7 @@ export interface ShownOf {
   /** True while the node runs on its target. */
   readonly running: boolean;
   /** The trouble of its link; `local` for a target that is this machine. */
-  readonly link: LinkTrouble | "up" | "local";
+  readonly link: LinkTrouble | "up" | "local" | "unknown";
 }
 
 /** What the page shows of a Node. Pure. */

@@ -28,7 +28,7 @@ export interface PageGate {
 
 /** A node's end of the page. */
 export interface NodePage {
-  /** The link to a target on another machine; undefined for this machine. */
+  /** The node has its target. @param link that to another machine; undefined for this one. */
   linked(link: PageLink | undefined): void;
   /** Sets what is shown from now on; undefined when the node does not run. */
   show(view: PageView | undefined): void;

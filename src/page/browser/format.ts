@@ -26,6 +26,16 @@ export function age(ms: number): string {
   return `${Math.floor(seconds / 86_400)}d`;
 }
 
+/** A time of the browser's day, such as `15:04:05`. @param seconds since the epoch. */
+export function timeOfDay(seconds: number): string {
+  return new Date(seconds * 1000).toTimeString().slice(0, 8);
+}
+
+/** `1 pod`, `2 pods`. */
+export function count(number: number, noun: string): string {
+  return `${number} ${noun}${number === 1 ? "" : "s"}`;
+}
+
 /** A value that may be unknown. */
 export function known(value: number | undefined, as: (value: number) => string): string {
   return value === undefined ? "–" : as(value);

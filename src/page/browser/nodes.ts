@@ -35,7 +35,7 @@ function nodeParts(node: NodeShown, model: Model): readonly Node[] {
   const usage = model.usage.get(node.name);
   const pods = model.pods.get(node.name)?.length ?? 0;
   const state = { Ready: "good", NotReady: "bad", Starting: "fair" }[node.state];
-  const link = node.link === "local" ? "this machine" : node.link === "up" ? "link up" : node.link;
+  const link = { local: "this machine", up: "link up", unknown: "not reached yet" }[node.link] ?? node.link;
   return [
     make("span", { class: `dot ${state}`, title: node.state }),
     make("b", { text: node.name }),

@@ -1,5 +1,6 @@
 import type { Message } from "../messages.ts";
 import { part, setText } from "./dom.ts";
+import { count } from "./format.ts";
 import { type Scope, newModel, take } from "./model.ts";
 import { drawNodes } from "./nodes.ts";
 import { drawNotes } from "./notes.ts";
@@ -39,7 +40,6 @@ function draw(): void {
 
 function totals(): string {
   const pods = model.nodes.reduce((sum, name) => sum + (model.pods.get(name)?.length ?? 0), 0);
-  const count = (number: number, noun: string) => `${number} ${noun}${number === 1 ? "" : "s"}`;
   return `${count(model.nodes.length, "node")}, ${count(pods, "pod")}`;
 }
 

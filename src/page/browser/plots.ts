@@ -1,6 +1,6 @@
 import uPlot from "uplot";
 import { make } from "./dom.ts";
-import { bytes, bytesPerSecond, cores, known } from "./format.ts";
+import { bytes, bytesPerSecond, cores, known, timeOfDay } from "./format.ts";
 import { type Metric, latest } from "./history.ts";
 import type { Model, Scope } from "./model.ts";
 import { type Line, columnsOf, linesOf, mostLines } from "./series.ts";
@@ -10,13 +10,17 @@ interface PlotKind {
   /** Two for the network: received above, sent below as a dashed line. */
   readonly metrics: readonly Metric[];
   readonly as: (value: number) => string;
+  /** Distances of the lines of its grid; powers of two for bytes. */
+  readonly steps?: readonly number[];
 }
+
+const powers = Array.from({ length: 50 }, (_, power) => 2 ** power);
 
 const kinds: readonly PlotKind[] = [
   { title: "CPU", metrics: ["cpu"], as: cores },
-  { title: "Memory", metrics: ["memory"], as: bytes },
-  { title: "Network, received and sent (dashed)", metrics: ["rx", "tx"], as: bytesPerSecond },
-  { title: "Disk in use", metrics: ["disk"], as: bytes },
+  { title: "Memory", metrics: ["memory"], as: bytes, steps: powers },
+  { title: "Network, received and sent (dashed)", metrics: ["rx", "tx"], as: bytesPerSecond, steps: powers },
+  { title: "Disk in use", metrics: ["disk"], as: bytes, steps: powers },
 ];
 
 const height = 150;
@@ -53,7 +57,7 @@ function createPlot(kind: PlotKind) {
     element,
     draw(model: Model, scope: Scope, colours: Map<string, number>) {
       const lines = linesOf(model, scope, kind.metrics[0] ?? "cpu");
-      const strokes = lines.map(({ key }) => colourOf(key, colours));
+      const strokes = coloursOf(lines, colours);
       const both = kind.metrics.flatMap((metric) => lines.map(({ track }) => ({ track, metric })));
       const data = columnsOf(both) as unknown as uPlot.AlignedData;
       const shape = JSON.stringify([lines.map(({ key }) => key), strokes]);
@@ -76,13 +80,20 @@ function legendOf({ metrics, as }: PlotKind, { label, track }: Line, colour: str
   return make("li", { title: label }, [swatch, make("span", { text: label }), make("b", { text: values })]);
 }
 
-/** A colour that is not taken while there is one. */
-function colourOf(key: string, colours: Map<string, number>): string {
-  const taken = new Set(colours.values());
-  const free = Array.from({ length: mostLines }, (_, index) => index).find((index) => !taken.has(index));
-  const index = colours.get(key) ?? free ?? colours.size % mostLines;
-  colours.set(key, index);
-  return variable(`--line-${index + 1}`);
+/** A colour a line, each once in a plot: that of the same line in another plot, if it is free here. */
+function coloursOf(lines: readonly Line[], colours: Map<string, number>): readonly string[] {
+  const taken = new Set<number>();
+  return lines.map(({ key }) => {
+    const known = colours.get(key);
+    const index = known !== undefined && !taken.has(known) ? known : firstBut(taken);
+    taken.add(index);
+    if (known === undefined) colours.set(key, index);
+    return variable(`--line-${index + 1}`);
+  });
+}
+
+function firstBut(taken: ReadonlySet<number>): number {
+  return Array.from({ length: mostLines }, (_, index) => index).find((index) => !taken.has(index)) ?? 0;
 }
 
 function variable(name: string): string {
@@ -101,14 +112,21 @@ function optionsOf(kind: PlotKind, lines: readonly Line[], strokes: readonly str
       ...(second > 0 && { dash: [4, 3] }),
     })),
   );
+  const font = "11px system-ui";
   return {
     width,
     height,
     series: [{}, ...series],
     scales: { y: { range: (_plot, _low, high) => [0, high > 0 ? high * 1.1 : 1] } },
     axes: [
-      { ...axis, space: 70, size: 28, font: "11px system-ui" },
-      { ...axis, size: 66, font: "11px system-ui", values: (_plot, splits) => splits.map((value) => kind.as(value)) },
+      { ...axis, space: 80, size: 28, font, values: (_plot, splits) => splits.map(timeOfDay) },
+      {
+        ...axis,
+        size: 70,
+        font,
+        values: (_plot, splits) => splits.map((value) => kind.as(value)),
+        ...(kind.steps && { incrs: [...kind.steps] }),
+      },
     ],
     legend: { show: false },
     cursor: { y: false, points: { size: 5 } },

@@ -36,7 +36,7 @@ export function createPodTable(into: HTMLElement, choose: (scope: Scope) => void
   const filter = make("input");
   Object.assign(filter, {
     type: "search",
-    placeholder: "filter by name, namespace, node or status",
+    placeholder: "name, namespace, node or status",
     ariaLabel: "Filter of pods",
   });
   const count = make("span", { class: "faint" });

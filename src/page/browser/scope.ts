@@ -1,6 +1,6 @@
 import type { ConditionShown, NodeShown, PodShown } from "../messages.ts";
 import { make } from "./dom.ts";
-import { age, bytes } from "./format.ts";
+import { age, bytes, count } from "./format.ts";
 import type { Model, Scope } from "./model.ts";
 
 /** The head of what is looked at: its name, its facts, its conditions. */
@@ -27,8 +27,8 @@ function nodeHead(node: NodeShown, model: Model): readonly Node[] {
     node.address,
     node.version && `kubelet ${node.version}`,
     node.os,
-    node.cpus > 0 ? `${node.cpus} CPUs, ${bytes(node.memory)}` : "",
-    node.images > 0 ? `${node.images} images, ${bytes(node.imageBytes)}` : "",
+    node.cpus > 0 ? `${count(node.cpus, "CPU")}, ${bytes(node.memory)}` : "",
+    node.images > 0 ? `${count(node.images, "image")}, ${bytes(node.imageBytes)}` : "",
     image ? `image disk ${bytes(image.used)} of ${bytes(image.capacity)}` : "",
   ];
   return [
@@ -42,7 +42,7 @@ function nodeHead(node: NodeShown, model: Model): readonly Node[] {
 function chip({ type, status, reason, message, bad }: ConditionShown): Node {
   return make("span", {
     class: bad ? "pill bad" : "pill",
-    text: bad ? `${type}: ${reason || status}` : type,
+    text: bad ? `${type}: ${reason || status}` : `${type} ${status}`,
     title: message,
   });
 }
@@ -52,7 +52,7 @@ function podHead(pod: PodShown, node: NodeShown, model: Model, choose: (scope: S
   back.addEventListener("click", () => choose({ node: node.name }));
   const facts = [
     `${pod.ready} of ${pod.of} containers ready`,
-    `${pod.restarts} restarts`,
+    count(pod.restarts, "restart"),
     pod.since > 0 ? `since ${age(model.now - pod.since)}` : "",
   ];
   return [
