@@ -37,9 +37,11 @@ export function createPageBook(
   const views = createNews<void>();
   const kept: Record<Note["source"], Note[]> = { event: [], log: [] };
   let last = 0;
-  const keep = (note: Omit<Note, "id" | "at">) => {
+  const keep = (note: NewNote) => {
     const notes = kept[note.source];
-    const noted = { id: (last += 1), at: clock.now(), ...note };
+    const before = notes.findIndex((other) => isSame(note, other));
+    const [{ id, times } = { id: (last += 1), times: 0 }] = before < 0 ? [] : notes.splice(before, 1);
+    const noted = { ...note, id, times: times + 1, at: clock.now() };
     notes.push(noted);
     if (notes.length > keptNotes) notes.shift();
     news.tell(noted);
@@ -60,6 +62,13 @@ export function createPageBook(
   };
 }
 
+/** A note before it is numbered. */
+type NewNote = Omit<Note, "id" | "at" | "times">;
+
+function isSame(one: NewNote, other: NewNote): boolean {
+  return (["text", "about", "reason", "node", "level"] as const).every((field) => one[field] === other[field]);
+}
+
 function createNews<T>(): { tell(what: T): void; listen(listener: (what: T) => void): () => void } {
   const listeners = new Set<(what: T) => void>();
   return {
@@ -75,7 +84,7 @@ function createNews<T>(): { tell(what: T): void; listen(listener: (what: T) => v
 
 function createNodePage(
   of: Pick<PageNode, "name" | "provider">,
-  keep: (note: Omit<Note, "id" | "at">) => void,
+  keep: (note: NewNote) => void,
   onView: () => void,
 ): PageNode & NodePage {
   let view: PageView | undefined;
@@ -101,7 +110,7 @@ function createNodePage(
 const level = /^\{"level":(\d+),/;
 
 /** A warning or an error of the log as a note. Pure. Of its fields the node, the pod, the reason and the error's message are taken. */
-export function noteOf(line: string): Omit<Note, "id" | "at"> | undefined {
+export function noteOf(line: string): NewNote | undefined {
   const severity = Number(level.exec(line)?.[1] ?? 0);
   if (severity < warning) return undefined;
   const { node, pod, reason, err, why, msg } = JSON.parse(line) as Readonly<Record<string, unknown>>;

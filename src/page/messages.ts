@@ -77,10 +77,11 @@ export interface Space {
   readonly capacity: number;
 }
 
-/** An event that a node wrote, or a warning or an error of graftlet's log. */
+/** An event that a node wrote, or a warning or an error of graftlet's log. One that comes again keeps its number, with a new time. */
 export interface Note {
   readonly id: number;
   readonly at: number;
+  readonly times: number;
   readonly source: "event" | "log";
   /** Empty for what is about no single node. */
   readonly node: string;

@@ -98,7 +98,7 @@ async function answer(deps: Answering, request: IncomingMessage, response: Serve
   if (file) return sendFile(request, response, file);
   if (path !== "/feed") return refuse(request, response, unknown);
   if (request.method === "HEAD") return void response.writeHead(200, { "Content-Type": "text/event-stream" }).end();
-  answerFeed(response, { feed, sees, clock });
+  answerFeed(response, { feed, sees, clock, stopped });
 }
 
 const notRead: Refused = { status: 405, text: "this page can only be read\n" };

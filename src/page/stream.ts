@@ -10,13 +10,18 @@ const longestMs = 600_000;
 /** The browser's pause before it connects again, milliseconds. */
 const againMs = 1_000;
 
+interface Answered {
+  readonly feed: Feed;
+  /** True for a node that the viewer may see. */
+  readonly sees: (node: string) => boolean;
+  readonly clock: Clock;
+  /** Aborts when the server stops, which does not wait for pages that are open. */
+  readonly stopped: AbortSignal;
+}
+
 /** Answers with the feed as server-sent events until the browser goes.
- *  @param sees true for a node that the viewer may see.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
-export function answerFeed(
-  response: ServerResponse,
-  { feed, sees, clock }: { readonly feed: Feed; readonly sees: (node: string) => boolean; readonly clock: Clock },
-): void {
+export function answerFeed(response: ServerResponse, { feed, sees, clock, stopped }: Answered): void {
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
   response.write(`retry: ${againMs}\n\n`);
   const end = feed.listen({
@@ -26,9 +31,12 @@ export function answerFeed(
       if (response.writableLength > mostUnsent) response.destroy();
     },
   });
-  const timer = clock.after(longestMs, () => response.end());
+  const over = () => void response.end();
+  const timer = clock.after(longestMs, over);
+  stopped.addEventListener("abort", over, { once: true });
   response.once("close", () => {
     timer.cancel();
+    stopped.removeEventListener("abort", over);
     end();
   });
 }

@@ -56,7 +56,9 @@ export function take(model: Model, message: Message): void {
     case "usage":
       return takeUsage(model, message.node, message.usage);
     case "notes": {
-      model.notes = [...message.notes, ...model.notes].toSorted((one, other) => other.id - one.id).slice(0, keptNotes);
+      const newer = new Set(message.notes.map(({ id }) => id));
+      const all = [...message.notes, ...model.notes.filter(({ id }) => !newer.has(id))];
+      model.notes = all.toSorted((one, other) => other.at - one.at || other.id - one.id).slice(0, keptNotes);
       return later(model, model.notes[0]?.at ?? 0);
     }
   }

@@ -32,6 +32,7 @@ function column(title: string, notes: readonly Note[], model: Model, none: strin
       make("span", {}, [
         make("b", { text: note.reason || note.level }),
         make("span", { class: "faint", text: ` ${[note.about || note.node].filter(Boolean).join()}` }),
+        make("span", { class: "faint", text: note.times > 1 ? ` ×${note.times}` : "" }),
         make("br"),
         make("span", { text: note.text }),
       ]),

@@ -109,6 +109,7 @@ test("hello after a lost connection keeps the samples and takes the notes anew",
   const note = {
     id: 1,
     at: 20_000,
+    times: 1,
     source: "log",
     node: "a",
     level: "error",
@@ -118,8 +119,11 @@ test("hello after a lost connection keeps the samples and takes the notes anew",
   } as const;
   take(made, { kind: "notes", notes: [note] });
   take(made, { kind: "hello", version: "1", now: 6, nodes: ["a"] });
-  take(made, { kind: "notes", notes: [note] });
-  assert.deepEqual([made.notes.length, made.now, made.tracks.has(trackOf.pod("web"))], [1, 20_000, true]);
+  take(made, { kind: "notes", notes: [{ ...note, at: 30_000, times: 2 }] });
+  assert.deepEqual(
+    [made.notes.map(({ times }) => times), made.now, made.tracks.has(trackOf.pod("web"))],
+    [[2], 30_000, true],
+  );
 });
 
 test("numbers are read with their units", () => {

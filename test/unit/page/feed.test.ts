@@ -96,6 +96,22 @@ test("of events and of the log's warnings the newest 200 each are kept", () => {
   assert.deepEqual([notes[0]?.text, notes[0]?.about, notes.at(-1)?.text], ["50", "Pod/n/p", "not fine"]);
 });
 
+test("what comes again and again is one note, with its number of times", () => {
+  const book = createPageBook([{ nodeName: "a", provider: "cri" }], fakeClock());
+  const page = book.pageOf("a");
+  for (const text of ["pulled", "back-off", "back-off", "back-off"])
+    page?.event({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", text);
+  page?.event({ kind: "Pod", namespace: "n", name: "q" }, "Warning", "R", "back-off");
+  assert.deepEqual(
+    book.notes().map(({ id, times, about, text }) => [id, times, about, text]),
+    [
+      [1, 1, "Pod/n/p", "pulled"],
+      [2, 3, "Pod/n/p", "back-off"],
+      [3, 1, "Pod/n/q", "back-off"],
+    ],
+  );
+});
+
 test("of a log line the page takes its node, pod, reason, sentence and error, and no other field", () => {
   const line = {
     level: 50,
