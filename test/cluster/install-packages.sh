@@ -7,7 +7,7 @@ packages=(
   busybox-static bash iproute2 iptables conntrack openssl perl-base util-linux
   curl bind9-dnsutils netcat-openbsd iperf socat mmdebstrap
   openssh-server openssh-client microsocks tinyproxy-bin nftables sudo inotify-tools procps tcsh fish
-  skopeo prometheus qemu-system-x86 qemu-utils e2fsprogs xfsprogs sshfs dbus-daemon systemd
+  chromium skopeo prometheus qemu-system-x86 qemu-utils e2fsprogs xfsprogs sshfs dbus-daemon systemd
 )
 missing=()
 for package in "${packages[@]}"; do

@@ -5,6 +5,7 @@ import type { Metadata } from "@grpc/grpc-js";
 import type { Node } from "../../src/objects.ts";
 import { type Agent, nodeReady, startGraftlet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
+import { forwardedPort, look, podRows, textOf } from "../harness/browser.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { startCriProxy } from "../harness/cri-proxy.ts";
 import { askKubelet } from "../harness/kubelet-api.ts";
@@ -22,6 +23,8 @@ interface Said {
 
 // The real kubelet runs the node first, where its runtime is one that kubelets have: its names, types, labels and buckets are
 // those that graftlet's are held to.
+const pagePort = 4194;
+
 describe("metrics", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
@@ -108,7 +111,7 @@ describe("metrics", { timeout: 600_000 }, () => {
         void heard.set(String(metadata.get("traceparent")[0]), method);
       proxy = await startCriProxy(sockets, hear);
     }
-    agent = await startGraftlet(cluster, { config, ...(proxy && { runtimeSocket: proxy.socket }) });
+    agent = await startGraftlet(cluster, { config, args: [`--page-port=${pagePort}`], ...(proxy && { runtimeSocket: proxy.socket }) });
     await cluster.waitFor("graftlet to have its node", () => agent.log().includes("node is registered"));
     await nodeReady(cluster, cluster.nodeName);
     await runPods();
@@ -263,6 +266,35 @@ describe("metrics", { timeout: 600_000 }, () => {
       own().find(({ traceId }) => traceId === trace),
     );
     assert.deepEqual([served.name, served.kind, served.parentSpanId], ["/pods", 2, "b7ad6b7169203331"]);
+  });
+
+  test("the page shows the node, its pods and their usage to a browser, by its own means alone", async () => {
+    await using way = await forwardedPort(cluster.spawnAtAgent, pagePort);
+    const origin = `http://127.0.0.1:${way.port}`;
+    await using looked = await look(`${origin}/`);
+    const { page, faults, requests } = looked;
+    const explain = async () => JSON.stringify([await podRows(page), faults]);
+    await cluster.waitFor(
+      "the pod's usage to be shown",
+      async () => (await podRows(page)).some((row) => row.includes("/probed") && /[KM]iB/.test(row)),
+      { timeoutMs: 60_000, explain },
+    );
+    const rows = await podRows(page);
+    for (const [name, status] of [
+      ["broken", /ErrImagePull|ImagePullBackOff/],
+      ["task", /Error/],
+      ["probed", /Running1\/1/],
+    ] as const)
+      assert.match(rows.find((row) => row.includes(`/${name}`)) ?? "", status);
+    await page.waitForSelector(".legend li");
+    assert.equal((await page.$$("canvas")).length, 4);
+    assert.match(await textOf(page, "#nodes"), new RegExp(`${cluster.nodeName}.*Ready · `));
+    assert.match(await textOf(page, "#notes"), /Pulled|Started|Failed/);
+    assert.deepEqual(faults, []);
+    assert.deepEqual(
+      requests.filter((url) => !url.startsWith(`${origin}/`)),
+      [],
+    );
   });
 
   test("a pod that is gone leaves no series of its probes", async () => {

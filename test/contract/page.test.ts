@@ -1,0 +1,104 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { systemClock } from "../../src/lib/clock.ts";
+import { createLogger } from "../../src/lib/log.ts";
+import { createPageBook } from "../../src/page/book.ts";
+import { createPage } from "../../src/page/server.ts";
+import { fakeEvents, fakePageView } from "../fakes/page.ts";
+import { look, podRows, textOf } from "../harness/browser.ts";
+import { waitFor } from "../harness/wait.ts";
+
+/** A page of nodes in memory. */
+async function served(nodes: number, pods: number) {
+  const clock = systemClock();
+  const names = Array.from({ length: nodes }, (_, index) => `edge-${index + 1}`);
+  const book = createPageBook(
+    names.map((nodeName) => ({ nodeName, provider: "ssh" })),
+    clock,
+  );
+  const views = names.map((name) => fakePageView({ name, pods }, clock.now));
+  for (const [index, name] of names.entries()) {
+    const page = book.pageOf(name);
+    page?.show(views[index]);
+    if (page) fakeEvents(page, name);
+  }
+  const log = createLogger(0, { write: () => undefined });
+  const page = createPage({ address: "127.0.0.1", port: 0, book, version: "1", clock, log });
+  const stop = new AbortController();
+  const ended = page.run(stop.signal);
+  await page.ready(stop.signal);
+  return {
+    book,
+    url: `http://127.0.0.1:${page.address()?.port}/`,
+    looks: () => views.reduce((sum, view) => sum + view.looks(), 0),
+    async [Symbol.asyncDispose]() {
+      stop.abort();
+      await ended;
+    },
+  };
+}
+
+/** In the browser: milliseconds of each of 120 frames in which the table of pods is scrolled on. */
+const scrolled = `(async () => {
+  const took = [];
+  for (let frame = 0; frame < 120; frame++) {
+    const began = performance.now();
+    document.querySelector(".sight").scrollTop += 500;
+    await new Promise(requestAnimationFrame);
+    took.push(performance.now() - began);
+  }
+  return took;
+})()`;
+
+const second = (seconds: number) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
+
+test("ten nodes with 250 pods each stay smooth, and nothing is measured once the page is closed", async (t) => {
+  await using page = await served(10, 250);
+  await using looked = await look(page.url);
+  const { page: tab, faults, requests } = looked;
+  const totals = () => textOf(tab, "#totals");
+  await waitFor("all pods to be there", async () => (await totals()) === "10 nodes, 2500 pods");
+  await tab.waitForSelector(".legend li");
+  const before = await tab.metrics();
+  const from = performance.now();
+  const frames = (await tab.evaluate(scrolled)) as readonly number[];
+  await second(9);
+  const busy = ((await tab.metrics()).TaskDuration ?? 0) - (before.TaskDuration ?? 0);
+  const share = busy / ((performance.now() - from) / 1000);
+  const median = frames.toSorted((one, other) => one - other)[frames.length / 2] ?? 0;
+  t.diagnostic(
+    `median frame while scrolling ${median.toFixed(0)} ms; the tab is busy ${(share * 100).toFixed(0)} % of the time`,
+  );
+  assert.ok(median < 100, `${median} ms`);
+  assert.ok(share < 0.6, `${share}`);
+  const rows = await podRows(tab);
+  assert.ok(rows.length > 10 && rows.length < 60, `${rows.length} rows in the document`);
+  assert.deepEqual(faults, []);
+  assert.deepEqual(
+    requests.filter((url) => !url.startsWith(page.url)),
+    [],
+  );
+  await looked[Symbol.asyncDispose]();
+  await second(1);
+  const looks = page.looks();
+  await second(7);
+  assert.equal(page.looks(), looks);
+});
+
+test("what pods and logs are called stays text, and a filter, an order and a choice show what they say", async () => {
+  await using page = await served(2, 30);
+  const markup = "<img src=x onerror=document.title='taken'>";
+  page.book.pageOf("edge-1")?.event({ kind: "Pod", namespace: "shop", name: markup }, "Warning", markup, markup);
+  await using looked = await look(page.url);
+  const { page: tab, faults } = looked;
+  await tab.waitForSelector(".space .row");
+  await waitFor("the event", async () => (await textOf(tab, "#notes")).includes(markup));
+  assert.equal(await tab.title(), "graftlet");
+  assert.equal((await tab.$$("#notes img")).length, 0);
+  await tab.type("input", "edge-2 crash");
+  await waitFor("the filter", async () => (await podRows(tab)).length === 1);
+  assert.match((await podRows(tab))[0] ?? "", /search-edge-2-7edge-2CrashLoopBackOff0\/112/);
+  await tab.click(".space .row:not([hidden])");
+  await waitFor("the pod", async () => (await textOf(tab, "#scope")).includes("search-edge-2-7"));
+  assert.deepEqual(faults, []);
+});
