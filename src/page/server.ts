@@ -105,8 +105,8 @@ const notRead: Refused = { status: 405, text: "this page can only be read\n" };
 const unknown: Refused = { status: 404, text: "404 page not found\n" };
 
 function refuse(request: IncomingMessage, response: ServerResponse, { status, text }: Refused): void {
-  // Nothing more is read from a client that is refused.
-  if (!request.complete) response.setHeader("Connection", "close");
+  // Nothing more is read from a client that is refused; on a connection of its own, a certificate may count that did not here.
+  if (!request.complete || status === 401) response.setHeader("Connection", "close");
   if (status === 405) response.setHeader("Allow", "GET, HEAD");
   response.writeHead(status, { "Content-Type": "text/plain; charset=utf-8" }).end(text);
 }

@@ -141,6 +141,16 @@ test("elsewhere somebody without a right to any node gets nothing but the kubele
   assert.equal(page.looks(), 0);
 });
 
+test("elsewhere there is no connection without a certificate, and one as soon as a node has its own", async () => {
+  const { certificate, ...rest } = await gate((await testCA("cluster")).certificate, () => true);
+  const later = settable<ReturnType<typeof certificate.current>>(undefined);
+  await using page = await served(false, { later: { ...rest, certificate: later } });
+  const options = { port: page.port, rejectUnauthorized: false, headers: { authorization: "Bearer good" } };
+  await assert.rejects(ask(tlsRequest, options));
+  later.set(certificate.current());
+  assert.equal((await ask(tlsRequest, options)).status, 200);
+});
+
 test("a client certificate counts for the nodes whose own CA has signed it, and for no others", async () => {
   const [ca, otherCA] = [await testCA("cluster"), await testCA("another cluster")];
   const own = await gate(ca.certificate, (user) => user === "alice");
