@@ -12,7 +12,7 @@ export interface Line {
 export const mostLines = 8;
 
 /** Lines of a plot: nodes, or a node with its pods, or a pod's containers; those with the largest value of late if they are too many.
- *  Pure. @param whole metrics for which only a pod as a whole is measured: the pod itself is shown. */
+ *  Pure. */
 export function linesOf(model: Model, scope: Scope, metric: Metric): readonly Line[] {
   if (scope.pod !== undefined) return podLines(model, scope.pod, metric);
   if (scope.node === undefined)
