@@ -11,13 +11,13 @@ import {
 } from "./kubelet-configuration.ts";
 import {
   absoluteDirectory,
-  checkLabels,
   daemonSetChoices,
   deadContainersOf,
   kubeconfigFrom,
   type NodeConfig,
   nodeNameFrom,
 } from "./node-config.ts";
+import { checkAnnotations, checkConfiguredLabels } from "./node-metadata.ts";
 import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -67,6 +67,7 @@ const nodeFields = {
   kubeletService: field(text, ""),
   rootDir: optional(text),
   labels: field(textMap({ sign: "=" }), {}),
+  annotations: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
   daemonSets: optional(oneOf(...daemonSetChoices)),
   port: optional(int32, { check: checkPort(false) }),
@@ -202,7 +203,8 @@ function draftOf(
   const kubelet = decodeConfiguration(wire, { file: at.path, path: `${place}.kubeletConfiguration` });
   const name = entry.name === "" ? undefined : nodeNameFrom(`${where}.name`, entry.name);
   if (name === undefined) throw refuse(`${where}.name`, undefined, "is not given; name the node");
-  checkLabels(`${where}.labels`, entry.labels);
+  checkConfiguredLabels(`${where}.labels`, entry.labels);
+  checkAnnotations(`${where}.annotations`, entry.annotations);
   const below = (setting: string, directory: string): string =>
     absoluteDirectory(setting, `${absoluteDirectory(setting, directory)}/${name}`);
   return {
@@ -231,6 +233,7 @@ function draftOf(
       nodeIPs: [],
       nodeLabels: entry.labels,
       ...(entry.daemonSets && { daemonSets: entry.daemonSets }),
+      configured: { labels: entry.labels, annotations: entry.annotations, taints: entry.taints ?? [] },
       deadContainers: deadContainersOf(at.options),
     },
   };

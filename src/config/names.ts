@@ -48,6 +48,13 @@ export function isNodeLabel(key: string): boolean {
   return ownNamespaces.some((namespace) => domain === namespace || domain.endsWith(`.${namespace}`));
 }
 
+const setByTheNode = /^((beta\.)?kubernetes\.io\/(os|arch)|kubernetes\.io\/hostname)$/;
+
+/** True for a label that every node sets on itself. @see https://kubernetes.io/docs/reference/node/node-labels/ */
+export function isOwnLabel(key: string): boolean {
+  return setByTheNode.test(key);
+}
+
 /** The candidate with the smallest edit distance to the word; undefined if more than a third of the word differs. */
 export function nearest(word: string, candidates: Iterable<string>): string | undefined {
   let best: string | undefined;

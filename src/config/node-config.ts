@@ -2,6 +2,7 @@ import { isIP } from "node:net";
 import { posix } from "node:path";
 import { goDuration } from "../lib/go-duration.ts";
 import { type ConfigIo, readText } from "./documents.ts";
+import type { Taint } from "../objects.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { isLabelValue, isNodeLabel, isQualifiedName, isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
@@ -56,6 +57,8 @@ export interface NodeConfig {
   readonly nodeIPs: readonly string[];
   /** Labels at registration. */
   readonly nodeLabels: TextMap;
+  /** Labels, annotations and taints that the Node keeps after registration, too; absent for nodes of a command line. */
+  readonly configured?: { readonly labels: TextMap; readonly annotations: TextMap; readonly taints: readonly Taint[] };
   readonly deadContainers: DeadContainers;
 }
 

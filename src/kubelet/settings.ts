@@ -30,6 +30,7 @@ export function nodeSettings(
     labels: config.nodeLabels,
     annotations: registeredAnnotations(target),
     taints: kubelet.registerWithTaints,
+    ...(config.configured && { configured: config.configured }),
     providerID: kubelet.providerID,
     registerNode: kubelet.registerNode,
     nodeIPs: config.nodeIPs,

@@ -175,6 +175,7 @@ async function createAgent(
     {
       settings: nodeSettings(config, target),
       client,
+      ...(account && { tainter: account.client }),
       ownAddresses: link || config.kubeletAddress.of !== "host" ? ownAddresses() : undefined,
       nodes,
       resolves: nameResolves,

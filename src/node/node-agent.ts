@@ -15,6 +15,7 @@ import { type ReservedInput, type ResourceList, nodeAllocatable, nodeCapacity, o
 import { type Heartbeat, createHeartbeat } from "./heartbeat.ts";
 import { createLease } from "./lease.ts";
 import { type NodeIdentity, newNode, systemLabels } from "./node-object.ts";
+import { createReconcile } from "./reconcile.ts";
 import { type RegistrationDeps, register } from "./registration.ts";
 import { type TargetStatusDeps, createTargetStatus } from "./target-status.ts";
 import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "./unfit.ts";
@@ -42,6 +43,8 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   readonly settings: NodeSettings;
   readonly host: Host;
   readonly client: ApiClient;
+  /** Writes the Node's taints, which a node itself may not; absent where there is nobody else. */
+  readonly tainter?: ApiClient;
   /** Addresses of the kubelet API when it is not served at the target's: those of the machine or Pod that graftlet runs in,
    *  best first. */
   readonly ownAddresses: readonly string[] | undefined;
@@ -73,7 +76,7 @@ const cgroupV1Warning =
  *  @throws the target's failure when it cannot be read. */
 export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal): Promise<NodeAgent> {
   const { settings, host, clock, log, events } = deps;
-  const { nodeName } = settings;
+  const { nodeName, configured } = settings;
   // Heartbeats do not wait for other requests.
   const client = deps.client.limited(undefined);
   const facts = await readable(readFacts(host, signal), signal);
@@ -109,6 +112,18 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
     services: [
       ownName,
       heartbeat,
+      ...(configured && settings.registerNode
+        ? [
+            createReconcile({
+              ...deps,
+              client,
+              tainter: deps.tainter ?? client,
+              nodeName,
+              configured,
+              everyMs: settings.updateMs,
+            }),
+          ]
+        : []),
       createLease({ client, nodes: deps.nodes, nodeName, durationSeconds: settings.leaseSeconds, clock, log }),
     ],
     allocatable: () => allocatable,

@@ -2,16 +2,19 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Image } from "../gen/cri.ts";
 import type { Node, NodeStatus, Taint } from "../objects.ts";
 import type { ResourceList } from "./capacity.ts";
+import { type Configured, recordOf } from "./configured.ts";
 
 export const attachAnnotation = "volumes.kubernetes.io/controller-managed-attach-detach";
 
 export interface NodeIdentity {
   readonly nodeName: string;
-  /** Labels of the command line, applied at registration only. */
+  /** Labels and taints at registration. */
   readonly labels: Readonly<Record<string, string>>;
   /** Annotations at registration only. */
   readonly annotations: Readonly<Record<string, string>>;
   readonly taints: readonly Taint[];
+  /** What the Node keeps after registration; absent where that is the command line's, which sets it at registration only. */
+  readonly configured?: Configured;
   readonly providerID: string;
 }
 
@@ -37,21 +40,29 @@ export function systemLabels({
 }
 
 /** The Node object with which a node registers. */
-export function newNode(
-  { nodeName, labels, annotations, taints, providerID }: NodeIdentity,
-  facts: HostFacts,
+export function newNode(identity: NodeIdentity, facts: HostFacts, status: NodeStatus): Node {
+  return nodeOf(identity, defaultLabels(identity.nodeName, facts), status);
+}
+
+/** A Node object with an identity, and these labels beside its own. */
+export function nodeOf(
+  { nodeName, labels, annotations, taints, providerID, configured }: NodeIdentity,
+  others: Readonly<Record<string, string>>,
   status: NodeStatus,
 ): Node {
-  const spec = { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) };
   return {
     apiVersion: "v1",
     kind: "Node",
     metadata: {
       name: nodeName,
-      labels: { ...defaultLabels(nodeName, facts), ...labels },
-      annotations: { ...annotations, [attachAnnotation]: "true" },
+      labels: { ...others, ...labels },
+      annotations: {
+        ...annotations,
+        ...(configured && { ...configured.annotations, ...recordOf(configured) }),
+        [attachAnnotation]: "true",
+      },
     },
-    spec,
+    spec: { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) },
     status,
   };
 }

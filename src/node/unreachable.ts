@@ -8,7 +8,7 @@ import type { Node, NodeCondition } from "../objects.ts";
 import type { Host } from "../seams/host.ts";
 import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import { outOfReach, readyVerdict, shuttingDown, withTimes } from "./conditions.ts";
-import { type NodeIdentity, attachAnnotation } from "./node-object.ts";
+import { type NodeIdentity, nodeOf } from "./node-object.ts";
 
 export interface TroubleReporterDeps {
   readonly client: ApiClient;
@@ -108,7 +108,10 @@ async function write(deps: TroubleReporterDeps, trouble: LinkTrouble, signal: Ab
     trouble.reason === "LinkDown" && wasShutDown(before) ? [readyVerdict([shuttingDown])] : outOfReach(trouble);
   const conditions = withTimes(verdicts, before, rfc3339(clock.now()));
   if (node) await client.patch(`${path}/status`, { type: "strategic", body: { status: { conditions } } }, { signal });
-  else if (deps.registerNode) await client.create("/api/v1/nodes", unknownNode(identity, conditions), { signal });
+  else if (deps.registerNode) {
+    const unknown = nodeOf(identity, { "kubernetes.io/hostname": identity.nodeName }, { conditions });
+    await client.create("/api/v1/nodes", unknown, { signal });
+  }
 }
 
 /** The target's last word was that it shuts down: that is why it is out of reach. */
@@ -116,22 +119,4 @@ function wasShutDown(conditions: readonly NodeCondition[]): boolean {
   return conditions.some(
     ({ type, status, message }) => type === "Ready" && status !== "True" && message === shuttingDown,
   );
-}
-
-/** A Node object with identity and conditions only. */
-function unknownNode(
-  { nodeName, labels, annotations, taints, providerID }: NodeIdentity,
-  conditions: NodeCondition[],
-): Node {
-  return {
-    apiVersion: "v1",
-    kind: "Node",
-    metadata: {
-      name: nodeName,
-      labels: { "kubernetes.io/hostname": nodeName, ...labels },
-      annotations: { ...annotations, [attachAnnotation]: "true" },
-    },
-    spec: { ...(providerID && { providerID }), ...(taints.length > 0 && { taints: [...taints] }) },
-    status: { conditions },
-  };
 }

@@ -122,6 +122,10 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["nodes[0].ssh.runtime=/run/x.sock"], /nodes\[0\]\.ssh\.runtime "\/run\/x\.sock": write auto, or a socket/],
   [["nodes[0].ssh.kubernetesService=here"], /nodes\[0\]\.ssh\.kubernetesService "here": write host:port/],
   [["nodes[0].labels.kubernetes\\.io/role=x"], /nodes\[0\]\.labels: kubernetes\.io\/role is not a node's to set/],
+  [
+    ["nodes[0].annotations.graftlet\\.dev/configured=x"],
+    /nodes\[0\]\.annotations: graftlet\.dev\/configured is set by the node itself: leave it out/,
+  ],
   [["nodes[0].labels.graftlet\\.dev/target=x"], /nodes\[0\]\.labels: graftlet\.dev\/target is set by the chart/],
   [["nodes[0].kubeletConfiguration.port=1"], /nodes\[0\]\.kubeletConfiguration\.port: say it as nodes\[0\]\.port/],
   [["image.digest=latest"], /image\.digest "latest" is no digest/],

@@ -20,6 +20,7 @@ import {
   utf8,
 } from "../harness/request-variants.ts";
 import { ask as askAs, type Asked } from "./helm/requests.ts";
+import { taintsAreKept } from "./helm/taints.ts";
 
 const namespace = "edge";
 const asNode = "kubernetes.io/kube-apiserver-client-kubelet";
@@ -94,9 +95,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     const pem = pemOf(requestDer([nodes, named("stranger")]));
     await cluster.waitFor("the policy", async () => /ValidatingAdmissionPolicy/.test(await ask(pem)));
   });
-  after(async () => {
-    await cluster?.[Symbol.asyncDispose]();
-  });
+  after(() => cluster?.[Symbol.asyncDispose]());
 
   test("the API server finds nothing wrong with the policies", async () => {
     const { items } = JSON.parse(
@@ -372,6 +371,8 @@ describe("what the chart lets the account of a release do, on a real API server"
       assert.match((await get(path)).stderr, /reaches \/healthz of the kubelet API through the API server/, path);
     assert.match((await cluster.kubectl(["get", "--raw=/api/v1/nodes/edge-1/proxy/pods"])).stderr, past);
   });
+
+  test("the account changes the taints of its release, and nothing else", () => taintsAreKept(cluster, namespace));
 
   test("the account that drains deletes pods of the release's nodes alone", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));

@@ -110,6 +110,13 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
     await lab.cluster.mustKubectl(["delete", "pod", "of-account", "--timeout=55s"]);
     await attachVolume(lab);
     assert.equal(await askByToken(lab, await edge.node(accountNode)), "403");
+    // So is a taint of the values, which the account writes for a node that may not.
+    await lab.cluster.mustKubectl(["taint", "node", release.node, "graftlet.dev/target-"]);
+    await lab.cluster.waitFor(
+      "the node's taint",
+      async () => (await edge.node())?.spec?.taints?.some(({ key }) => key === "graftlet.dev/target"),
+      { explain: edge.log },
+    );
     // A label of the node's own is put right by the next graftlet.
     await lab.cluster.mustKubectl(["label", "node", accountNode, "kubernetes.io/arch-"]);
     await lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]);

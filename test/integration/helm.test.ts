@@ -14,6 +14,18 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
   let edge: Release;
   let strangers: readonly string[] = [];
 
+  /** A label, an annotation and a taint. */
+  const marks = [
+    "--set=nodes[0].labels.example\\.org/site=north",
+    "--set=nodes[0].annotations.example\\.org/rack=7 b",
+    "--set=nodes[0].taints[0].key=example.org/dedicated,nodes[0].taints[0].value=press,nodes[0].taints[0].effect=NoSchedule",
+  ];
+  const marksOf = async () => {
+    const { metadata, spec } = (await edge.node()) ?? {};
+    const taint = spec?.taints?.find(({ key }) => key === "example.org/dedicated");
+    return [metadata?.labels?.["example.org/site"], metadata?.annotations?.["example.org/rack"], taint?.value];
+  };
+  const explain = { explain: () => edge.log() };
   const takesPods = async (count: string) => (await edge.node())?.status?.capacity?.["pods"] === count;
 
   before(async () => {
@@ -66,9 +78,17 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
 
   test("an upgrade goes unnoticed by the node's pods", () =>
     edge.unnoticed(
-      () => lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=50"]),
+      () => lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=50", ...marks]),
       () => takesPods("50"),
     ));
+
+  test("a label, an annotation and a taint that an upgrade adds come to the Node, and come back when they are changed by hand", async () => {
+    await lab.cluster.mustKubectl(["label", "node", nodeName, "example.org/by-hand=stays"]);
+    await lab.cluster.waitFor("the marks", async () => (await marksOf()).join() === "north,7 b,press", explain);
+    await lab.cluster.mustKubectl(["label", "--overwrite", "node", nodeName, "example.org/site=south"]);
+    await lab.cluster.mustKubectl(["taint", "node", nodeName, "example.org/dedicated-"]);
+    await lab.cluster.waitFor("the marks, again", async () => (await marksOf()).join() === "north,7 b,press", explain);
+  });
 
   test("an upgrade cannot move a node to another root directory", async () => {
     const { code, stderr } = await lab.helm(["upgrade", ...lab.told, "--set=nodes[0].rootDir=/var/lib/kubelet"]);
@@ -84,6 +104,14 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       () => lab.mustHelm(["rollback", name, "1", inNamespace]),
       () => takesPods("110"),
     ));
+
+  test("what it no longer names leaves the Node, and what others have set stays", async () => {
+    await lab.cluster.waitFor("the marks to go", async () => (await marksOf()).join() === ",,", explain);
+    const { metadata, spec } = (await edge.node()) ?? {};
+    assert.equal(metadata?.labels?.["example.org/by-hand"], "stays");
+    assert.equal(metadata?.labels?.["graftlet.dev/target"], nodeName);
+    assert.deepEqual(spec?.taints, [{ key: "graftlet.dev/target", value: nodeName, effect: "NoSchedule" }]);
+  });
 
   test("two Pods later it has approved none of them", async () => {
     const left = (await edge.requests()).filter(({ status }) => status?.conditions === undefined);

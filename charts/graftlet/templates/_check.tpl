@@ -105,6 +105,9 @@
 {{- end -}}
 {{- if has $key (list "graftlet.dev/target" "node.kubernetes.io/exclude-from-external-load-balancers") }}{{ printf "%s.labels: %s is set by the chart: leave it out" $at $key | fail }}{{ end -}}
 {{- end -}}
+{{- range $key, $value := .node.annotations -}}
+{{- if regexMatch "^(graftlet\\.dev/.*|volumes\\.kubernetes\\.io/controller-managed-attach-detach|csi\\.volume\\.kubernetes\\.io/nodeid)$" $key }}{{ printf "%s.annotations: %s is set by the node itself: leave it out" $at $key | fail }}{{ end -}}
+{{- end -}}
 {{- $instead := dict "port" "port" "registerWithTaints" "taints" "systemReserved" "reserved" -}}
 {{- range $field, $other := $instead -}}
 {{- if hasKey ($.node.kubeletConfiguration | default dict) $field }}{{ printf "%s.kubeletConfiguration.%s: say it as %s.%s" $at $field $at $other | fail }}{{ end -}}

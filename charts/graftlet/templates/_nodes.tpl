@@ -167,16 +167,21 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- toJson (mergeOverwrite $kubelet (deepCopy ($node.kubeletConfiguration | default dict))) -}}
 {{- end -}}
 
+{{/* The taints of a node, as JSON. */}}
+{{- define "graftlet.taints" -}}
+{{- $taints := list -}}
+{{- if ne .defaultTaint false -}}
+{{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" .name "effect" "NoSchedule") -}}
+{{- end -}}
+{{- concat $taints (.taints | default list) | toJson -}}
+{{- end -}}
+
 {{/* One node of graftlet's configuration, as JSON. */}}
 {{- define "graftlet.node" -}}
 {{- $node := .node -}}
 {{- $provider := include "graftlet.provider" $node -}}
 {{/* DaemonSets, and load balancers, can leave the node out by these. */}}
 {{- $labels := dict "graftlet.dev/target" $node.name "node.kubernetes.io/exclude-from-external-load-balancers" "" -}}
-{{- $taints := list -}}
-{{- if ne $node.defaultTaint false -}}
-{{- $taints = append $taints (dict "key" "graftlet.dev/target" "value" $node.name "effect" "NoSchedule") -}}
-{{- end -}}
 {{- $config := ternary (include "graftlet.sshConfig" (list .root $node) | fromJson) (merge (dict "inPod" true) (get $node $provider | default dict)) (eq $provider "ssh") -}}
 {{- with .network }}{{ $_ := set $config "network" . }}{{ end -}}
 {{- $entry := dict "name" $node.name "provider" $provider "port" .port -}}
@@ -185,7 +190,8 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
 {{- if $node.daemonSets }}{{ $_ := set $entry "daemonSets" $node.daemonSets }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
-{{- $_ := set $entry "taints" (concat $taints ($node.taints | default list)) -}}
+{{- with $node.annotations }}{{ $_ := set $entry "annotations" . }}{{ end -}}
+{{- $_ := set $entry "taints" (include "graftlet.taints" $node | fromJsonArray) -}}
 {{- $_ := set $entry "kubeletConfiguration" (include "graftlet.kubeletConfiguration" . | fromJson) -}}
 {{- if eq ($node.identity | default "node") "serviceAccount" }}{{ $_ := set $entry "identity" "serviceAccount" }}{{ end -}}
 {{- toJson $entry -}}

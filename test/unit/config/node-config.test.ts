@@ -73,6 +73,7 @@ test("several nodes have names, ports and directories of their own", () => {
   kubeconfig: /other
   rootDir: /var/lib/kubelet
   labels: {example.org/kind: edge}
+  annotations: {example.org/rack: "7 b"}
   taints: [{key: edge, effect: NoSchedule}]
   port: 10251
   kubeletConfiguration: {maxPods: 5, protectKernelDefaults: true}
@@ -94,6 +95,13 @@ test("several nodes have names, ports and directories of their own", () => {
   assert.equal(second?.kubelet.maxPods, 5);
   assert.deepEqual(second?.nodeLabels, { "example.org/kind": "edge" });
   assert.deepEqual(second?.kubelet.registerWithTaints, [{ key: "edge", effect: "NoSchedule" }]);
+  assert.deepEqual(second?.configured, {
+    labels: { "example.org/kind": "edge" },
+    annotations: { "example.org/rack": "7 b" },
+    taints: [{ key: "edge", effect: "NoSchedule" }],
+  });
+  assert.deepEqual(nodes[0]?.configured, { labels: {}, annotations: {}, taints: [] });
+  assert.equal(nodeOf(["--node-labels=a=b"]).configured, undefined);
   assert.deepEqual(warnings, [
     {
       node: "b",
@@ -169,6 +177,18 @@ test("wrong lists of nodes are refused", () => {
   assert.equal(
     refused("- name: a\n  kubeletConfiguration: {kind: Pod}\n"),
     '/n.yaml: nodes[0].kubeletConfiguration.kind is "Pod": write kind: KubeletConfiguration',
+  );
+  assert.equal(
+    refused("- name: a\n  labels: {kubernetes.io/hostname: b}\n"),
+    '/n.yaml: nodes[0].labels is "kubernetes.io/hostname": the node sets that label by itself; leave it out',
+  );
+  assert.equal(
+    refused("- name: a\n  annotations: {graftlet.dev/configured: x}\n"),
+    '/n.yaml: nodes[0].annotations is "graftlet.dev/configured": the node sets that annotation by itself; leave it out',
+  );
+  assert.match(
+    refused("- name: a\n  annotations: {a b: x}\n"),
+    /nodes\[0\]\.annotations is "a b": an annotation's key is/,
   );
   assert.match(
     refused("- name: a\n", "--node-ip=10.0.0.1"),

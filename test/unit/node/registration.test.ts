@@ -4,7 +4,7 @@ import { apiError } from "../../../src/api/api-error.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { chooseAddresses } from "../../../src/node/addresses.ts";
-import { nodeImages } from "../../../src/node/node-object.ts";
+import { newNode, nodeImages } from "../../../src/node/node-object.ts";
 import { register } from "../../../src/node/registration.ts";
 import type { Node } from "../../../src/objects.ts";
 import { Image } from "../../../src/gen/cri.ts";
@@ -47,6 +47,18 @@ test("creates the node with its labels, taints and annotation", async () => {
     annotations: { ...annotations, own: "one" },
   });
   assert.deepEqual(spec, { taints: [{ key: "k", effect: "NoSchedule" }] });
+});
+
+test("a node of a configuration file is created with what that keeps, and its record", () => {
+  const taints = [{ key: "k", effect: "NoSchedule" }];
+  const configured = { labels: { zone: "a" }, annotations: { "example.org/rack": "7" }, taints };
+  const { metadata } = newNode({ ...identity, configured }, facts, {});
+  assert.deepEqual(metadata.annotations, {
+    ...annotations,
+    "example.org/rack": "7",
+    "graftlet.dev/configured": '{"labels":["zone"],"annotations":["example.org/rack"]}',
+    "graftlet.dev/configured-taints": "k:NoSchedule",
+  });
 });
 
 for (const [why, status, reason] of [

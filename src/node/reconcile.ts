@@ -1,0 +1,59 @@
+import type { ApiClient } from "../api/client.ts";
+import type { Clock } from "../lib/clock.ts";
+import { hasCode, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { patrol } from "../lib/patrol.ts";
+import type { Service } from "../lib/service-group.ts";
+import type { Node } from "../objects.ts";
+import type { NodeSource } from "../pipeline.ts";
+import { type Configured, metadataPatch, taintsPatch } from "./configured.ts";
+
+export interface ReconcileDeps {
+  readonly client: Pick<ApiClient, "patch">;
+  /** Writes taints: NodeRestriction keeps a node from changing its own after registration. */
+  readonly tainter: Pick<ApiClient, "patch">;
+  readonly nodes: NodeSource;
+  readonly nodeName: string;
+  readonly configured: Configured;
+  /** Interval of looks at the Node, milliseconds. */
+  readonly everyMs: number;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Interval of looks until the Node is known, milliseconds. */
+const firstMs = 1_000;
+
+/** Keeps the Node's labels, annotations and taints as the configuration has them: see `configured.ts`. One patch a change for each of the
+ *  two writers. A refusal is logged once and tried again.
+ *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
+export function createReconcile(deps: ReconcileDeps): Service {
+  const { nodes, configured, everyMs, clock, log } = deps;
+  const metadata = createWriter(deps, "labels and annotations", deps.client);
+  const taints = createWriter(deps, "taints", deps.tainter);
+  const pauseMs = () => (nodes.node() ? everyMs : firstMs);
+  return patrol({ name: "node-configuration", everyMs: pauseMs, clock, log }, async (signal) => {
+    const node = nodes.node();
+    if (!node) return;
+    await metadata(metadataPatch(node, configured), signal);
+    await taints(taintsPatch(node, configured), signal);
+  });
+}
+
+/** Writes a patch to the Node; told once of each reason why it cannot. */
+function createWriter({ nodeName, log }: ReconcileDeps, what: string, client: ReconcileDeps["client"]) {
+  let told = "";
+  return async (patch: object | undefined, signal: AbortSignal): Promise<void> => {
+    if (!patch) return;
+    try {
+      await client.patch<Node>(`/api/v1/nodes/${nodeName}`, { type: "strategic", body: patch }, { signal });
+      told = "";
+      log.info({ what }, "the Node has what its configuration says");
+    } catch (error) {
+      // Somebody else has just written the Node: the next look sees it.
+      if (signal.aborted || hasCode(error, "conflict", "not_found", "unavailable") || messageOf(error) === told) return;
+      told = messageOf(error);
+      log.warn({ err: error, what }, "the Node does not have what its configuration says, will try again");
+    }
+  };
+}

@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { apiError } from "../../../src/api/api-error.ts";
+import { type Configured, metadataPatch, recordOf, taintsPatch } from "../../../src/node/configured.ts";
+import { createReconcile } from "../../../src/node/reconcile.ts";
+import type { Node, Taint } from "../../../src/objects.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { bodyOf, type Call, fakeClient, settle, silent } from "../api/fake-client.ts";
+
+const nothing: Configured = { labels: {}, annotations: {}, taints: [] };
+const press: Taint = { key: "dedicated", value: "press", effect: "NoExecute" };
+const cordoned: Taint = {
+  key: "node.kubernetes.io/unschedulable",
+  effect: "NoSchedule",
+  timeAdded: "2026-01-01T00:00:00Z",
+};
+const keys = "graftlet.dev/configured";
+const taintKeys = "graftlet.dev/configured-taints";
+
+interface Shown {
+  readonly labels?: Record<string, string>;
+  readonly annotations?: Record<string, string>;
+  readonly taints?: Taint[];
+}
+
+function shown({ labels, annotations, taints }: Shown): Node {
+  return {
+    metadata: { name: "n", resourceVersion: "7", ...(labels && { labels }), ...(annotations && { annotations }) },
+    ...(taints && { spec: { taints } }),
+  };
+}
+
+/** The configuration as a Node shows it that has nothing else. */
+function settled(configured: Configured): Node {
+  const { labels, annotations, taints } = configured;
+  return shown({
+    labels: { ...labels },
+    annotations: { ...annotations, ...recordOf(configured) },
+    taints: [...taints],
+  });
+}
+
+const full: Configured = { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" }, taints: [press] };
+
+test("a Node that has what is configured is left alone, also where nothing is", () => {
+  for (const configured of [full, nothing, { ...nothing, labels: { a: "" } }]) {
+    assert.equal(metadataPatch(settled(configured), configured), undefined);
+    assert.equal(taintsPatch(settled(configured), configured), undefined);
+  }
+  const others = shown({ labels: { mine: "1" }, annotations: { mine: "2" }, taints: [cordoned] });
+  assert.equal(metadataPatch(others, nothing), undefined);
+  assert.equal(taintsPatch(others, nothing), undefined);
+});
+
+test("what is lacking or was changed is set again, and no other key", () => {
+  const node = shown({ labels: { site: "south", mine: "1" }, annotations: { mine: "2", ...recordOf(full) } });
+  assert.deepEqual(metadataPatch(node, full), {
+    metadata: { labels: { site: "north" }, annotations: { "example.org/rack": "7 b" } },
+  });
+  assert.deepEqual(metadataPatch(shown({ labels: { site: "north" } }), { ...nothing, labels: full.labels }), {
+    metadata: { annotations: { [keys]: '{"labels":["site"],"annotations":[]}' } },
+  });
+});
+
+test("what leaves the configuration is taken away with its record; what was never on record stays", () => {
+  const left: Configured = { ...full, labels: {} };
+  const node = settled(full);
+  assert.deepEqual(metadataPatch(node, left), {
+    metadata: { labels: { site: null }, annotations: { [keys]: '{"labels":[],"annotations":["example.org/rack"]}' } },
+  });
+  assert.deepEqual(metadataPatch(node, nothing), {
+    metadata: { labels: { site: null }, annotations: { "example.org/rack": null, [keys]: null } },
+  });
+  const byHand = shown({ labels: { site: "north" }, annotations: { [taintKeys]: "dedicated:NoExecute" } });
+  assert.equal(metadataPatch(byHand, nothing), undefined);
+});
+
+test("a record that somebody has spoiled takes nothing away, and is mended", () => {
+  for (const text of ["{", "[]", "null", '{"labels":"site"}', '{"labels":[7]}'])
+    assert.deepEqual(metadataPatch(shown({ labels: { 7: "x", site: "x" }, annotations: { [keys]: text } }), nothing), {
+      metadata: { annotations: { [keys]: null } },
+    });
+});
+
+test("taints: those of others keep their place and time, and the patch is for this version of the Node alone", () => {
+  const other: Taint = { key: "dedicated", value: "other", effect: "NoSchedule" };
+  assert.deepEqual(taintsPatch(shown({ taints: [{ ...press, value: "changed" }, cordoned, other] }), full), {
+    metadata: { resourceVersion: "7", annotations: { [taintKeys]: "dedicated:NoExecute" } },
+    spec: { taints: [cordoned, other, press] },
+  });
+  const annotations = { [taintKeys]: "dedicated:NoExecute" };
+  assert.deepEqual(taintsPatch(shown({ annotations }), full), {
+    metadata: { resourceVersion: "7" },
+    spec: { taints: [press] },
+  });
+  assert.deepEqual(taintsPatch(shown({ annotations, taints: [press, other] }), nothing), {
+    metadata: { resourceVersion: "7", annotations: { [taintKeys]: null } },
+    spec: { taints: [other] },
+  });
+  assert.equal(
+    taintsPatch(shown({ annotations, taints: [{ ...press, timeAdded: "2026-01-01T00:00:00Z" }] }), full),
+    undefined,
+  );
+});
+
+test("a new value of a taint replaces the one on record", () => {
+  const taints = [{ ...press, value: "radio" }];
+  assert.deepEqual(taintsPatch(settled(full), { ...full, taints }), {
+    metadata: { resourceVersion: "7" },
+    spec: { taints },
+  });
+});
+
+/** Runs the service over a Node. */
+async function run(answer: (call: Call) => unknown) {
+  const clock = fakeClock();
+  const client = fakeClient(answer);
+  const tainter = fakeClient(answer);
+  const warnings: string[] = [];
+  const log = { ...silent, warn: (fields: object) => void warnings.push((fields as { what: string }).what) };
+  let node: Node | undefined;
+  const ended = new AbortController();
+  const nodes = { node: () => node };
+  const service = createReconcile({
+    client,
+    tainter,
+    nodes,
+    nodeName: "n",
+    configured: full,
+    everyMs: 10_000,
+    clock,
+    log,
+  });
+  const running = service.run(ended.signal);
+  await settle();
+  return {
+    client,
+    tainter,
+    warnings,
+    show: (given: Node | undefined) => void (node = given),
+    async pass(ms: number) {
+      await clock.advance(ms);
+      await settle();
+    },
+    async [Symbol.asyncDispose]() {
+      ended.abort();
+      await running;
+    },
+  };
+}
+
+test("the Node is looked at as soon as it is known, and taints are written by the one who may", async () => {
+  await using t = await run(() => ({}));
+  assert.deepEqual([t.client.calls, t.tainter.calls], [[], []]);
+  t.show(shown({}));
+  await t.pass(1_000);
+  assert.deepEqual([t.client.calls.length, t.tainter.calls.length], [1, 1]);
+  assert.deepEqual([t.client.calls[0]?.path, t.tainter.calls[0]?.path], ["/api/v1/nodes/n", "/api/v1/nodes/n"]);
+  assert.ok(!("spec" in bodyOf<object>(t.client, 0)));
+  t.show(settled(full));
+  await t.pass(60_000);
+  assert.deepEqual([t.client.calls.length, t.tainter.calls.length], [1, 1]);
+});
+
+test("a refusal is told once and tried again; a conflict is no news; labels do not wait for taints", async () => {
+  let status = 403;
+  await using t = await run(({ body }) => {
+    if ("spec" in (body as object))
+      throw apiError(status, JSON.stringify({ kind: "Status", message: "no", reason: "Forbidden" }));
+    return {};
+  });
+  t.show(shown({}));
+  await t.pass(1_000);
+  await t.pass(10_000);
+  assert.deepEqual(t.warnings, ["taints"]);
+  assert.deepEqual([t.client.calls.length, t.tainter.calls.length], [2, 2]);
+  status = 409;
+  await t.pass(10_000);
+  assert.deepEqual([t.warnings, t.tainter.calls.length], [["taints"], 3]);
+});
