@@ -36,6 +36,8 @@ RUN case "${ARCH}" in amd64) cpu=x64 ;; arm64) cpu=arm64 ;; *) echo "ARCH is ${A
   && cp node_modules/node-linux-$cpu/bin/node /out/usr/local/bin/node \
   && cp node_modules/node-linux-$cpu/LICENSE /out/usr/share/doc/node/ \
   && cp /build/dist/graftlet.mjs /out/usr/share/graftlet/ \
+  && printf '#!/usr/local/bin/node\nimport("/usr/share/graftlet/graftlet.mjs");\n' >/out/usr/local/bin/graftlet \
+  && chmod 755 /out/usr/local/bin/graftlet \
   && cp /build/LICENSE /build/dist/THIRD-PARTY-NOTICES.txt /out/usr/share/doc/graftlet/
 
 FROM --platform=linux/${ARCH} ${LIBRARIES} AS libraries

@@ -17,6 +17,10 @@ async function main(stop: AbortController): Promise<number> {
     process.stdout.write(`${asked.text}\n`);
     return 0;
   }
+  if (asked.kind === "status") {
+    const { runStatus } = await import("./process/status.ts");
+    return (await runStatus({ ...asked, terminal: processTerminal(), signal: stop.signal })) ? 0 : 1;
+  }
   const { createProviders } = await import("../providers/index.ts");
   const providers = createProviders();
   for (const name of ["SIGTERM", "SIGINT"] as const) process.once(name, () => stop.abort(new Stopped(name)));

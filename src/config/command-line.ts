@@ -10,7 +10,7 @@ import {
   readNodes,
   type Warning,
 } from "./graftlet-configuration.ts";
-import { doctorHelpText, helpText, leaveHelpText, removeHelpText, versionText } from "./help.ts";
+import { doctorHelpText, helpText, leaveHelpText, removeHelpText, statusHelpText, versionText } from "./help.ts";
 import {
   applyFlags,
   checkConfiguration,
@@ -31,7 +31,7 @@ import {
   nodeIPsFrom,
   nodeNameFrom,
 } from "./node-config.ts";
-import { doctorFields, leaveFields, type Options, optionFields, removeFields } from "./option-fields.ts";
+import { doctorFields, leaveFields, type Options, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
@@ -54,6 +54,16 @@ export type ParseResult =
       readonly health: Endpoint | undefined;
       /** The page that shows the process's nodes. */
       readonly page: Endpoint | undefined;
+      /** Path of the socket that `graftlet status` asks; undefined for none. */
+      readonly statusSocket: string | undefined;
+    }
+  | {
+      readonly kind: "status";
+      /** Path of the running process' socket. */
+      readonly socket: string;
+      /** The only node to show; undefined for all. */
+      readonly node: string | undefined;
+      readonly output: "text" | "json";
     }
   | {
       readonly kind: "remove";
@@ -94,6 +104,7 @@ const helps: Readonly<Record<string, () => string>> = {
   leave: leaveHelpText,
   remove: removeHelpText,
   doctor: doctorHelpText,
+  status: statusHelpText,
 };
 
 /** Text of `graftlet help` and `graftlet completion`. */
@@ -116,6 +127,7 @@ const sharedFlags = new Set([
   "cert-dir",
   "page-port",
   "page-address",
+  "status-socket",
   "v",
   "vmodule",
   "logging-format",
@@ -146,6 +158,24 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   };
 }
 
+/** `graftlet status`: of the flags that the process was started with those count that say where its socket is. */
+function parseStatus(argv: readonly string[], io: ConfigIo): ParseResult {
+  const read = readArguments(argv, flagsOf(optionFields, kubeletFields, statusFields));
+  if (read.kind === "help") return { kind: "help", text: statusHelpText() };
+  if (read.kind === "version") return { kind: "version", text: versionText() };
+  const socket = statusSocket(io, optionsFrom(read.values));
+  if (socket === undefined) throw refuse("--status-socket", "", "name the socket of the running graftlet");
+  const node = read.values.get("node") as string | undefined;
+  return { kind: "status", socket, node, output: read.values.get("output") === "json" ? "json" : "text" };
+}
+
+/** Where a process says how its nodes are: as the flag says, or the environment, else beside its certificates. @returns undefined where it
+ *  does not. */
+function statusSocket({ env }: ConfigIo, { statusSocket: given, certDir }: Options): string | undefined {
+  const path = given ?? env["GRAFTLET_STATUS_SOCKET"] ?? `${absoluteDirectory("--cert-dir", certDir)}/status.sock`;
+  return path === "" ? undefined : absoluteDirectory("--status-socket", path);
+}
+
 /** Parses a kubelet command line: flags override drop-in files, which override the file of --config, which overrides the defaults. Reads
  *  files, opens nothing else. @param argv the arguments after the program's name. @throws CodedError invalid_argument: one sentence that
  *  names the setting, its value and the remedy.
@@ -154,6 +184,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   if (argv[0] === "remove") return parseRemove(argv.slice(1), io);
   if (argv[0] === "leave") return parseLeave(argv.slice(1), io);
   if (argv[0] === "doctor") return parseDoctor(argv.slice(1), io);
+  if (argv[0] === "status") return parseStatus(argv.slice(1), io);
   if (argv[0] === "help" || argv[0] === "completion") return { kind: "help", text: textFor(argv[0], argv[1]) };
   const read = readArguments(argv, flagsOf(optionFields, kubeletFields));
   if (read.kind === "help") return { kind: "help", text: helpText() };
@@ -179,6 +210,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
     several: false,
     health: undefined,
     page: pageFrom(options, [node], "--page-port"),
+    statusSocket: statusSocket(io, options),
   };
 }
 
@@ -283,6 +315,7 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
     health,
     page,
     logging: ofProcess.logging,
+    statusSocket: statusSocket(io, options),
     defaults: configurationDefaults(nodes.map(({ kubelet }) => kubelet)),
     warnings: nodeWarnings(nodes),
   };

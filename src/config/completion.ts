@@ -1,6 +1,6 @@
 import { flagsOf } from "./arguments.ts";
 import { kubeletFields } from "./kubelet-fields.ts";
-import { doctorFields, leaveFields, optionFields, removeFields } from "./option-fields.ts";
+import { doctorFields, leaveFields, optionFields, removeFields, statusFields } from "./option-fields.ts";
 import type { Shape } from "./schema.ts";
 
 /** Shells that completion is written for. */
@@ -12,6 +12,7 @@ const commands: Readonly<Record<string, { readonly does: string; readonly own: S
   leave: { does: "drains and deletes nodes, and cleans their machines", own: leaveFields },
   remove: { does: "cleans a node's machine", own: removeFields },
   doctor: { does: "looks at a node's machine and cluster", own: doctorFields },
+  status: { does: "shows the nodes of a running graftlet", own: statusFields },
   completion: { does: "prints a shell's completion", own: {} },
   help: { does: "explains a command", own: {} },
 };

@@ -18,6 +18,7 @@ Usage:
   graftlet remove [flags]             cleans a node's machine: graftlet remove --help
   graftlet completion bash|zsh|fish   prints the shell's completion; graftlet help COMMAND explains a command
   graftlet doctor [flags]             looks at a node's machine and cluster: graftlet doctor --help
+  graftlet status [flags]             shows the nodes of a running graftlet: graftlet status --help
 
 Configuration
   --config FILE                       KubeletConfiguration (kubelet.config.k8s.io/v1beta1), YAML or JSON
@@ -78,6 +79,7 @@ A page to look at
   --page-port N                       a page that shows the nodes, such as 4194 (default 0, none)
   --page-address IP                   its address (default 127.0.0.1); elsewhere TLS, with the kubelet API's callers and rights
 
+  --status-socket FILE                where graftlet status is answered (default: status.sock in --cert-dir; "" for nowhere)
   -v N                                log verbosity: 0 information, 3 debugging, 5 everything
   --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
   --logging-format FORMAT             json (default), or text: the kubelet's format
@@ -132,6 +134,26 @@ doctor pod says what of the pod in a manifest (a Pod, or a Deployment, a Job and
   --node NAME                         only this node of the file of --nodes
 
 Exit code 1 means that something fails; warnings do not.
+`;
+}
+
+/** Output of status --help. */
+export function statusHelpText(): string {
+  return `graftlet status: shows the nodes of the graftlet that runs on this machine, or in this Pod.
+
+Usage:
+  graftlet status [--node NAME] [-o json] [--cert-dir DIR | --status-socket FILE]
+  kubectl exec --namespace NAMESPACE deploy/NAME -- graftlet status
+
+For each node: whether it is ready, and why not; its link; conditions that want attention; its pods; the newest warnings
+and errors of its log. The process answers on a unix socket that only its own user and root may use.
+
+  -o, --output text|json              text (default), or all of it as JSON
+  --node NAME                         only this node
+  --status-socket FILE                the socket (default: that of the environment's GRAFTLET_STATUS_SOCKET, or status.sock in --cert-dir)
+
+The flags that the process was started with are accepted; those of them that do not say where the socket is have no
+effect. Exit code 0 means that all nodes are ready.
 `;
 }
 

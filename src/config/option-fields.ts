@@ -28,6 +28,7 @@ export const optionFields = {
   pagePort: optional(int32, { flag: "page-port" }),
   pageAddress: optional(ipAddress, { flag: "page-address" }),
   certDir: field(text, "/var/lib/kubelet/pki", { flag: "cert-dir" }),
+  statusSocket: optional(text, { flag: "status-socket" }),
   bootstrapKubeconfig: optional(text, { flag: "bootstrap-kubeconfig" }),
   cloudProvider: field(oneOf("", "external"), "", {
     flag: "cloud-provider",
@@ -94,6 +95,9 @@ export const doctorFields = {
   node: removeFields.node,
   output: field(oneOf("text", "json"), "text", { flag: "output" }),
 } satisfies Shape;
+
+/** Flags of `graftlet status` only. */
+export const statusFields = doctorFields;
 
 /** Settings of the command line outside KubeletConfiguration. */
 export type Options = ValueOf<typeof optionFields>;

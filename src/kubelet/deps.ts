@@ -19,6 +19,7 @@ import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
+import type { NodeTelling } from "../node/report.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
 import type { NodePage } from "../page/view.ts";
 import type { TargetRights } from "../node/target-rights.ts";
@@ -57,6 +58,7 @@ export interface KubeletDeps {
   readonly instance: string;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
+  readonly report: NodeTelling;
   /** Connections of unknown peers to this process. */
   readonly strangers: Strangers;
   /** How much this process logs. */

@@ -4,7 +4,7 @@ import type { Tunnels } from "../egress/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
-import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
+import type { Cluster, KubeletDeps, NodeContext, Observed } from "./deps.ts";
 import { egressOf } from "./egress.ts";
 import { pageView } from "./page-view.ts";
 import { nodeView } from "./view.ts";
@@ -41,7 +41,12 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
 
   const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
   const egress = egressOf(context);
-  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
+  const telling = [
+    readiness(context, server),
+    ...liveness(context, observed),
+    report(context, cluster),
+    ...selfTest(context, server, egress),
+  ];
   try {
     await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
   } finally {
@@ -62,6 +67,16 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
 /** Has the process be asked whether the sync loop of a node on this machine gets on. */
 function liveness({ target: { link }, liveness: process }: NodeContext, { pleg }: Observed): readonly Service[] {
   return link ? [] : [onceThenIdle("liveness", () => process.watch(pleg.unhealthy))];
+}
+
+/** Has the process say how the node and its pods are. */
+function report({ report: process, alone, hand }: NodeContext, { nodes }: Pick<Cluster, "nodes">): Service {
+  const { asked, status } = hand("report");
+  const pods = () => asked.list().map((pod) => ({ pod, status: status.get(pod.metadata.uid ?? "") }));
+  return onceThenIdle("report", () => {
+    process.works({ alone, node: () => nodes.node(), pods });
+    return () => process.works(undefined);
+  });
 }
 
 /** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */

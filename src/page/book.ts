@@ -1,4 +1,5 @@
 import type { Clock } from "../lib/clock.ts";
+import { warningOf } from "../lib/log-warning.ts";
 import type { Note } from "./messages.ts";
 import type { NodePage, PageLink, PageView } from "./view.ts";
 
@@ -24,9 +25,6 @@ export interface PageNode {
 
 /** Newest notes kept, of events and of the log each. */
 const keptNotes = 200;
-
-/** pino's levels from which a line is kept, and from which it is an error. */
-const [warning, error] = [40, 50];
 
 /** @param nodes names and providers. */
 export function createPageBook(
@@ -106,22 +104,10 @@ function createNodePage(
   };
 }
 
-/** Where pino puts the level. */
-const level = /^\{"level":(\d+),/;
-
 /** A warning or an error of the log as a note. Pure. Of its fields the node, the pod, the reason and the error's message are taken. */
 export function noteOf(line: string): NewNote | undefined {
-  const severity = Number(level.exec(line)?.[1] ?? 0);
-  if (severity < warning) return undefined;
-  const { node, pod, reason, err, why, msg } = JSON.parse(line) as Readonly<Record<string, unknown>>;
-  const text = (value: unknown) => (typeof value === "string" ? value : "");
-  const cause = text(why) || (typeof err === "object" && err && "message" in err ? text(err.message) : text(err));
-  return {
-    source: "log",
-    node: text(node),
-    level: severity >= error ? "error" : "warning",
-    about: text(pod),
-    reason: text(reason),
-    text: [text(msg), cause].filter(Boolean).join(": "),
-  };
+  const told = warningOf(line);
+  if (!told) return undefined;
+  const { level, node, pod: about, reason, message, cause } = told;
+  return { source: "log", node, level, about, reason, text: [message, cause].filter(Boolean).join(": ") };
 }

@@ -61,7 +61,12 @@ async function podAt(
   const soon = clock.within(podMs, signal);
   const rootDir = target.rootDir ?? node.rootDir;
   const network = await foreseenNetwork(target, rootDir, soon);
-  return await examinePod(pod, { ...target, ...(network && { network }) }, { daemonSets: node.daemonSets, rootDir }, soon);
+  return await examinePod(
+    pod,
+    { ...target, ...(network && { network }) },
+    { daemonSets: node.daemonSets, rootDir },
+    soon,
+  );
 }
 
 async function target(

@@ -15,6 +15,7 @@ import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { NodePage } from "../page/view.ts";
 import type { Readiness } from "../node/readiness.ts";
+import type { NodeTelling } from "../node/report.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
@@ -42,6 +43,8 @@ export interface NodeRun {
   readonly liveness: Liveness;
   /** The node's end of the page; absent without a page. */
   readonly page?: NodePage;
+  /** Told what the node is at. */
+  readonly report: NodeTelling;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -87,7 +90,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const tracer = stack.use(await openTracer(given.kubelet.tracing, { ...run, nodeName: given.nodeName }));
   const headers = tracer.isOn ? { callHeaders: tracer.headers } : {};
   const [opened] = await Promise.allSettled([openTarget({ ...run, ...headers })]);
-  if (opened.status === "fulfilled") stack.use(opened.value);
+  if (opened.status === "fulfilled") run.report.opened(stack.use(opened.value).link);
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
   const gates = heededGates(kubelet.featureGates);
@@ -129,6 +132,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     throw error;
   } finally {
     uses.note(given.nodeName, undefined);
+    run.report.opened(undefined);
   }
 }
 

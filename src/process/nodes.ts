@@ -4,13 +4,17 @@ import type { Logging } from "../config/kubelet-groups.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
 import { createProcessLog } from "../lib/log.ts";
+import { createRecentErrors } from "../lib/recent-errors.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
 import { createPageBook } from "../page/book.ts";
 import type { PageDeps } from "../page/server.ts";
+import { createNodeReport, type Reported } from "../node/report.ts";
+import { processReport } from "./report.ts";
 import { tellServiceManager } from "./service-manager.ts";
+import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { createStrangers, processConnections } from "../server/strangers.ts";
@@ -24,6 +28,8 @@ export interface RunNodesOptions {
   readonly health: Endpoint | undefined;
   /** Where the process shows its nodes as a page. */
   readonly page: Endpoint | undefined;
+  /** Path of the socket that `graftlet status` asks; undefined for none. */
+  readonly statusSocket: string | undefined;
   readonly logging: Logging;
   readonly warnings: readonly Warning[];
   /** Clauses that say what happens instead of a kubelet's defaults that graftlet does not serve yet. */
@@ -34,6 +40,9 @@ export interface RunNodesOptions {
   readonly signal: AbortSignal;
 }
 
+/** Warnings and errors of a node that are kept for reports. */
+const mostErrors = 10;
+
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error.
  *  @throws CodedError, one sentence, when the health endpoint cannot be listened on, or systemd's watchdog is too quick. */
@@ -41,7 +50,11 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
   const book = page && createPageBook(nodes, clock);
-  const { log, verbosity } = createProcessLog(logging, book?.line);
+  const errors = createRecentErrors(clock, mostErrors);
+  const { log, verbosity } = createProcessLog(logging, (line) => {
+    errors.line(line);
+    book?.line(line);
+  });
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
@@ -59,10 +72,17 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
   const { several, providers, env } = options;
   const common = { several, providers, env, liveness, instance, uses, readiness, strangers, verbosity, clock };
-  const runs = nodes.map((config): NodeRun => {
-    const shown = book?.pageOf(config.nodeName);
-    return { ...common, config, log: log.child({ node: config.nodeName }), ...(shown && { page: shown }) };
+  const runs = nodes.map((config): NodeRun & { readonly report: Reported } => {
+    const { nodeName: name, provider } = config;
+    const page = book?.pageOf(name);
+    const report = createNodeReport({ name, provider }, () => errors.of(name));
+    return { ...common, config, log: log.child({ node: name }), report, ...(page && { page }) };
   });
+  const reports = processReport(
+    runs.map(({ report }) => report),
+    clock,
+  );
+  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: reports, log })] : [];
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {
@@ -75,7 +95,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
   const shown = page && book ? [await pageOf({ ...page, book, version: graftletVersion, clock, log })] : [];
-  await runGroup([...healthz, ...shown, all, ...managed], AbortSignal.any([signal, over.signal]));
+  await runGroup([...healthz, ...shown, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
 }
 

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
+import type { ProcessReport } from "../../src/process/report.ts";
 import { nodeReady } from "../harness/agent.ts";
 import { type HelmLab, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
 import { followReadme } from "./helm/readme.ts";
@@ -61,6 +62,14 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
       for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
     assert.equal((await podsOf(lab.cluster, "stray"))[0]?.spec.nodeName, lab.cluster.nodeName);
     await edge.reachIn();
+  });
+
+  test("graftlet status in its Pod shows the node and its pods", async () => {
+    const asked = ["exec", inNamespace, `deployment/${name}-graftlet`, "--", "graftlet", "status"];
+    const text = await lab.cluster.mustKubectl(asked);
+    assert.match(text, /^graftlet .*\nedge-1: ready \(ssh, link up\), [1-9]\d* pods \(.*Running/);
+    const { nodes } = JSON.parse(await lab.cluster.mustKubectl([...asked, "-o", "json"])) as ProcessReport;
+    assert.ok(nodes[0]?.pods.some(({ name: pod }) => pod === "parrot"));
   });
 
   test("helm test runs a pod on the node and reads its log back", async () => {

@@ -160,9 +160,12 @@ volumes: {{- include "graftlet.volumes" . | nindent 2 }}
 {{- define "graftlet.containerBase" -}}
 image: {{ include "graftlet.image" . | quote }}
 imagePullPolicy: {{ .Values.image.pullPolicy }}
-{{- with .Values.extraEnv }}
-env: {{- toYaml . | nindent 2 }}
-{{- end }}
+env:
+  # By which graftlet status finds the process, where it runs by kubectl exec.
+  - { name: GRAFTLET_STATUS_SOCKET, value: /var/lib/graftlet/status.sock }
+  {{- with .Values.extraEnv }}
+  {{- toYaml . | nindent 2 }}
+  {{- end }}
 securityContext: {{- include "graftlet.containerSecurity" . | nindent 2 }}
 {{- with .Values.resources }}
 resources: {{- toYaml . | nindent 2 }}

@@ -57,11 +57,11 @@ describe("completion", () => {
   });
 
   test("help of each command, and what is wrong", () => {
-    for (const command of ["leave", "remove", "doctor"])
+    for (const command of ["leave", "remove", "doctor", "status"])
       assert.equal(printed("help", command), printed(command, "--help"));
     assert.equal(printed("help"), printed("--help"));
     const refused = (...argv: readonly string[]) => sentenceOf(() => printed(...argv));
-    assert.match(refused("help", "me"), /help is "me": name one of leave, remove, doctor, or none/);
+    assert.match(refused("help", "me"), /help is "me": name one of leave, remove, doctor, status, or none/);
     assert.match(refused("completion", "csh"), /completion is "csh": name one of bash, zsh, fish/);
     assert.match(refused("completion"), /completion .*name one of bash, zsh, fish/);
   });

@@ -1,0 +1,98 @@
+import { chmod, mkdir, mkdtemp, rename, rm } from "node:fs/promises";
+import { type Server, type Socket, createConnection, createServer } from "node:net";
+import { dirname, join } from "node:path";
+import { text } from "node:stream/consumers";
+import type { Clock } from "../lib/clock.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
+import { type Service, onAbort } from "../lib/service-group.ts";
+import type { ProcessReport } from "./report.ts";
+
+export interface StatusSocketDeps {
+  /** Absolute path of the socket, on graftlet's own machine. */
+  readonly path: string;
+  readonly report: () => ProcessReport;
+  readonly log: Logger;
+}
+
+/** Callers at a time. */
+const mostCallers = 8;
+/** How long an answer may take, milliseconds. */
+const patienceMs = 5_000;
+
+/** Bytes of a unix socket's path, by unix(7), without the NUL at its end. */
+const longestPath = 107;
+
+/** Says on a unix socket how the process and its nodes are: JSON to whoever connects, which the socket's mode allows to the process' own
+ *  user and to root. The socket is made in a directory that nobody else may enter, and moved to its place. One that cannot be made is
+ *  a warning: the nodes do not need it. */
+export function createStatusSocket({ path, report, log }: StatusSocketDeps): Service {
+  return {
+    name: "status",
+    async run(signal) {
+      const callers = new Set<Socket>();
+      const server = createServer((socket) => {
+        callers.add(socket);
+        socket.once("close", () => callers.delete(socket));
+        socket.on("error", () => socket.destroy());
+        socket.write(`${JSON.stringify(report())}\n`);
+        // As soon as it is written: what the caller sends is nothing to wait for.
+        socket.destroySoon();
+      });
+      server.maxConnections = mostCallers;
+      server.unref();
+      try {
+        await listenAt(server, path);
+      } catch (error) {
+        log.warn({ err: error, path }, "graftlet status will have no answer: its socket was not made");
+        return;
+      }
+      await onAbort(signal);
+      const closed = new Promise<void>((resolve) => server.close(() => resolve()));
+      for (const caller of callers) caller.destroy();
+      await rm(path, { force: true });
+      await closed;
+    },
+  };
+}
+
+/** @throws when another process answers there, or the socket cannot be made. */
+async function listenAt(server: Server, path: string): Promise<void> {
+  if (Buffer.byteLength(path) > longestPath)
+    throw new CodedError("invalid_argument", `a socket's path has at most ${longestPath} bytes; give a shorter one`);
+  if (await isAnswered(path)) throw new CodedError("already_exists", "another graftlet answers there");
+  await mkdir(dirname(path), { recursive: true, mode: 0o700 });
+  const folder = await mkdtemp(join(dirname(path), ".s"));
+  try {
+    const made = join(folder, "s");
+    const listening = Promise.withResolvers<void>();
+    server.once("error", listening.reject);
+    server.listen(made, listening.resolve);
+    await listening.promise;
+    await chmod(made, 0o600);
+    await rename(made, path);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+async function isAnswered(path: string): Promise<boolean> {
+  const socket = createConnection(path);
+  const answer = Promise.withResolvers<boolean>();
+  socket.once("connect", () => answer.resolve(true));
+  socket.once("error", () => answer.resolve(false));
+  const answered = await answer.promise;
+  socket.destroy();
+  return answered;
+}
+
+/** Asks the process that listens on a socket. @throws CodedError, one sentence, when none answers. */
+export async function askStatus(path: string, clock: Clock, signal: AbortSignal): Promise<ProcessReport> {
+  const socket = createConnection({ path, signal: clock.within(patienceMs, signal) });
+  try {
+    return JSON.parse(await text(socket)) as ProcessReport;
+  } catch (cause) {
+    const remedy = "run this as the user of a running graftlet, with its --cert-dir or --status-socket";
+    throw new CodedError("unavailable", `no graftlet answers at ${path} (${messageOf(cause)}): ${remedy}`, { cause });
+  }
+}

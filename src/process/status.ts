@@ -1,0 +1,66 @@
+import { systemClock } from "../lib/clock.ts";
+import { CodedError } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
+import type { NodeReport, PodReport } from "../node/report.ts";
+import type { ProcessReport } from "./report.ts";
+import { askStatus } from "./status-socket.ts";
+import type { Terminal } from "./terminal.ts";
+
+export interface StatusOptions {
+  /** Path of the process' socket. */
+  readonly socket: string;
+  /** The only node to show; undefined for all. */
+  readonly node: string | undefined;
+  readonly output: "text" | "json";
+  readonly terminal: Terminal;
+  readonly signal: AbortSignal;
+}
+
+/** Shows the nodes of the process on this machine, as it sees them itself.
+ *  @returns whether all nodes that are shown are ready.
+ *  @throws CodedError, one sentence, when no process answers, or it has no such node. */
+export async function runStatus({ socket, node, output, terminal, signal }: StatusOptions): Promise<boolean> {
+  const all = await askStatus(socket, systemClock(), signal);
+  const nodes = all.nodes.filter(({ name }) => node === undefined || name === node);
+  if (node !== undefined && nodes.length === 0) {
+    const names = all.nodes.map(({ name }) => name).join(", ");
+    throw new CodedError("not_found", `--node is "${node}": the process has no such node; name one of ${names}`);
+  }
+  const report = { ...all, nodes };
+  if (output === "json") terminal.say(JSON.stringify(report, null, 2));
+  else for (const line of statusLines(report)) terminal.say(line);
+  return nodes.every(({ ready }) => ready);
+}
+
+/** Errors of a node that are shown as text. */
+const mostErrors = 3;
+
+/** The report as text: a line for the process, one for each node, and below it what wants attention. Pure. */
+export function statusLines({ version, kubernetes, pid, since, at, nodes }: ProcessReport): string[] {
+  const up = goDuration(Math.max(0, Math.floor((Date.parse(at) - Date.parse(since)) / 1_000)) * 1_000);
+  return [`graftlet ${version} (Kubernetes ${kubernetes}), process ${pid}, up ${up}`, ...nodes.flatMap(nodeLines)];
+}
+
+function nodeLines(node: NodeReport): string[] {
+  const { name, ready, reason, message, link, conditions, pods, errors } = node;
+  const way = link === undefined ? node.provider : `${node.provider}, link ${link.up ? "up" : "down"}`;
+  const odd = pods.filter(({ phase }) => phase !== "Running" && phase !== "Succeeded");
+  return [
+    `${name}: ${ready ? "ready" : "NOT READY"} (${way}), ${podCounts(pods)}`,
+    ...(ready ? [] : [`  ${reason}: ${message}`]),
+    ...conditions.map((one) => `  ${one.type}: ${one.reason}: ${one.message}`),
+    ...odd.map(
+      (pod) => `  pod ${pod.namespace}/${pod.name}: ${pod.phase}${pod.reason === undefined ? "" : `, ${pod.reason}`}`,
+    ),
+    ...errors
+      .slice(-mostErrors)
+      .map(({ at, message: what, cause }) => `  ${at} ${what}${cause === undefined ? "" : `: ${cause}`}`),
+  ];
+}
+
+function podCounts(pods: readonly PodReport[]): string {
+  const counts = new Map<string, number>();
+  for (const { phase } of pods) counts.set(phase, (counts.get(phase) ?? 0) + 1);
+  const each = [...counts].map(([phase, count]) => `${count} ${phase}`).join(", ");
+  return `${pods.length} ${pods.length === 1 ? "pod" : "pods"}${each === "" ? "" : ` (${each})`}`;
+}

@@ -1,0 +1,286 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtemp, readdir, rm, stat, writeFile } from "node:fs/promises";
+import { connect, createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { basename, dirname, join } from "node:path";
+import { type TestContext, test } from "node:test";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createRecentErrors } from "../../../src/lib/recent-errors.ts";
+import { createNodeReport, type NodeReport } from "../../../src/node/report.ts";
+import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.ts";
+import { type ProcessReport, processReport } from "../../../src/process/report.ts";
+import { runStatus, statusLines } from "../../../src/process/status.ts";
+import { createStatusSocket } from "../../../src/process/status-socket.ts";
+import type { LinkTrouble } from "../../../src/seams/provider.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { silent } from "../api/fake-client.ts";
+
+const ready: NodeCondition = {
+  type: "Ready",
+  status: "True",
+  reason: "KubeletReady",
+  message: "kubelet is posting ready status",
+};
+const nodeWith = (...conditions: NodeCondition[]): Node => ({ metadata: { name: "n" }, status: { conditions } });
+const pod = (name: string): Pod => ({ metadata: { namespace: "shop", name, uid: name }, spec: { containers: [] } });
+const waiting = (reason: string) => ({
+  name: "c",
+  image: "i",
+  imageID: "i",
+  ready: false,
+  restartCount: 0,
+  state: { waiting: { reason } },
+});
+const down: LinkTrouble = { reason: "LinkDown", message: "it does not answer" };
+
+test("a node that starts, works, loses its link, and stops", () => {
+  let trouble: LinkTrouble | undefined;
+  let shown: Node | undefined;
+  const node = createNodeReport({ name: "n", provider: "ssh" }, () => []);
+  const said = () => {
+    const { ready: is, reason, link } = node.report();
+    return [is, reason, link?.up];
+  };
+  assert.deepEqual(said(), [false, "Starting", undefined]);
+  node.opened({ trouble: () => trouble });
+  assert.deepEqual(said(), [false, "Starting", true]);
+  node.works({ alone: false, node: () => shown, pods: () => [] });
+  assert.deepEqual(said(), [false, "NotRegistered", true]);
+  shown = nodeWith(ready);
+  assert.deepEqual(said(), [true, "KubeletReady", true]);
+  trouble = down;
+  assert.deepEqual(said(), [false, "LinkDown", false]);
+  trouble = undefined;
+  shown = nodeWith({ ...ready, status: "Unknown", reason: "NodeStatusUnknown" });
+  assert.deepEqual(said(), [false, "NodeStatusUnknown", true]);
+  node.works(undefined);
+  node.opened(undefined);
+  assert.deepEqual(said(), [false, "Starting", undefined]);
+});
+
+test("without an API server a node that works is ready", () => {
+  const node = createNodeReport({ name: "n", provider: "cri" }, () => []);
+  node.works({ alone: true, node: () => undefined, pods: () => [] });
+  assert.equal(node.report().ready, true);
+});
+
+test("conditions that want attention, and why pods do not run", () => {
+  const statuses: Record<string, PodStatus> = {
+    web: { phase: "Running", containerStatuses: [waiting("CrashLoopBackOff")] },
+    job: { phase: "Failed", reason: "Evicted" },
+    slow: {
+      phase: "Pending",
+      initContainerStatuses: [waiting("ErrImagePull")],
+      containerStatuses: [waiting("PodInitializing")],
+    },
+  };
+  const node = createNodeReport({ name: "n", provider: "cri" }, () => []);
+  const condition = (type: string, status: string) => ({ type, status, reason: `${type}Reason`, message: "m" });
+  const shown = nodeWith(
+    ready,
+    condition("MemoryPressure", "False"),
+    condition("DiskPressure", "True"),
+    condition("KubeletReachable", "False"),
+    condition("PIDPressure", "Unknown"),
+  );
+  const pods = () => ["web", "job", "slow", "new"].map((name) => ({ pod: pod(name), status: statuses[name] }));
+  node.works({ alone: false, node: () => shown, pods });
+  const { conditions, pods: reported } = node.report();
+  assert.deepEqual(
+    conditions.map(({ type }) => type),
+    ["DiskPressure", "KubeletReachable"],
+  );
+  assert.deepEqual(
+    reported.map(({ name, phase, reason }) => [name, phase, reason]),
+    [
+      ["web", "Running", "CrashLoopBackOff"],
+      ["job", "Failed", "Evicted"],
+      ["slow", "Pending", "ErrImagePull"],
+      ["new", "Pending", undefined],
+    ],
+  );
+});
+
+test("the newest warnings and errors of each node's log are kept", () => {
+  const recent = createRecentErrors(fakeClock(), 2);
+  const process = createLogger(0, { write: recent.line });
+  process.warn({}, "of no node");
+  const log = process.child({ node: "edge-1" });
+  log.info({}, "nothing");
+  log.warn({ err: new Error("one") }, "first");
+  log.child({ pod: "p" }).error({}, "second");
+  log.child({}).child({}).warn({ err: "three" }, "third");
+  process.child({ node: "edge-2" }).error({}, "elsewhere");
+  const told = (node: string) => recent.of(node).map(({ message, cause }) => [message, cause]);
+  assert.deepEqual(told("edge-1"), [
+    ["second", undefined],
+    ["third", "three"],
+  ]);
+  assert.deepEqual(told("edge-2"), [["elsewhere", undefined]]);
+  assert.deepEqual(told("edge-3"), []);
+});
+
+const shownNode: NodeReport = {
+  name: "edge-1",
+  provider: "ssh",
+  ready: true,
+  reason: "KubeletReady",
+  message: "",
+  link: { up: true },
+  conditions: [],
+  pods: [],
+  errors: [],
+};
+const shownProcess: ProcessReport = {
+  version: "0.1.0",
+  kubernetes: "v1.36.0",
+  pid: 7,
+  since: "2026-01-01T00:00:00Z",
+  at: "2026-01-01T01:02:03Z",
+  nodes: [shownNode],
+};
+
+test("as text: a line a node, and below it what wants attention", () => {
+  const sick: NodeReport = {
+    ...shownNode,
+    name: "edge-2",
+    ready: false,
+    ...down,
+    link: { up: false, ...down },
+    conditions: [{ type: "DiskPressure", reason: "KubeletHasDiskPressure", message: "full" }],
+    pods: [
+      { namespace: "shop", name: "a", phase: "Running" },
+      { namespace: "shop", name: "b", phase: "Pending", reason: "ErrImagePull" },
+    ],
+    errors: [1, 2, 3, 4].map((n) => ({ at: `t${n}`, message: `m${n}`, ...(n === 4 && { cause: "c" }) })),
+  };
+  assert.deepEqual(statusLines({ ...shownProcess, nodes: [shownNode, sick] }), [
+    "graftlet 0.1.0 (Kubernetes v1.36.0), process 7, up 1h2m3s",
+    "edge-1: ready (ssh, link up), 0 pods",
+    "edge-2: NOT READY (ssh, link down), 2 pods (1 Running, 1 Pending)",
+    "  LinkDown: it does not answer",
+    "  DiskPressure: KubeletHasDiskPressure: full",
+    "  pod shop/b: Pending, ErrImagePull",
+    "  t2 m2",
+    "  t3 m3",
+    "  t4 m4: c",
+  ]);
+});
+
+/** A process that answers on a socket in a folder of its own. */
+async function answering(t: TestContext, before?: (path: string) => Promise<void>) {
+  const folder = await mkdtemp(join(tmpdir(), "graftlet-status-"));
+  t.after(() => rm(folder, { recursive: true, force: true }));
+  const path = join(folder, "pki", "status.sock");
+  const warnings: string[] = [];
+  const log = { ...silent, warn: (_fields: object, message: string) => void warnings.push(message) };
+  const reported = createNodeReport({ name: "n", provider: "cri" }, () => []);
+  reported.works({ alone: false, node: () => nodeWith(ready), pods: () => [] });
+  const other = createNodeReport({ name: "other", provider: "cri" }, () => []);
+  await before?.(path);
+  const stop = new AbortController();
+  const report = processReport([reported, other], systemClock());
+  const running = createStatusSocket({ path, report, log }).run(stop.signal);
+  t.after(() => stop.abort());
+  const said: string[] = [];
+  const terminal = { say: (line: string) => void said.push(line) };
+  const { signal } = new AbortController();
+  return {
+    path,
+    folder,
+    said,
+    warnings,
+    stop: () => (stop.abort(), running),
+    ask: (node?: string, output: "text" | "json" = "text") =>
+      runStatus({ socket: path, node, output, terminal, signal }),
+    async isUp() {
+      const deadline = performance.now() + 20_000;
+      const isThere = async () =>
+        (await readdir(dirname(path)).catch(() => [])).join() === basename(path) && (await stat(path)).isSocket();
+      while (!(await isThere())) {
+        assert.ok(performance.now() < deadline, `no socket: ${warnings.join()}`);
+        await new Promise((resolve) => setTimeout(resolve, 5));
+      }
+    },
+  };
+}
+
+test("a process is asked by its socket, which is its user's alone and goes with it", async (t) => {
+  const process = await answering(t);
+  await process.isUp();
+  assert.equal((await stat(process.path)).mode & 0o777, 0o600);
+  assert.deepEqual(await readdir(join(process.folder, "pki")), ["status.sock"]);
+  assert.equal(await process.ask("n"), true);
+  assert.match(process.said[1] ?? "", /^n: ready \(cri\), 0 pods$/);
+  assert.equal(await process.ask(undefined, "json"), false);
+  const { nodes } = JSON.parse(process.said.at(-1) ?? "") as ProcessReport;
+  assert.deepEqual(
+    nodes.map(({ name, ready: is }) => [name, is]),
+    [
+      ["n", true],
+      ["other", false],
+    ],
+  );
+  await assert.rejects(process.ask("none"), {
+    message: '--node is "none": the process has no such node; name one of n, other',
+  });
+  await process.stop();
+  assert.deepEqual(await readdir(join(process.folder, "pki")), []);
+  await assert.rejects(process.ask(), {
+    code: "unavailable",
+    message: /^no graftlet answers at .*status\.sock \(.*ENOENT/,
+  });
+});
+
+test("what a killed process left is replaced; another that answers is left alone, and a socket that cannot be made is a warning", async (t) => {
+  const stale = await answering(t, async (path) => {
+    await mkdir(join(path, ".."));
+    await writeFile(path, "");
+  });
+  await stale.isUp();
+  assert.equal(await stale.ask("n"), true);
+  const second = createStatusSocket({
+    path: stale.path,
+    report: () => shownProcess,
+    log: {
+      ...silent,
+      warn: (fields: object) => void stale.warnings.push((fields as { err: Error }).err.message),
+    },
+  });
+  await second.run(new AbortController().signal);
+  assert.deepEqual(stale.warnings, ["another graftlet answers there"]);
+  assert.equal(await stale.ask("n"), true);
+  const long = createStatusSocket({
+    path: join(stale.folder, "x".repeat(120)),
+    report: () => shownProcess,
+    log: { ...silent, warn: () => void stale.warnings.push("long") },
+  });
+  await long.run(new AbortController().signal);
+  assert.equal(stale.warnings.at(-1), "long");
+});
+
+test("a caller that sends, or hangs up at once, does no harm; what is no answer is a sentence", async (t) => {
+  const process = await answering(t);
+  await process.isUp();
+  for (let n = 0; n < 20; n++) {
+    const socket = connect(process.path, () => socket.destroy());
+    socket.on("error", () => undefined);
+  }
+  const deadline = performance.now() + 20_000;
+  let answered = false;
+  while (!answered && performance.now() < deadline) answered = await process.ask("n").catch(() => false);
+  assert.equal(answered, true);
+  const path = join(process.folder, "other.sock");
+  const server = createServer((socket) => socket.end("hello"));
+  await new Promise<void>((resolve) => server.listen(path, resolve));
+  t.after(() => server.close());
+  const asked = runStatus({
+    socket: path,
+    node: undefined,
+    output: "text",
+    terminal: { say: () => undefined },
+    signal: new AbortController().signal,
+  });
+  await assert.rejects(asked, { code: "unavailable" });
+});
