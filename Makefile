@@ -132,6 +132,10 @@ faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkou
 	$(call say,faults)
 	@FAULT="$(FAULT)" node test/faults/run.ts
 
+.PHONY: krew
+krew: $(deps) ## krew's manifest of a release, by the checksums of its tarballs (SUMS=FILE)
+	@node tools/krew/manifest.ts $(SUMS)
+
 .PHONY: bench
 bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the real kubelet, written into docs/performance.md (ONLY=start: two minutes; PROVIDER=docker or ssh; NODES=100 nodes in one process); root
 	$(call say,bench)
