@@ -132,6 +132,10 @@ faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkou
 	$(call say,faults)
 	@FAULT="$(FAULT)" node test/faults/run.ts
 
+.PHONY: chart-docs
+chart-docs: $(deps) ## the table of values in the chart's README, from the comments of values.yaml
+	@node tools/chart-docs.ts
+
 .PHONY: krew
 krew: $(deps) ## krew's manifest of a release, by the checksums of its tarballs (SUMS=FILE)
 	@node tools/krew/manifest.ts $(SUMS)
