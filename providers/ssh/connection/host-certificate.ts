@@ -1,7 +1,6 @@
 import { messageOf } from "../../../src/lib/errors.ts";
 import { type Certificate, dateOf, parseCertificate, validity } from "./certificate.ts";
 import { fingerprintOf } from "./fingerprint.ts";
-import { globOf } from "./known-hosts.ts";
 import { isSignatureOf } from "./signature.ts";
 
 /** What is known before a host shows its certificate. */
@@ -58,7 +57,7 @@ function contentRefusal(certificate: Certificate, { host, now }: CertificateTrus
   const [option] = certificate.criticalOptions;
   if (option !== undefined) return `it has the critical option ${JSON.stringify(option)}, and a host's may have none`;
   const name = host.toLowerCase();
-  if (!certificate.principals.some((principal) => globOf(principal).test(name)))
+  if (!certificate.principals.includes(name))
     return `it is for ${certificate.principals.join(", ") || "no name at all"}: dial the host by a name in it, or have ${name} added`;
   return undefined;
 }

@@ -37,8 +37,8 @@ export function hostName(host: string, port: number): string {
 function matches(names: string, name: string): boolean {
   if (names.startsWith("|1|")) return matchesHash(names, name);
   const patterns = names.toLowerCase().split(",");
-  if (patterns.some((pattern) => pattern.startsWith("!") && globOf(pattern.slice(1)).test(name))) return false;
-  return patterns.some((pattern) => !pattern.startsWith("!") && globOf(pattern).test(name));
+  if (patterns.some((pattern) => pattern.startsWith("!") && glob(pattern.slice(1)).test(name))) return false;
+  return patterns.some((pattern) => !pattern.startsWith("!") && glob(pattern).test(name));
 }
 
 function matchesHash(hashed: string, name: string): boolean {
@@ -46,8 +46,7 @@ function matchesHash(hashed: string, name: string): boolean {
   return createHmac("sha1", Buffer.from(salt, "base64")).update(name).digest("base64") === hash;
 }
 
-/** A pattern of OpenSSH's, with * and ?, as a regular expression for the whole of a name. */
-export function globOf(pattern: string): RegExp {
+function glob(pattern: string): RegExp {
   const source = pattern
     .replaceAll(/[.+^${}()|[\]\\]/g, "\\$&")
     .replaceAll("*", ".*")
