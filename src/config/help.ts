@@ -5,6 +5,20 @@ export function versionText(): string {
   return `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`;
 }
 
+/** Flags of the process, whatever its nodes. */
+const processHelp = `
+The process
+  --page-port N                       a page that shows the nodes, such as 4194 (default 0, none)
+  --page-address IP                   its address (default 127.0.0.1); elsewhere TLS, with the kubelet API's callers and rights
+  --status-socket FILE                where graftlet status is answered (default: status.sock in --cert-dir; "" for nowhere)
+  -v N                                log verbosity: 0 information, 3 debugging, 5 everything
+  --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
+  --logging-format FORMAT             json (default), or text: the kubelet's format
+  --version, --help
+
+An invalid setting stops startup with a one-line error and exit code 1.
+`;
+
 /** Output of --help: the supported flags, in groups. */
 export function helpText(): string {
   return `graftlet: a kubelet that grafts a machine onto a Kubernetes cluster.
@@ -74,19 +88,7 @@ The kubelet API
   --tls-cert-file, --tls-private-key-file, --tls-cipher-suites, --tls-min-version
   --cert-dir DIR                      certificates that graftlet creates (default /var/lib/kubelet/pki)
   --enable-server, --enable-debugging-handlers
-
-A page to look at
-  --page-port N                       a page that shows the nodes, such as 4194 (default 0, none)
-  --page-address IP                   its address (default 127.0.0.1); elsewhere TLS, with the kubelet API's callers and rights
-
-  --status-socket FILE                where graftlet status is answered (default: status.sock in --cert-dir; "" for nowhere)
-  -v N                                log verbosity: 0 information, 3 debugging, 5 everything
-  --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
-  --logging-format FORMAT             json (default), or text: the kubelet's format
-  --version, --help
-
-An invalid setting stops startup with a one-line error and exit code 1.
-`;
+${processHelp}`;
 }
 
 /** Output of remove --help. */

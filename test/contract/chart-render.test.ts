@@ -1,6 +1,5 @@
 import assert from "node:assert/strict";
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
-import { join } from "node:path";
+import { readFileSync, writeFileSync } from "node:fs";
 import { before, describe, test } from "node:test";
 import type {
   V1ConfigMap,
@@ -76,18 +75,6 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
   test("helm lint has nothing to say", async () => {
     for (const { path } of files)
       assert.match(await must([helm, "lint", "--strict", chart, "--values", path]), /0 chart\(s\) failed/);
-  });
-
-  test("the cases for chart-testing render, and helm lint has nothing to say of them", async () => {
-    const folder = join(chart, "ci");
-    const cases = readdirSync(folder);
-    assert.ok(cases.length > 3 && cases.every((file) => file.endsWith("-values.yaml")), cases.join());
-    for (const file of cases) {
-      const values = ["--values", join(folder, file)];
-      assert.match(await must([helm, "lint", "--strict", chart, ...values]), /0 chart\(s\) failed/);
-      const rendered = objectsIn(await must([helm, ...templateArguments(...values)]));
-      assert.equal(ofKind(rendered, "Deployment").length, 1, file);
-    }
   });
 
   for (const { name, golden } of files)

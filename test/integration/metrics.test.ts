@@ -111,7 +111,11 @@ describe("metrics", { timeout: 600_000 }, () => {
         void heard.set(String(metadata.get("traceparent")[0]), method);
       proxy = await startCriProxy(sockets, hear);
     }
-    agent = await startGraftlet(cluster, { config, args: [`--page-port=${pagePort}`], ...(proxy && { runtimeSocket: proxy.socket }) });
+    agent = await startGraftlet(cluster, {
+      config,
+      args: [`--page-port=${pagePort}`],
+      ...(proxy && { runtimeSocket: proxy.socket }),
+    });
     await cluster.waitFor("graftlet to have its node", () => agent.log().includes("node is registered"));
     await nodeReady(cluster, cluster.nodeName);
     await runPods();

@@ -285,8 +285,8 @@ test("containerLogs: which container's log, or why none", async () => {
 });
 
 test("who asks a placeholder for logs, or runs a command there, is told so in one sentence", async () => {
-  const status: PodStatus = { phase: "Running", reason: "NotRunByGraftlet" };
-  const text = /^pod "p" is a placeholder: nothing of this pod runs: [^\n]*$/;
+  const status = { phase: "Running", reason: "NotRunByGraftlet" };
+  const text = /^400 pod "p" is a placeholder: nothing of this pod runs: [^\n]*$/;
   for (const world of [logging(status), { pods: [{ ...pod, status }] }]) {
     for (const [path, method] of [
       ["/containerLogs/ns/p/c", "GET"],
@@ -295,9 +295,7 @@ test("who asks a placeholder for logs, or runs a command there, is told so in on
       ["/attach/ns/p/c?output=1", "POST"],
       ["/portForward/ns/p?port=80", "POST"],
     ] as const) {
-      const [code, body] = await answer(world, path, method);
-      assert.equal(code, 400, path);
-      assert.match(body, text);
+      assert.match((await answer(world, path, method)).join(" "), text, path);
     }
   }
 });

@@ -1,0 +1,34 @@
+import { contract, type Fault, unit } from "./fault.ts";
+
+/** Mistakes in what is around nodes: the chart, releases, traces. */
+export const aroundNodes: readonly Fault[] = [
+  {
+    name: "chart-strategy",
+    file: "charts/graftlet/templates/deployment.yaml",
+    text: "strategy: { type: Recreate }",
+    becomes: "strategy: { type: RollingUpdate }",
+    breaks: "An upgrade of the release runs two graftlets on one node.",
+    assertion:
+      '"everything is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
+    foundBy: [contract("chart-render")],
+  },
+  {
+    name: "release-node-integrity",
+    file: "tools/release/digests.ts",
+    text: "if (found !== expected)",
+    becomes: "if (found === undefined)",
+    breaks: "A release ships a Node that package-lock.json does not know.",
+    assertion:
+      '"Node is what package-lock.json says, for each architecture, or is not shipped": Missing expected exception',
+    foundBy: [unit("release/contents")],
+  },
+  {
+    name: "trace-of-calls",
+    file: "providers/cri/client.ts",
+    text: "metadataOf(callHeaders?.())",
+    becomes: "metadataOf()",
+    breaks: "The spans of containerd begin traces of their own, and are not found by the pod that they are for.",
+    assertion: '"each call carries the headers of its trace": Expected values to be strictly deep-equal',
+    foundBy: [unit("providers/cri/client", "each call carries the headers of its trace")],
+  },
+];
