@@ -32,7 +32,8 @@ describe("OpenSSH's certificates over SSH", () => {
   };
   const login = (key: string) => ({ privateKeyFile: file(key), certificateFile: file(`${key}-cert.pub`) });
   const putInside = async (name: string, text: string) => {
-    const path = `${rig().dir}/${name}`;
+    // sshd reads names from no file in a folder where others may write.
+    const path = `/run/${name}`;
     await rig().mustInside(["sh", "-c", `cat > ${path} && chmod 600 ${path}`], { stdin: text });
     return path;
   };

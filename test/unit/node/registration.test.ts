@@ -55,6 +55,7 @@ test("a node of a configuration file is created with what that keeps, and its re
   const { metadata } = newNode({ ...identity, configured }, facts, {});
   assert.deepEqual(metadata.annotations, {
     ...annotations,
+    ...identity.annotations,
     "example.org/rack": "7",
     "graftlet.dev/configured": '{"labels":["zone"],"annotations":["example.org/rack"]}',
     "graftlet.dev/configured-taints": "k:NoSchedule",
