@@ -30,7 +30,8 @@ test("the built file runs alone, answers in under 0.3 s, and names the licences 
   const [answer] = (await once(thread, "message")) as [{ fault: string }];
   assert.match(answer.fault, /^its kind is "Secret"/);
   // Lines of the text format name lines of the source, not of the built file.
-  const endsAtOnce = ["--provider=none-such", `--pod-manifest-path=${folder}`, "--hostname-override=n"];
+  const own = [`--pod-manifest-path=${folder}`, `--cert-dir=${folder}`];
+  const endsAtOnce = ["--provider=none-such", ...own, "--hostname-override=n"];
   const { stderr } = spawnSync(process.execPath, [built, "--logging-format=text", ...endsAtOnce], { encoding: "utf8" });
   const source = readFileSync(join(root, "src/process/nodes.ts"), "utf8").split("\n");
   const line =
