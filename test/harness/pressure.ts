@@ -1,9 +1,12 @@
 import assert from "node:assert/strict";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import type { CoreEvent, Node } from "../../src/objects.ts";
 import { quantityValue } from "../../src/pod/quantity.ts";
 import type { Cluster } from "./cluster.ts";
 import { mount } from "./manifests.ts";
 import { type Pods, shell, type SpecDraft, statusOf } from "./pods.ts";
+import { turn } from "./turn.ts";
 
 /** Memory of a pod, as quantities. */
 export interface MemoryShare {
@@ -53,6 +56,12 @@ export const tooManyProcesses = 3000;
 /** A pod that has so many processes. */
 export function keepingProcesses(count: number): SpecDraft {
   return { ...tolerant, containers: [shell(`for i in $(seq ${count}); do sleep infinity & done; wait`)] };
+}
+
+/** The turn of tests that take process IDs until they run short, for as long as their agent has a threshold: they are the kernel's, and
+ *  other clusters run short with them. */
+export function processIdsTurn(): Promise<AsyncDisposable> {
+  return turn(join(tmpdir(), "graftlet-test-process-ids.lock"));
 }
 
 /** A threshold of process IDs that is met when half of `tooManyProcesses` more than now have been taken. */

@@ -10,6 +10,7 @@ import {
   keepingProcesses,
   onlyEvicted,
   pidsToLeave,
+  processIdsTurn,
   smallRootDir,
   tooManyProcesses,
   untilCondition,
@@ -30,6 +31,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let proxy: RuntimeProxy;
   let agent: Agent;
+  let processIds: AsyncDisposable | undefined;
   let pods: Pods;
   let store: ImageStore;
 
@@ -81,6 +83,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();
+    await processIds?.[Symbol.asyncDispose]();
     await pods?.[Symbol.asyncDispose]();
     await cluster?.[Symbol.asyncDispose]();
     await proxy?.[Symbol.asyncDispose]();
@@ -113,6 +116,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
 
   for (const [index, moment] of [moments.end[0], moments.end[4]].entries())
     it(`too many processes, ${moment}: the same pod goes after the next start, and none other`, async () => {
+      processIds ??= await processIdsTurn();
       const few = { "pid.available": await pidsToLeave(cluster) };
       await agent.stop();
       await start(few);

@@ -14,6 +14,7 @@ import {
   keepingMemory,
   keepingProcesses,
   pidsToLeave,
+  processIdsTurn,
   scarceMemory,
   smallRootDir,
   tolerant,
@@ -29,6 +30,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
+  let processIds: AsyncDisposable | undefined;
 
   const restart = async (config: object, env: AgentOptions["env"] = {}): Promise<Agent> => {
     if (agent) assert.equal(await agent.stop(), true);
@@ -51,6 +53,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();
+    await processIds?.[Symbol.asyncDispose]();
     await pods?.[Symbol.asyncDispose]();
     await cluster?.[Symbol.asyncDispose]();
   });
@@ -168,6 +171,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
   });
 
   test("process IDs: the pod goes that has the most of them", async () => {
+    processIds ??= await processIdsTurn();
     await restart({ evictionHard: { "pid.available": await pidsToLeave(cluster) } });
     await run({ single: keepingProcesses(1) });
     await pods.create("many", keepingProcesses(tooManyProcesses));
