@@ -123,8 +123,9 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   daemonsets: {
     on: cri,
-    more: ["docker", "ssh"],
-    why: "what is left out never comes to the runtime; over SSH a node of its own network leaves all out by default",
+    more: ["ssh"],
+    why: "what is left out never comes to the runtime; over SSH a node of its own network leaves all out by default; agents write CNI's files",
+    fits: [...onContainerd, "ssh"],
     seconds: 40,
   },
   devices: {
