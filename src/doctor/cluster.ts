@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import { isProblem } from "../api/node-conditions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Lease, Node, Pod } from "../objects.ts";
@@ -59,14 +60,11 @@ async function version({ client }: ClusterExamination, signal: AbortSignal): Pro
   return tested ? ok(gitVersion) : warning(`${gitVersion}, with which graftlet is not tested: it is with ${range}`);
 }
 
-/** Conditions that are well when they are true; the others when they are false or absent. */
-const good = new Set(["Ready", "KubeletReachable", "TargetPrivileges"]);
-
 function conditions({ status }: Node): readonly Verdict[] {
-  const found = (status?.conditions ?? []).flatMap(({ type, status: holds, reason, message }): readonly Verdict[] => {
-    if ((holds === "True") === good.has(type)) return [];
+  const problems = (status?.conditions ?? []).filter(isProblem);
+  const found = problems.map(({ type, status: holds, reason, message }): Verdict => {
     const text = `${type} is ${holds}: ${message ?? ""}`;
-    return [type === "Ready" || type === "KubeletReachable" ? failure(text, reason) : warning(text, reason)];
+    return type === "Ready" || type === "KubeletReachable" ? failure(text, reason) : warning(text, reason);
   });
   return found.length > 0 ? found : [ok("Ready, and no condition tells of trouble")];
 }

@@ -1,4 +1,5 @@
 import { createServed } from "../admission/served.ts";
+import { deletePod } from "../api/pod-deletion.ts";
 import { gateEnabled } from "../config/feature-gates.ts";
 import { type DiskMeter, createDiskMeter } from "../host/disk-meter.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -16,7 +17,7 @@ import { isTargetFeature } from "../seams/provider.ts";
 import { createDriverSpace } from "../stats/driver-space.ts";
 import { type NodeStats, createNodeStats } from "../stats/node-stats.ts";
 import { type StatusManager, createStatusManager } from "../status/manager.ts";
-import { createMirrorApi, createPodApi, createPodDeletion } from "../status/pod-api.ts";
+import { createMirrorApi, createPodApi } from "../status/pod-api.ts";
 import { createMirrorPods } from "../sync/mirror-pods.ts";
 import { createPasses } from "../sync/passes.ts";
 import { type PodManager, createPodManager } from "../sync/pod-manager.ts";
@@ -174,7 +175,7 @@ function createWorkers(
       isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
     ),
     standingOf: stages.placeholders.standingOf,
-    deletePod: createPodDeletion(client),
+    deletePod: (pod, until) => deletePod(client, pod, {}, until),
     status: stages.statuses,
     events: cluster.events,
     onRejected: metrics.measures.rejected,

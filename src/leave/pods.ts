@@ -1,6 +1,7 @@
 import type { ApiClient } from "../api/client.ts";
+import { deletePod } from "../api/pod-deletion.ts";
 import type { Clock } from "../lib/clock.ts";
-import { unlessCode, unlessGone } from "../lib/errors.ts";
+import { unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
 import type { Node, Pod } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -38,7 +39,9 @@ export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void
       say(`the others do not wait any longer for pods with volumes: ${namesOf(withVolumes)}`);
     for (const pod of fresh) asked.add(pod.metadata.uid);
     await Promise.all(
-      fresh.filter(({ metadata }) => !metadata.deletionTimestamp).map((pod) => deletePod(deps, pod, {}, signal)),
+      fresh
+        .filter(({ metadata }) => !metadata.deletionTimestamp)
+        .map((pod) => deletePod(deps.client, pod.metadata, {}, signal)),
     );
     if (fresh.length > 0) say(`its pods are asked to end: ${namesOf(fresh)}`);
     const ready = await readiness(deps, signal);
@@ -56,7 +59,7 @@ export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-forced */
 export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const pods = await podsOf(deps, signal);
-  await Promise.all(pods.map((pod) => deletePod(deps, pod, { gracePeriodSeconds: 0 }, signal)));
+  await Promise.all(pods.map((pod) => deletePod(deps.client, pod.metadata, { gracePeriodSeconds: 0 }, signal)));
   if (pods.length > 0) deps.say(`what was left of its pods in the cluster is removed: ${namesOf(pods)}`);
 }
 
@@ -83,19 +86,6 @@ async function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Prom
     token = page.metadata?.continue || undefined;
     if (token === undefined) return pods;
   }
-}
-
-async function deletePod(
-  { client }: PodsDeps,
-  { metadata }: Pod,
-  options: { readonly gracePeriodSeconds?: number },
-  signal: AbortSignal,
-): Promise<void> {
-  const { namespace, name, uid } = metadata;
-  const body = { kind: "DeleteOptions", apiVersion: "v1", preconditions: { uid }, ...options };
-  const deleting = client.delete(`/api/v1/namespaces/${namespace}/pods/${name}`, body, { signal });
-  // Gone, or another by that name.
-  await unlessCode(deleting, "not_found", "conflict");
 }
 
 /** Status of the node's Ready condition, or `gone`. */

@@ -12,7 +12,14 @@ import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
 import { createFlows, type Flows } from "./datagrams.ts";
-import { type Destinations, type Reach, destinationsOf, headlessDestinations, hostsOf } from "./destinations.ts";
+import {
+  type Destinations,
+  type Reach,
+  destinationOf,
+  destinationsOf,
+  headlessDestinations,
+  hostsOf,
+} from "./destinations.ts";
 import { listenAt, unfitness, withoutIPv4 } from "./fitness.ts";
 import { createLacks, type TellLack } from "./lacks.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
@@ -212,6 +219,6 @@ function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pod
   const { tcp, ...rest } = destinationsOf(known, reaches);
   if (known.length > 0 && rest.addresses.length === 0) throw new CodedError("failed_precondition", withoutIPv4);
   const single = headlessDestinations(headless?.list() ?? [], nodeName, reaches);
-  const elsewhere = single.filter((to) => !hostsOf([to]).some((host) => pods.includes(host)));
+  const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
   return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
 }

@@ -1,3 +1,4 @@
+import { isProblem } from "../api/node-conditions.ts";
 import type { LoggedError } from "../lib/recent-errors.ts";
 import type { Node, Pod, PodStatus } from "../objects.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
@@ -87,12 +88,9 @@ function linkReport(trouble: LinkTrouble | undefined): NonNullable<NodeReport["l
   return trouble ? { up: false, reason: trouble.reason, message: trouble.message } : { up: true };
 }
 
-/** Conditions that are good when they are true; any other condition of a Node is good when it is not. */
-const goodWhenTrue = new Set(["Ready", "KubeletReachable"]);
-
 function conditionsOf(node: Node | undefined): NodeReport["conditions"] {
   return (node?.status?.conditions ?? [])
-    .filter(({ type, status }) => type !== "Ready" && status === (goodWhenTrue.has(type) ? "False" : "True"))
+    .filter((condition) => condition.type !== "Ready" && isProblem(condition))
     .map(({ type, reason = "", message = "" }) => ({ type, reason, message }));
 }
 

@@ -1,3 +1,4 @@
+import { isProblem } from "../api/node-conditions.ts";
 import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
@@ -53,12 +54,10 @@ function machineShown(
   };
 }
 
-/** Conditions that are good when they are True; all others are problems. */
-const wanted: ReadonlySet<string> = new Set(["Ready", "KubeletReachable", "TargetPrivileges"]);
 /** A problem's reason that is a setting. */
 const chosen = "NetworkOfTheTarget";
 
 function conditionShown({ type, status, reason = "", message = "" }: NodeCondition): ConditionShown {
-  const bad = wanted.has(type) ? status !== "True" : status === "True" && reason !== chosen;
+  const bad = isProblem({ type, status }) && reason !== chosen;
   return { type, status, reason, message, bad };
 }

@@ -1,6 +1,6 @@
 import type { ApiClient } from "../api/client.ts";
+import { podPath } from "../api/pod-deletion.ts";
 import { withoutManagedFields } from "../api/reflector.ts";
-import { unlessCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 
 /** Requests of the status manager to the API server. Errors are coded: not_found when there is no such pod; when one of that name
@@ -11,16 +11,6 @@ export interface PodApi {
   patchStatus(pod: PodKey, status: object, signal: AbortSignal): Promise<Pod>;
   /** Removes the object at once. */
   remove(pod: PodKey, signal: AbortSignal): Promise<void>;
-}
-
-/** Asks the API server to delete a pod, with its own grace period. One that is gone, or another by that name, is left alone. */
-export function createPodDeletion(
-  client: Pick<ApiClient, "delete">,
-): (pod: PodKey, signal: AbortSignal) => Promise<void> {
-  return async (pod, signal) => {
-    const deleting = client.delete(pathOf(pod), { preconditions: { uid: pod.uid } }, { signal });
-    await unlessCode(deleting, "not_found", "conflict");
-  };
 }
 
 /** How mirror pods are made and removed. */
@@ -47,18 +37,14 @@ export interface PodKey {
 export function createPodApi(client: Pick<ApiClient, "get" | "patch" | "delete">): PodApi {
   return {
     get: async (namespace, name, signal) =>
-      withoutManagedFields(await client.get<Pod>(pathOf({ namespace, name }), { signal })),
+      withoutManagedFields(await client.get<Pod>(podPath({ namespace, name }), { signal })),
     async patchStatus({ namespace, name, uid }, status, signal) {
       const body = { metadata: { uid }, status };
       const patch = { type: "strategic", body } as const;
-      return withoutManagedFields(await client.patch<Pod>(`${pathOf({ namespace, name })}/status`, patch, { signal }));
+      return withoutManagedFields(await client.patch<Pod>(`${podPath({ namespace, name })}/status`, patch, { signal }));
     },
     remove({ namespace, name, uid }, signal) {
-      return client.delete(pathOf({ namespace, name }), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });
+      return client.delete(podPath({ namespace, name }), { gracePeriodSeconds: 0, preconditions: { uid } }, { signal });
     },
   };
-}
-
-function pathOf({ namespace, name }: Pick<PodKey, "namespace" | "name">): string {
-  return `/api/v1/namespaces/${encodeURIComponent(namespace)}/pods/${encodeURIComponent(name)}`;
 }

@@ -82,6 +82,7 @@ test("conditions that want attention, and why pods do not run", () => {
     condition("MemoryPressure", "False"),
     condition("DiskPressure", "True"),
     condition("KubeletReachable", "False"),
+    condition("TargetPrivileges", "True"),
     condition("PIDPressure", "Unknown"),
   );
   const pods = () => ["web", "job", "slow", "new"].map((name) => ({ pod: pod(name), status: statuses[name] }));

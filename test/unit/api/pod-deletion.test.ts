@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { deletePod } from "../../../src/api/pod-deletion.ts";
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
-import { createPodDeletion } from "../../../src/status/pod-api.ts";
 
 const pod = { namespace: "ns", name: "p", uid: "uid-1" };
 const never = new AbortController().signal;
@@ -9,13 +9,13 @@ const never = new AbortController().signal;
 test("a pod is deleted with its own grace period, and no other of its name", async () => {
   const calls: unknown[] = [];
   const client = { delete: async (...call: readonly unknown[]) => void calls.push(call.slice(0, 2)) };
-  await createPodDeletion(client)(pod, never);
+  await deletePod(client, pod, {}, never);
   assert.deepEqual(calls, [["/api/v1/namespaces/ns/pods/p", { preconditions: { uid: "uid-1" } }]]);
 });
 
 test("one that is gone, or another by then, is left alone; other failures are told", async () => {
   const deleting = (code: ErrorCode) =>
-    createPodDeletion({ delete: () => Promise.reject(new CodedError(code, code)) })(pod, never);
+    deletePod({ delete: () => Promise.reject(new CodedError(code, code)) }, pod, {}, never);
   await deleting("not_found");
   await deleting("conflict");
   await assert.rejects(deleting("permission_denied"), { code: "permission_denied" });
