@@ -2,6 +2,7 @@ import { spawnSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { isGuest } from "../test/matrix.ts";
 import { type Job, type Outcome, runJobs } from "./run-jobs.ts";
 import { conformanceJob, contractJobs, integrationJobs, jobsOf, sharing } from "./test-jobs.ts";
 
@@ -39,11 +40,12 @@ const worthAStore = 6;
 function usefulTo(jobs: readonly Job[]): string[] {
   const clusters = parts.includes("integration") || parts.includes("more");
   const store = clusters && jobs.length >= worthAStore;
-  const runWith = (provider: string) => jobs.some(({ env }) => env.GRAFTLET_TEST_PROVIDER === provider);
+  const runWith = (holds: (provider: string) => boolean) =>
+    jobs.some(({ env }) => holds(env.GRAFTLET_TEST_PROVIDER ?? ""));
   return [
     ...(store ? ["store"] : []),
-    ...(runWith("ssh-systemd") || runWith("ssh-docker-systemd") ? ["machines"] : []),
-    ...(runWith("ssh-guest") || runWith("ssh-docker-guest") ? ["guests"] : []),
+    ...(runWith((provider) => provider.endsWith("-systemd")) ? ["machines"] : []),
+    ...(runWith(isGuest) ? ["guests"] : []),
   ];
 }
 

@@ -1,6 +1,6 @@
 import { globSync } from "node:fs";
 import { basename, join, relative } from "node:path";
-import { integration, type Provider, providers, usual } from "../test/matrix.ts";
+import { integration, isGuest, type Provider, providers, usual } from "../test/matrix.ts";
 import { slowContracts } from "../test/slow-contracts.ts";
 import { guestSizes } from "../test/harness/state.ts";
 import type { Job } from "./run-jobs.ts";
@@ -57,7 +57,7 @@ function jobOf(name: string, provider: Provider): Omit<Job, "seconds"> {
     name: `integration ${name} with ${provider}`,
     files: [join(root, "test", "integration", `${name}.test.ts`)],
     env: { GRAFTLET_TEST_PROVIDER: runtime, GRAFTLET_TEST_CONTAINERD: containerd },
-    ...(provider.endsWith("-guest") && { memory: memoryOfGuest }),
+    ...(isGuest(provider) && { memory: memoryOfGuest }),
   };
 }
 

@@ -1,6 +1,7 @@
 import { request } from "node:http";
 import { connect } from "node:net";
 import { join } from "node:path";
+import { isGuest, providers } from "../matrix.ts";
 import { containerdArgv, writeContainerdConfig } from "./containerd.ts";
 import { runcRoot } from "./containerd-config.ts";
 import { dockerdArgv, dockerExecRoot, writeDockerConfig } from "./docker.ts";
@@ -13,16 +14,8 @@ import type { Tools } from "./tools.ts";
  *  the runtime and makes the cgroups of pods; with ssh-guest and ssh-docker-guest it has a kernel of its own as well. */
 export type ProviderName = (typeof providerNames)[number];
 
-const providerNames = [
-  "cri",
-  "docker",
-  "ssh",
-  "ssh-docker",
-  "ssh-systemd",
-  "ssh-docker-systemd",
-  "ssh-guest",
-  "ssh-docker-guest",
-] as const;
+/** With cri-2.4 it is cri, on another containerd. */
+const providerNames = providers.filter((provider) => provider !== "cri-2.4");
 
 /** The container runtime of a cluster's machine. */
 export interface RuntimeDaemon {
@@ -90,11 +83,6 @@ export function isRemote(provider: ProviderName): boolean {
 /** Whether the target is a machine with a systemd of its own. */
 export function hasSystemd(provider: ProviderName): boolean {
   return provider.endsWith("-systemd") || isGuest(provider);
-}
-
-/** Whether the target has a kernel of its own, and shares no files, processes or cgroups with this machine. */
-export function isGuest(provider: ProviderName | undefined): boolean {
-  return provider?.endsWith("-guest") ?? false;
 }
 
 /** The provider that the tests are run with: `GRAFTLET_TEST_PROVIDER`, `cri` unless given. Throws when there is none of the name. */

@@ -17,7 +17,8 @@ import { startKeeper } from "./keeping.ts";
 import { addresses, createNetwork, networkArgv, startHolder } from "./namespaces.ts";
 import { must, type ProcessId, start } from "./processes.ts";
 import { registryArgv, writeRegistryConfigs } from "./registry.ts";
-import { hasSystemd, isGuest, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
+import { isGuest } from "../matrix.ts";
+import { hasSystemd, isRemote, type ProviderName, runtimeDaemons } from "./runtime-daemon.ts";
 import { createSshKeys } from "./sshd.ts";
 import {
   type Layout,

@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from "node:timers/promises";
+import { isGuest } from "../matrix.ts";
 
 /** What a poll found: a value when done; `undefined`, `null` or `false` for "not yet". */
 export type Polled<T> = T | undefined | null | false;
@@ -16,7 +17,7 @@ const guestFactor = 6;
 
 /** How long is really waited for what a test gives so long, milliseconds: pods, daemons and commands of a slow target. */
 export function patience(milliseconds: number): number {
-  const slow = process.env.GRAFTLET_TEST_PROVIDER?.endsWith("-guest") ?? false;
+  const slow = isGuest(process.env.GRAFTLET_TEST_PROVIDER);
   return slow ? milliseconds * guestFactor : milliseconds;
 }
 

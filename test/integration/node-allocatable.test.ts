@@ -10,7 +10,8 @@ import { createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupFolders, isCgroupV2 } from "../harness/pod-machine.ts";
 import { type Pods, type SpecDraft, openPods, shell, statusOf } from "../harness/pods.ts";
-import { hasSystemd, isGuest, isRemote } from "../harness/runtime-daemon.ts";
+import { isGuest } from "../matrix.ts";
+import { hasSystemd, isRemote } from "../harness/runtime-daemon.ts";
 import { patience, waitFor } from "../harness/wait.ts";
 
 const Mi = 2 ** 20;
