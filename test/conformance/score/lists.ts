@@ -4,7 +4,7 @@ import { firstLine } from "../verdicts.ts";
 import { capabilityOf } from "./capabilities.ts";
 import { judge } from "./judgement.ts";
 import { needOf } from "./needs.ts";
-import type { Attempts } from "./records.ts";
+import type { Attempts, RunRecord } from "./records.ts";
 import { reasonAgainst, type Withheld } from "./withheld.ts";
 
 /** The committed lists of candidates, with what each begins with. */
@@ -36,12 +36,25 @@ export function placeAll(
 ): readonly Entry[] {
   const committed = new Map(known.committed.map((entry) => [whole(entry), entry]));
   return candidates.flatMap((test) => {
-    const entry = placeOf(test, known.attempts.get(whole(test)) ?? [], reasonAgainst(known.withheld, test));
-    return entry ?? committed.get(whole(test)) ?? [];
+    const before = committed.get(whole(test));
+    const attempts = known.attempts.get(whole(test)) ?? [];
+    return (
+      placeOf(test, attempts, { reason: reasonAgainst(known.withheld, test), need: needIn(before) }) ?? before ?? []
+    );
   });
 }
 
-function placeOf(test: ListedTest, attempts: readonly Outcome[], reason: string | undefined): Entry | undefined {
+/** What an entry says that its test needs. */
+function needIn(entry: Entry | undefined): string | undefined {
+  return entry && /^(.*?); (?:passed \d|skipped)/.exec(entry.note)?.[1];
+}
+
+/** @param known why it is not run here; what is known from earlier attempts that it needs, whose whole messages are not kept. */
+function placeOf(
+  test: ListedTest,
+  attempts: readonly Outcome[],
+  { reason, need: known }: { readonly reason: string | undefined; readonly need: string | undefined },
+): Entry | undefined {
   const capability = capabilityOf(test);
   const at = (list: ListName, note: string): Entry => ({ ...test, list, capability, note });
   if (reason !== undefined) return at("guest", `not run: ${reason}`);
@@ -54,7 +67,7 @@ function placeOf(test: ListedTest, attempts: readonly Outcome[], reason: string 
   }
   const last = attempts.findLast(({ state }) => state !== "passed");
   const says = last?.says ?? "";
-  const need = needOf(test, says);
+  const need = needOf(test, says) ?? known;
   const count = judgement === "skipped" ? "skipped" : `passed ${passed.length} of ${attempts.length}`;
   const note = [count, firstLine(says)].filter(Boolean).join(": ");
   return need === undefined ? at("others", note) : at("guest", `${need}; ${note}`);
@@ -76,6 +89,21 @@ export function parseEntries(name: ListName, text: string): readonly Entry[] {
     const [, , capability = capabilityOf(test), note = ""] = rest[index]?.split("\t") ?? [];
     return { ...test, list: name, capability, note };
   });
+}
+
+/** The attempts that a list's entry speaks of, so that another machine goes on from the committed lists. How long they took is known
+ *  as far as the list tells. */
+export function attemptsIn({ suite, name, list, note }: Entry): readonly RunRecord[] {
+  const [, passed, of, says] = /(?:^|; )passed (\d+) of (\d+)(?:: (.*))?$/.exec(note) ?? [];
+  const skipped = /(?:^|; )skipped(?:: (.*))?$/.exec(note);
+  const record = (state: string, index: number, why: string | undefined): RunRecord => ({
+    ...{ suite, name, state, run: `committed ${index + 1}`, seconds: list === "here-slow" ? slowSeconds + 1 : 0 },
+    ...(why !== undefined && { says: why }),
+  });
+  if (skipped) return [record("skipped", 0, skipped[1])];
+  return Array.from({ length: Number(of ?? 0) }, (_, index) =>
+    index < Number(passed) ? record("passed", index, undefined) : record("failed", index, says),
+  );
 }
 
 /** Whether the kubelet passes it: it is in a list of this machine's. */

@@ -19,9 +19,9 @@ export function readRecords(file: string): readonly RunRecord[] {
     .flatMap((line) => (line.endsWith("}") ? [JSON.parse(line) as RunRecord] : []));
 }
 
-/** Appends one record. */
-export function addRecord(file: string, record: RunRecord): void {
-  appendFileSync(file, `${JSON.stringify(record)}\n`);
+/** Appends records, a line each. */
+export function addRecords(file: string, records: readonly RunRecord[]): void {
+  appendFileSync(file, records.map((record) => `${JSON.stringify(record)}\n`).join(""));
 }
 
 /** The attempts at each test, by `SUITE NAME`. */

@@ -1,5 +1,5 @@
 // make conformance SCORE=1: the candidates beyond the list, with the kubelet and with graftlet. See docs/conformance.md.
-import { mkdirSync } from "node:fs";
+import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { buildSuites } from "../../harness/tools.ts";
 import type { RunLimits } from "../ginkgo.ts";
@@ -7,8 +7,8 @@ import { type ListedTest, matching, type SuiteName, suiteNames, whole } from "..
 import { type ConformanceOptions, readOptions } from "../options.ts";
 import { runFolder, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
-import { isPassed } from "./lists.ts";
-import { addRecord, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
+import { attemptsIn, isPassed } from "./lists.ts";
+import { addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
 import { type Shard, shardsOf } from "./shards.ts";
 import { readCandidates, readEntries, readWithheld, writeScore } from "./store.ts";
 import { reasonAgainst } from "./withheld.ts";
@@ -32,6 +32,7 @@ async function score(options: ConformanceOptions): Promise<void> {
   const folder = runFolder("score", agent, provider);
   mkdirSync(folder, { recursive: true });
   const records = join(folder, "records.jsonl");
+  if (agent === "kubelet" && !existsSync(records)) addRecords(records, readEntries().flatMap(attemptsIn));
   const withheld = readWithheld();
   const tests =
     agent === "kubelet"
@@ -94,7 +95,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
   const note = (name: string, state: string, rest: { readonly seconds: number; readonly says?: string }): void => {
     if (!counts({ state, ...rest }, limits.quietMs)) return;
     states.set(name, state);
-    addRecord(run.records, { run: started, suite: shard.suite, name, state, ...rest });
+    addRecords(run.records, [{ run: started, suite: shard.suite, name, state, ...rest }]);
   };
   const count = (): string => {
     const passed = [...states.values()].filter((state) => state === "passed").length;

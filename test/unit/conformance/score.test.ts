@@ -7,8 +7,8 @@ import type { ListedTest } from "../../conformance/list.ts";
 import type { Outcome } from "../../conformance/outcomes.ts";
 import { capabilityOf } from "../../conformance/score/capabilities.ts";
 import { isOpen, judge } from "../../conformance/score/judgement.ts";
-import { listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
-import { addRecord, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
+import { attemptsIn, listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
+import { addRecords, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
 import { parseResults, resultsOf, resultsText } from "../../conformance/score/results.ts";
 import { shardsOf } from "../../conformance/score/shards.ts";
 import { readCandidates, readEntries, readResults, readWithheld } from "../../conformance/score/store.ts";
@@ -41,10 +41,12 @@ test("records are read back as attempts; the later line of a run counts, and a l
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-records-"));
   const file = join(folder.path, "records.jsonl");
   assert.deepEqual(readRecords(file), []);
-  addRecord(file, { run: "1", ...e2e("A"), state: "failed", seconds: 4 });
-  addRecord(file, { run: "1", ...e2e("A"), ...failed });
-  addRecord(file, { run: "2", ...e2e("A"), ...passed });
-  addRecord(file, { run: "2", suite: "e2e_node", name: "A", ...skipped });
+  addRecords(file, [
+    { run: "1", ...e2e("A"), state: "failed", seconds: 4 },
+    { run: "1", ...e2e("A"), ...failed },
+  ]);
+  addRecords(file, [{ run: "2", ...e2e("A"), ...passed }]);
+  addRecords(file, [{ run: "2", suite: "e2e_node", name: "A", ...skipped }]);
   await appendFile(file, '{"run":"3","sui');
   assert.deepEqual(
     [...attemptsOf(readRecords(file))],
@@ -118,6 +120,16 @@ test("a candidate's list follows from the kubelet's attempts; one that was not r
     parseEntries("others", listText("others", entries)),
     entries.filter(({ list }) => list === "others"),
   );
+});
+
+test("another machine goes on from the committed lists: the attempts that they speak of lead to the same lists", () => {
+  const committed = readEntries();
+  const attempts = attemptsOf(committed.flatMap(attemptsIn));
+  const ran = committed.filter(({ note }) => !note.startsWith("not run: "));
+  assert.equal(attempts.size, ran.length);
+  const entries = placeAll(readCandidates(), { attempts, withheld: readWithheld(), committed });
+  for (const list of ["here", "here-slow", "guest", "others"] as const)
+    assert.ok(listText(list, entries) === listText(list, committed), `${list}.txt changes`);
 });
 
 test("of graftlet's attempts the last one is the result, and a file of results is read back", () => {
