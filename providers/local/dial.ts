@@ -1,5 +1,9 @@
-import { type Socket, createServer, connect } from "node:net";
+import { constants } from "node:fs";
+import { open as openFile } from "node:fs/promises";
+import { type NetConnectOpts, type Socket, createServer, connect } from "node:net";
+import { parse } from "node:path";
 import type { Duplex } from "node:stream";
+import { isLongSocketPath } from "../../src/lib/socket-path.ts";
 import { CodedError, abortError, throwIfAborted } from "../../src/lib/errors.ts";
 import type { Address, HostListener } from "../../src/seams/host.ts";
 import { codedError } from "./errors.ts";
@@ -7,10 +11,17 @@ import { codedError } from "./errors.ts";
 /** Connects from this machine. @see Host.dial */
 export async function dialLocal(to: Address, signal?: AbortSignal): Promise<Duplex> {
   throwIfAborted(signal);
-  const socket =
-    "unix" in to
-      ? connect({ path: to.unix, allowHalfOpen: true })
-      : connect({ host: to.host, port: to.port, allowHalfOpen: true, noDelay: true });
+  if (!("unix" in to)) return connected(to, { host: to.host, port: to.port, noDelay: true }, signal);
+  if (!isLongSocketPath(to.unix)) return connected(to, { path: to.unix }, signal);
+  const { dir, base } = parse(to.unix);
+  await using directory = await openFile(dir, constants.O_DIRECTORY).catch((error: unknown) => {
+    throw dialError(to, error);
+  });
+  return await connected(to, { path: `/proc/self/fd/${directory.fd}/${base}` }, signal);
+}
+
+function connected(to: Address, way: NetConnectOpts, signal: AbortSignal | undefined): Promise<Duplex> {
+  const socket = connect({ ...way, allowHalfOpen: true });
   return new Promise((resolve, reject) => {
     const onAbort = () => {
       socket.destroy();

@@ -6,6 +6,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
+import { isLongSocketPath, longestSocketPath } from "../lib/socket-path.ts";
 import type { ProcessReport } from "./report.ts";
 
 export interface StatusSocketDeps {
@@ -19,9 +20,6 @@ export interface StatusSocketDeps {
 const mostCallers = 8;
 /** How long an answer may take, milliseconds. */
 const patienceMs = 5_000;
-
-/** Bytes of a unix socket's path, by unix(7), without the NUL at its end. */
-const longestPath = 107;
 
 /** Says on a unix socket how the process and its nodes are: JSON to whoever connects, which the socket's mode allows to the process' own
  *  user and to root. The socket is made in a directory that nobody else may enter, and moved to its place. One that cannot be made is
@@ -58,8 +56,11 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
 
 /** @throws when another process answers there, or the socket cannot be made. */
 async function listenAt(server: Server, path: string): Promise<void> {
-  if (Buffer.byteLength(path) > longestPath)
-    throw new CodedError("invalid_argument", `a socket's path has at most ${longestPath} bytes; give a shorter one`);
+  if (isLongSocketPath(path))
+    throw new CodedError(
+      "invalid_argument",
+      `a socket's path has at most ${longestSocketPath} bytes; give a shorter one`,
+    );
   if (await isAnswered(path)) throw new CodedError("already_exists", "another graftlet answers there");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const folder = await mkdtemp(join(dirname(path), ".s"));

@@ -45,6 +45,19 @@ export function socketContract({ current, folder }: Bench): void {
     assert.equal(await within(allOf(await current().host.dial({ unix: path }))), "unix");
   });
 
+  test("dial reaches a unix socket whose path does not fit into a socket's address", async () => {
+    const { host } = current();
+    const [short, long] = [`${await folder()}/s`, `${await folder()}/${"long-".repeat(20)}`];
+    await using _listener = await listen({ unix: short }, (connection) => connection.end("far"));
+    await host.fs.apply([
+      { do: "mkdir", path: long },
+      { do: "symlink", path: `${long}/s`, target: short },
+    ]);
+    assert.equal(await within(allOf(await host.dial({ unix: `${long}/s` }))), "far");
+    await assert.rejects(host.dial({ unix: `${long}/none` }), { code: "unavailable" });
+    await assert.rejects(host.dial({ unix: `${long}/none/s` }), { code: "unavailable" });
+  });
+
   test("dial rejects: unavailable where nobody listens, cancelled", async () => {
     const { host } = current();
     const listener = await listen(loopback, () => undefined);

@@ -2,7 +2,7 @@ import { type Duplex, duplexPair } from "node:stream";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
 import { onAbort } from "../../src/lib/service-group.ts";
-import type { Address, Host } from "../../src/seams/host.ts";
+import type { Address, Host, HostFs } from "../../src/seams/host.ts";
 import { type FakeFiles, createFakeFiles } from "./host-fs.ts";
 import { type Program, createRunner, machinePrograms } from "./host-programs.ts";
 
@@ -32,7 +32,7 @@ export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
     files,
     fs: files.fs,
     ...runner,
-    ...createSockets(),
+    ...createSockets(files.fs),
     program: (name, does) => void (does ? programs.set(name, does) : programs.delete(name)),
     clock: { offsetMs: async () => 0, bootId: async () => "00000000-fake" },
     async *watch(path, signal) {
@@ -59,14 +59,15 @@ export function fakeHost({ clock }: { readonly clock: Clock }): FakeHost {
   };
 }
 
-/** Host's dial and listen within one memory. */
-function createSockets(): Required<Pick<Host, "dial" | "listen">> {
+/** Host's dial and listen within one memory. A link may lead to a socket. */
+function createSockets(fs: Pick<HostFs, "readlink">): Required<Pick<Host, "dial" | "listen">> {
   const listeners = new Map<string, (connection: Duplex) => void>();
   let port = 40_000;
   return {
     async dial(to, signal) {
       throwIfAborted(signal);
-      const accept = listeners.get(keyOf(to));
+      const leadsTo = "unix" in to ? await fs.readlink(to.unix).catch(() => undefined) : undefined;
+      const accept = listeners.get(leadsTo ?? keyOf(to));
       if (!accept) {
         const cause = Object.assign(new Error("connection refused"), { code: "ECONNREFUSED" });
         throw new CodedError("unavailable", `${keyOf(to)}: connection refused`, { cause });

@@ -2,6 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { isLongSocketPath, longestSocketPath } from "../../../src/lib/socket-path.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
 import { nameOfAddress } from "../../local/dial.ts";
@@ -50,6 +51,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
   };
   return async (to, signal = never) => {
     throwIfAborted(signal);
+    if ("unix" in to && isLongSocketPath(to.unix)) return relayed(to, signal, tooLong(to.unix));
     const connection = await link.connection(signal);
     try {
       const channel = await openForward(connection, to, signal);
@@ -68,6 +70,12 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       return relayed(to, signal, refused);
     }
   };
+}
+
+/** sshd forwards to no socket whose path does not fit into an address. */
+function tooLong(path: string): CodedError {
+  const why = `a socket's address has room for ${longestSocketPath} bytes, and the target lacks a program that dials from its directory`;
+  return new CodedError("unavailable", `${path}: ${why} (python3, perl, socat or nc)`);
 }
 
 /** Error for a failed connection, as reported by sshd or a relay; its cause is the system error, if named. */

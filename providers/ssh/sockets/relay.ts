@@ -1,6 +1,8 @@
+import { posix } from "node:path";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
+import { isLongSocketPath } from "../../../src/lib/socket-path.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address } from "../../../src/seams/host.ts";
 import type { RelayProgram } from "../shell/privileges.ts";
@@ -56,12 +58,22 @@ close STDOUT; close STDERR;
 waitpid($up, 0);
 `;
 
-/** Command of a relay to an address, and whether it prints + once connected; undefined when the address is unsafe for
- *  the program. Pure. */
-export function relayCommand(
-  program: RelayProgram,
-  to: Address,
-): { readonly argv: readonly string[]; readonly greets: boolean } | undefined {
+/** Command of a relay, and whether it prints + once connected. */
+interface RelayCommand {
+  readonly argv: readonly string[];
+  readonly greets: boolean;
+}
+
+/** A relay to an address, in the directory of a socket whose path is long; undefined when the address is unsafe for the program.
+ *  Pure. */
+export function relayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
+  if (!("unix" in to) || !isLongSocketPath(to.unix)) return plainCommand(program, to);
+  const { dir, base } = posix.parse(to.unix);
+  const command = plainCommand(program, { unix: `./${base}` });
+  return command && { ...command, argv: ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", dir, ...command.argv] };
+}
+
+function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
   const words = "unix" in to ? [to.unix] : [to.host, String(to.port)];
   const plain = words.every((word) => /^[\w./@:][\w./@:-]*$/.test(word));
   switch (program) {
