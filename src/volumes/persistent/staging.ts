@@ -2,11 +2,14 @@ import type { Timer } from "../../lib/clock.ts";
 import { createBackoff } from "../../lib/backoff.ts";
 import { messageOf } from "../../lib/errors.ts";
 import { createTurns } from "../../lib/turns.ts";
+import type { Node } from "../../objects.ts";
 import type { Leaving, LeavingDeps } from "./leaving.ts";
 
 /** Pauses before the next try at what could not be unstaged, milliseconds: a driver that begins with the node is there soon. */
 const firstRetryMs = 500;
 const longestRetryMs = 5_000;
+/** Interval of looks for the Node when a process begins, milliseconds. */
+const lookMs = 100;
 
 /** State of persistent volumes on the node that their pods share. A volume goes by an identity that its type gives it. */
 export interface Staging {
@@ -37,6 +40,7 @@ export interface Staging {
 }
 
 export interface StagingDeps extends LeavingDeps {
+  readonly node: () => Node | undefined;
   /** Called with the names of attached volumes that are in use, whenever they change. */
   readonly onUse: (names: readonly string[]) => void;
 }
@@ -60,6 +64,13 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     return (await Promise.all(found)).flat();
   };
 
+  /** Of what an earlier process left, the Node says what was attached: the others' driver wants no attachment, as far as anyone knows. */
+  const tellUse = async () => {
+    let node = deps.node();
+    for (; node === undefined; node = deps.node()) await deps.clock.sleep(lookMs, stopped.signal);
+    use.known(new Set(node.status?.volumesAttached?.map(({ name }) => name)));
+  };
+
   return {
     inTurn,
     isElsewhere: holders.isElsewhere,
@@ -73,7 +84,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
       await Promise.all(kinds.flatMap((kind) => kind.tidy?.(deps, signal) ?? []));
       const found = await stagedOf([], signal);
       for (const { kind, id } of found) if (kind.attaches) use.found(id, `${kind.plugin}/${id}`);
-      use.known();
+      tellUse().catch(() => undefined);
       for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
     },
     async left(uid, whole, signal) {
@@ -144,7 +155,9 @@ function createUse(onUse: (names: readonly string[]) => void) {
       note(id, name);
     },
     found: (id: string, name: string) => void names.set(id, name),
-    known() {
+    /** @param attached names of the volumes that the cluster has attached. */
+    known(attached: ReadonlySet<string>) {
+      for (const [id, name] of names) if (!attached.has(name) && !wanted.isElsewhere(id, "")) names.delete(id);
       isKnown = true;
       tell();
     },

@@ -79,10 +79,23 @@ test("a driver that is away is named, and what is its own stays until it is back
   await clock.advance(0);
 });
 
+test("of what another process left only volumes that are attached are in use, once the Node has been read", async () => {
+  const bench = bound();
+  await bench.start().mount(podWith([data]), never);
+  bench.isNodeKnown = false;
+  await bench.start().recover(never);
+  await bench.clock.advance(1_000);
+  assert.equal(bench.inUse, undefined, "the Node keeps what it shows");
+  bench.isNodeKnown = true;
+  await bench.clock.advance(1_000);
+  assert.deepEqual(bench.inUse, [], "the driver wants no attachment");
+});
+
 test("another process takes up what lies staged: it is in use, and leaves once no pod has it", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   await bench.start().mount(podWith([data]), never);
+  storage.status = { volumesAttached: [{ name: "kubernetes.io/csi/d^h", devicePath: "" }] };
   const next = bench.start();
   await next.recover(never);
   assert.deepEqual(bench.inUse, ["kubernetes.io/csi/d^h"]);

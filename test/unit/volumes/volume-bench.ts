@@ -72,6 +72,7 @@ export function volumeBench() {
     storage: fakeStorage(host.files),
     /** Attached volumes in use, as the node was told last. */
     inUse: undefined as readonly string[] | undefined,
+    isNodeKnown: true,
     target: fakePresence(),
     clock,
     host,
@@ -133,7 +134,10 @@ export function volumeBench() {
         },
         drivers: bench.storage,
         inUse: (names) => void (bench.inUse = names),
-        node: () => ({ metadata: { name: "node", labels: bench.labels }, status: bench.storage.status }),
+        node: () =>
+          bench.isNodeKnown
+            ? { metadata: { name: "node", labels: bench.labels }, status: bench.storage.status }
+            : undefined,
         presence: bench.target.present,
         tokens: { token: (_pod, request) => bench.issue(request) },
         allocatable: () => bench.allocatable,
