@@ -97,7 +97,11 @@ export function attemptsIn({ suite, name, list, note }: Entry): readonly RunReco
   const [, passed, of, says] = /(?:^|; )passed (\d+) of (\d+)(?:: (.*))?$/.exec(note) ?? [];
   const skipped = /(?:^|; )skipped(?:: (.*))?$/.exec(note);
   const record = (state: string, index: number, why: string | undefined): RunRecord => ({
-    ...{ suite, name, state, run: `committed ${index + 1}`, seconds: list === "here-slow" ? slowSeconds + 1 : 0 },
+    suite,
+    name,
+    state,
+    run: `committed ${index + 1}`,
+    seconds: list === "here-slow" ? slowSeconds + 1 : 0,
     ...(why !== undefined && { says: why }),
   });
   if (skipped) return [record("skipped", 0, skipped[1])];
