@@ -91,6 +91,8 @@ export type CgroupOperation = "create" | "update" | "destroy";
 
 export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
+  /** Memory, in bytes, is kept for Guaranteed pods, and for Burstable ones. */
+  kept(guaranteed: number, burstable: number): void;
 }
 
 /** Changes of the resources of pods that are on the node. */

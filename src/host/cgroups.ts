@@ -12,6 +12,9 @@ export interface CgroupLimits {
   readonly cpuQuotaUs?: number;
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
+  /** Memory that is kept for it, from anybody or as long as others have some to spare; ignored with version 1. */
+  readonly memoryMinBytes?: number;
+  readonly memoryLowBytes?: number;
   /** Ignored where the target does not limit process IDs. */
   readonly pids?: number;
   /** CPUs as a cpuset lists them, such as `0-3,8`. */
@@ -198,6 +201,8 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
       quota === undefined ? undefined : `${quota <= 0 ? "max" : quota} ${limits.cpuPeriodUs ?? 100_000}`,
     ),
     ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
+    ...set("memory.min", limits.memoryMinBytes === undefined ? undefined : whole(limits.memoryMinBytes)),
+    ...set("memory.low", limits.memoryLowBytes === undefined ? undefined : whole(limits.memoryLowBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
     ...set("cpuset.cpus", limits.cpus),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),

@@ -14,7 +14,7 @@ import type { PodGround } from "../sync/passes.ts";
 import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
-import { enforcement } from "./settings.ts";
+import { enforcement, memoryQos } from "./settings.ts";
 
 /** Opens the target's cgroups, and limits those of its other processes where the configuration says so; once the runtime answers, where
  *  it does not yet. @throws TargetError when that cannot be. */
@@ -28,7 +28,14 @@ export async function openTargetCgroups(
   const layout = createCgroupLayout({ runtime, kubelet, clock, log });
   const open = createNodeCgroups({ host, layout, rootDir, measures: metrics.measures.cgroups, clock, log });
   const enforced = enforcement(config);
-  const reserved = createReservedCgroups({ cgroups: open, capacity, enforcement: enforced, nodeName, events });
+  const reserved = createReservedCgroups({
+    cgroups: open,
+    capacity,
+    enforcement: enforced,
+    memoryQos: memoryQos(kubelet),
+    nodeName,
+    events,
+  });
   await reserved.limit(signal).catch((error: unknown) => {
     if (!hasCode(error, "unavailable", "deadline_exceeded")) throw error;
   });
@@ -50,7 +57,7 @@ interface CgroupParts extends Pick<Allocating, "allocations"> {
 
 /** Builds the cgroups of pods, of their quality of service classes, and of all of them. */
 export function composeCgroups(
-  { config, target, clock, log, hand }: NodeContext,
+  { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { agent, cgroups: { open, reserved, enforced }, presence }: Observed,
   { allocations, placeholders, settings }: CgroupParts,
@@ -60,7 +67,15 @@ export function composeCgroups(
   const { asked, ...columns } = hand("cgroups");
   const sizes = pageSizes(agent.facts);
   const pods = { list: () => placeholders.without(asked.list()) };
-  const tiers = createTiers({ ...columns, cgroups: open, pods, allocated: allocations.of, pageSizes: sizes });
+  const tiers = createTiers({
+    ...columns,
+    cgroups: open,
+    pods,
+    allocated: allocations.of,
+    pageSizes: sizes,
+    memoryQos: settings.memoryQos,
+    measures: metrics.measures.cgroups,
+  });
   const ground = createPodGround({
     host,
     rootDir,
@@ -68,6 +83,7 @@ export function composeCgroups(
     tiers,
     settings,
     podPidsLimit: kubelet.podPidsLimit,
+    memoryQos: settings.memoryQos,
     pageSizes: sizes,
     runtime,
     events,

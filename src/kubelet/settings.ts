@@ -7,6 +7,7 @@ import type { NodeSettings } from "../node/node-agent.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
+import type { ContainerMemoryQos } from "../pod/resources.ts";
 import type { ContainerLogLimits, Target } from "../seams/provider.ts";
 import { cpusOf } from "../lib/cpu-set.ts";
 import type { Enforcement } from "../resources/reserved-cgroups.ts";
@@ -85,9 +86,22 @@ export function podSettings(
     seccompDefault: kubelet.seccompDefault,
     singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
     limitedSwap: kubelet.memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(kubelet.featureGates, "NodeSwap"),
+    memoryQos: memoryQos(kubelet),
     cpuCfsQuota: kubelet.cpuCFSQuota,
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,
+  };
+}
+
+/** What feature gate MemoryQoS asks for; undefined while it is off. */
+export function memoryQos(kubelet: NodeConfig["kubelet"]): ContainerMemoryQos | undefined {
+  const { featureGates, memoryThrottlingFactor, memoryReservationPolicy, kubeReserved, systemReserved } = kubelet;
+  if (!gateEnabled(featureGates, "MemoryQoS") || memoryThrottlingFactor === undefined) return undefined;
+  const [own, system] = [kubeReserved, systemReserved].map(({ memory }) => quantityValue(memory ?? "0"));
+  return {
+    throttlingFactor: memoryThrottlingFactor,
+    reserves: memoryReservationPolicy === "TieredReservation",
+    reservedBytes: (own ?? 0) + (system ?? 0),
   };
 }
 

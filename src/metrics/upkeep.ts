@@ -41,7 +41,29 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
       aged: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
     },
     imageRemovals: { removed: (reason) => images.add({ reason }) },
-    cgroups: { changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms) },
+    cgroups: {
+      changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
+      kept: keptMemory(metrics),
+    },
+  };
+}
+
+/** Gauges that are there from their first value on: without feature gate MemoryQoS there are none. */
+function keptMemory(metrics: Metrics): Measures["cgroups"]["kept"] {
+  let bytes: { readonly min: number; readonly low: number } | undefined;
+  return (min, low) => {
+    const isNew = bytes === undefined;
+    bytes = { min, low };
+    if (!isNew) return;
+    for (const [key, whose] of [
+      ["min", "Guaranteed"],
+      ["low", "Burstable"],
+    ] as const)
+      metrics.gauge(
+        `kubelet_memory_qos_node_memory_${key}_bytes`,
+        `Memory kept for ${whose} pods on cgroup v2 (memory.${key}), bytes.`,
+        { values: () => [[{}, bytes?.[key] ?? 0]] },
+      );
   };
 }
 

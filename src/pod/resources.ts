@@ -1,6 +1,7 @@
 import { HugepageLimit, LinuxContainerResources } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "./containers.ts";
+import { type MemoryQos, containerMemoryQos } from "./memory-qos.ts";
 import { qosClass } from "./qos.ts";
 import { canonicalAmount, quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 import { effectiveResources } from "./resize.ts";
@@ -73,6 +74,14 @@ export interface ContainerResourcesInput extends ResourceSettings {
   readonly singleProcessOomKill: boolean;
   /** KubeletConfiguration.memorySwap.swapBehavior is LimitedSwap: containers may use some of the target's swap. */
   readonly limitedSwap: boolean;
+  /** Feature gate MemoryQoS, when it is on. */
+  readonly memoryQos?: ContainerMemoryQos | undefined;
+}
+
+/** @see containerMemoryQos */
+export interface ContainerMemoryQos extends MemoryQos {
+  /** Bytes that are kept for the target's other processes. */
+  readonly reservedBytes: number;
 }
 
 /** The resource settings of one container.
@@ -89,6 +98,9 @@ export function containerResources(input: ContainerResourcesInput): LinuxContain
   if (target.cgroupV2 && !input.singleProcessOomKill) unified["memory.oom.group"] = "1";
   if (target.cgroupV2 && target.swapController)
     unified["memory.swap.max"] = String(input.limitedSwap ? limitedSwap(pod, container, target) : 0);
+  const { memoryQos } = input;
+  if (target.cgroupV2 && memoryQos)
+    Object.assign(unified, containerMemoryQos(pod, container, memoryQos, target.memoryBytes - memoryQos.reservedBytes));
   return {
     ...base,
     oomScoreAdj: BigInt(oomScoreAdjust(pod, container, target.memoryBytes)),

@@ -3,6 +3,7 @@ import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import { podCgroup } from "../pod/cgroup-path.ts";
+import { type MemoryQos, podKeptMemory } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import {
@@ -23,6 +24,8 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" |
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
+  /** Feature gate MemoryQoS, when it is on. */
+  readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
   /** Sizes of huge pages that the target has, as cgroups name them. */
   readonly pageSizes: readonly string[];
   readonly log: Logger;
@@ -151,7 +154,7 @@ function createMending(
 }
 
 /** Huge pages that a pod does not ask for it does not get. */
-function podLimitsOf(pod: Pod, { settings, podPidsLimit, pageSizes }: PodCgroupsDeps): CgroupLimits {
+function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes }: PodCgroupsDeps): CgroupLimits {
   const qos = qosClass(pod.spec);
   const requests = podRequests(pod, { overhead: true });
   const limits = podLimits(pod, { overhead: true });
@@ -160,6 +163,7 @@ function podLimitsOf(pod: Pod, { settings, podPidsLimit, pageSizes }: PodCgroups
     cpuShares: qos === "BestEffort" ? minShares : milliCpuToShares(quantityMilli(requests["cpu"] ?? "0")),
     ...(limitsWhole(pod, "cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
     ...(limitsWhole(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
+    ...(memoryQos?.reserves && podKeptMemory(pod, quantityValue(requests["memory"] ?? "0"))),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),
     ...(pageSizes.length > 0 && {
       hugepages: { ...Object.fromEntries(pageSizes.map((size) => [size, 0])), ...hugepagesOf(requests) },

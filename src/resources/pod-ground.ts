@@ -4,6 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Pod } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { cgroupNames, podCgroup } from "../pod/cgroup-path.ts";
+import type { MemoryQos } from "../pod/memory-qos.ts";
 import { qosClass } from "../pod/qos.ts";
 import { podReference } from "../pod/reference.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
@@ -22,6 +23,8 @@ export interface PodGroundDeps {
   readonly tiers: Tiers;
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
+  /** Feature gate MemoryQoS, when it is on. */
+  readonly memoryQos?: MemoryQos | undefined;
   readonly pageSizes: readonly string[];
   readonly runtime: Pick<Stats, "containerStats">;
   readonly events: EventSink;

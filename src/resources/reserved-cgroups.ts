@@ -1,6 +1,7 @@
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { EventSink } from "../pipeline.ts";
 import { cgroupNames, cgroupPath, podsCgroup, quotedNames } from "../pod/cgroup-path.ts";
+import type { MemoryQos } from "../pod/memory-qos.ts";
 import { nodeReference } from "../pod/reference.ts";
 import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
@@ -19,6 +20,8 @@ export interface ReservedCgroupsDeps {
   readonly cgroups: OpenNodeCgroups;
   readonly capacity: Pick<TargetCapacity, "hugepages">;
   readonly enforcement: Enforcement;
+  /** Feature gate MemoryQoS, when it is on: what is reserved is kept for them. */
+  readonly memoryQos?: MemoryQos | undefined;
   readonly nodeName: string;
   readonly events: EventSink;
 }
@@ -92,7 +95,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
       const fault = await cgroups.fault({ path, name: quotedNames(names) }, signal);
       if (fault !== undefined) throw new Error(fault);
       const share = reservedShare(reserved, capacity, compressible);
-      await cgroups.ensure(path, share, signal);
+      const kept = deps.memoryQos && share.memoryBytes !== undefined && { memoryMinBytes: share.memoryBytes };
+      await cgroups.ensure(path, { ...share, ...kept }, signal);
       if (share.pids !== undefined) refusePids(cgroups);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) throw error;

@@ -1,8 +1,12 @@
+import { isDeepStrictEqual } from "node:util";
+import type { CgroupLimits } from "../host/cgroups.ts";
 import { createTurns } from "../lib/turns.ts";
+import type { CgroupMeasures } from "../measures.ts";
 import type { PodCache, PodStore } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
+import type { MemoryQos } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
-import { quantityMilli } from "../pod/quantity.ts";
+import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { milliCpuToShares, minShares, podRequests } from "../pod/resources.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import { isActive } from "../state/active.ts";
@@ -23,6 +27,9 @@ export interface TiersDeps {
   readonly allocated: (pod: AskedPod) => GivenPod;
   /** Sizes of huge pages that the target has, as cgroups name them. */
   readonly pageSizes: readonly string[];
+  /** Feature gate MemoryQoS, when it is on. */
+  readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
+  readonly measures: Pick<CgroupMeasures, "kept">;
 }
 
 /** The cgroups of the quality of service classes Burstable and BestEffort, below that of all pods. */
@@ -36,22 +43,29 @@ export interface Tiers {
 /** No limit on huge pages: the pods' own hold. */
 const unbounded = 2 ** 62;
 
-/** Gives BestEffort pods together the least share of the CPU, and Burstable pods together the sum of their requests.
+/** Gives BestEffort pods together the least share of the CPU, and Burstable pods together the sum of their requests; with feature gate
+ *  MemoryQoS the pods' memory is kept for them.
  *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
 export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
-  const set = new Map<QosClass, number>();
+  const set = new Map<QosClass, CgroupLimits>();
   // Of pods that come side by side each sums up what it knows of: an older sum must not be set after a newer one.
   const inTurn = createTurns(1);
-  const setTo = async (tier: QosClass, cpuShares: number, signal: AbortSignal) => {
-    if (set.get(tier) === cpuShares) return;
+  const setTo = async (tier: QosClass, limits: CgroupLimits, signal: AbortSignal) => {
+    if (isDeepStrictEqual(set.get(tier), limits)) return;
     const { cgroups, layout } = await deps.cgroups(signal);
-    await cgroups.ensure(tierCgroup(tier, layout), { cpuShares, hugepages }, signal);
-    set.set(tier, cpuShares);
+    await cgroups.ensure(tierCgroup(tier, layout), limits, signal);
+    set.set(tier, limits);
   };
   const ensure = async (signal: AbortSignal) => {
-    await setTo("BestEffort", minShares, signal);
-    await setTo("Burstable", burstableShares(deps), signal);
+    const requested = requestedOf(deps);
+    const kept = keptMemory(deps.memoryQos, requested);
+    // That of all Guaranteed pods is the parent of the other classes'.
+    if (kept) await setTo("Guaranteed", { memoryMinBytes: kept.guaranteed + kept.burstable }, signal);
+    await setTo("BestEffort", { cpuShares: minShares, hugepages }, signal);
+    const cpuShares = milliCpuToShares(requested.burstableMilli);
+    await setTo("Burstable", { cpuShares, hugepages, ...(kept && { memoryLowBytes: kept.burstable }) }, signal);
+    if (kept) deps.measures.kept(kept.guaranteed, kept.burstable);
   };
   return {
     ensure: (signal) => inTurn(() => ensure(signal)),
@@ -63,11 +77,34 @@ export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   };
 }
 
-function burstableShares({ pods, worker, seen, allocated }: Omit<TiersDeps, "cgroups" | "pageSizes">): number {
-  const holds = (pod: AskedPod) => isActive(pod, worker.get(pod.metadata.uid), seen.get(pod.metadata.uid));
-  const milli = pods
-    .list()
-    .filter((pod) => qosClass(pod.spec) === "Burstable" && holds(pod))
-    .map((pod) => quantityMilli(podRequests(allocated(pod), { overhead: true })["cpu"] ?? "0"));
-  return milliCpuToShares(milli.reduce((sum, each) => sum + each, 0));
+/** What active pods request together: thousandths of a CPU, bytes of memory. */
+interface Requested {
+  burstableMilli: number;
+  burstableBytes: number;
+  guaranteedBytes: number;
+}
+
+function requestedOf({ pods, worker, seen, allocated }: Pick<TiersDeps, "pods" | "worker" | "seen" | "allocated">) {
+  const sum: Requested = { burstableMilli: 0, burstableBytes: 0, guaranteedBytes: 0 };
+  for (const pod of pods.list()) {
+    const qos = qosClass(pod.spec);
+    const { uid } = pod.metadata;
+    if (qos === "BestEffort" || !isActive(pod, worker.get(uid), seen.get(uid))) continue;
+    const { cpu, memory } = podRequests(allocated(pod), { overhead: true });
+    const bytes = quantityValue(memory ?? "0");
+    if (qos === "Guaranteed") sum.guaranteedBytes += bytes;
+    else {
+      sum.burstableMilli += quantityMilli(cpu ?? "0");
+      sum.burstableBytes += bytes;
+    }
+  }
+  return sum;
+}
+
+/** Bytes that are kept for each class; undefined where the feature gate is off. */
+function keptMemory(memoryQos: TiersDeps["memoryQos"], { guaranteedBytes, burstableBytes }: Requested) {
+  if (!memoryQos) return undefined;
+  return memoryQos.reserves
+    ? { guaranteed: guaranteedBytes, burstable: burstableBytes }
+    : { guaranteed: 0, burstable: 0 };
 }

@@ -39,7 +39,7 @@ import { kernelHostname, podHostname } from "../pod/hostname.ts";
 import { podLogDirectory } from "../pod/log-paths.ts";
 import { qosClass } from "../pod/qos.ts";
 import { nodeReference, podReference } from "../pod/reference.ts";
-import { type ResourceSettings, containerResources } from "../pod/resources.ts";
+import { type ContainerMemoryQos, type ResourceSettings, containerResources } from "../pod/resources.ts";
 import { withKubernetesService } from "../pod/service-env.ts";
 import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
 import type { Host } from "../seams/host.ts";
@@ -71,6 +71,8 @@ export interface PodSettings extends ResourceSettings {
   readonly seccompDefault: boolean;
   readonly singleProcessOomKill: boolean;
   readonly limitedSwap: boolean;
+  /** Feature gate MemoryQoS, when it is on. */
+  readonly memoryQos?: ContainerMemoryQos | undefined;
   /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   /** The network of the target's pods, where it may not be the cluster's. */

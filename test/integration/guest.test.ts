@@ -9,7 +9,13 @@ const Mi = 2 ** 20;
 
 let lab: Lab;
 before(async () => {
-  lab = await startLab("guest", { config: { memorySwap: { swapBehavior: "LimitedSwap" } } });
+  lab = await startLab("guest", {
+    config: {
+      memorySwap: { swapBehavior: "LimitedSwap" },
+      featureGates: { MemoryQoS: true },
+      memoryReservationPolicy: "TieredReservation",
+    },
+  });
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
@@ -48,5 +54,23 @@ describe("a target with a kernel of its own", () => {
     const share = Math.trunc(((128 * Mi) / bytes("MemTotal")) * bytes("SwapTotal"));
     assert.equal(limit(burstable, "memory.swap.max"), inPages(share));
     for (const pod of others) assert.equal(limit(pod, "memory.swap.max"), "0", pod.metadata.name);
+  });
+
+  test("with MemoryQoS what pods request is kept for them, and containers are slowed down before their limits", async () => {
+    const { pods, cluster } = lab;
+    const requests = { memory: "64Mi" };
+    await pods.create("limited", {
+      containers: [shell("exec sleep 3600", { resources: { requests, limits: { memory: "128Mi" } } })],
+    });
+    const limited = await pods.ready("limited");
+    assert.equal(limit(limited, "memory.high"), inPages((64 + 64 * 0.9) * Mi));
+    const burstable = firstProcess(cluster, limited);
+    // Of the container, of its pod, of all Burstable pods.
+    const low = [0, 1, 2].map((up) => Number(cgroupValue(cluster, burstable, ["memory.low"], up)) / Mi);
+    assert.deepEqual(low, [64, 64, 128 + 64]);
+    const guaranteed = firstProcess(cluster, await pods.ready("guaranteed"));
+    const min = [0, 1, 2].map((up) => Number(cgroupValue(cluster, guaranteed, ["memory.min"], up)) / Mi);
+    assert.deepEqual(min, [64, 64, 64 + 128 + 64]);
+    assert.equal(cgroupValue(cluster, guaranteed, ["memory.high"]), "max");
   });
 });

@@ -61,9 +61,12 @@ export function limitProperties(
   const number = (name: string, value: number | bigint | undefined): readonly UnitProperty[] =>
     value === undefined ? [] : [{ name, type: "t", value: typeof value === "bigint" ? value : bounded(value) }];
   const { memoryBytes, cpuShares: shares, cpus, pids } = limits;
+  const kept = cgroupVersion === 2 ? limits : {};
   const weight = shares === undefined ? undefined : weightOf(shares);
   return [
     ...number(cgroupVersion === 2 ? "MemoryMax" : "MemoryLimit", memoryBytes === 0 ? undefined : memoryBytes),
+    ...number("MemoryMin", kept.memoryMinBytes),
+    ...number("MemoryLow", kept.memoryLowBytes),
     ...(cgroupVersion === 2 ? number("CPUWeight", weight) : number("CPUShares", shares)),
     ...number("CPUQuotaPeriodUSec", systemdVersion >= periodSince ? limits.cpuPeriodUs : undefined),
     ...number("CPUQuotaPerSecUSec", quotaPerSecond(limits)),

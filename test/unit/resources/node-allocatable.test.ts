@@ -12,6 +12,7 @@ import { givenPod } from "../../../src/roles.ts";
 import { TargetError } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 
 const never = new AbortController().signal;
 const root = "/sys/fs/cgroup";
@@ -40,9 +41,11 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
     seen: { get: () => undefined },
     allocated: givenPod,
     pageSizes: ["2MB"],
+    measures: unmeasured.cgroups,
   });
   const common = {
     cgroups: open,
+    memoryQos: { throttlingFactor: 0.9, reserves: false },
     capacity: { cpus: 2, cpuList: "0,2", memoryBytes: 2 ** 30, maxPid: 1000, hugepages: { "hugepages-2Mi": 2 ** 21 } },
     enforcement: {
       enforceNodeAllocatable: ["pods"],
@@ -158,7 +161,8 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
     host.files.put(`${root}/${name}/cgroup.controllers`, { data: controllers });
   const running = run();
   await clock.advance(0);
-  assert.equal(host.files.text(`${root}/kube/memory.max`), String(256 * 2 ** 20));
+  for (const file of ["memory.max", "memory.min"])
+    assert.equal(host.files.text(`${root}/kube/${file}`), String(256 * 2 ** 20), file);
   assert.deepEqual(told.slice(0, 2), [
     "Node n Normal NodeAllocatableEnforced Updated limits on kube reserved cgroup /kube",
     "Node n Normal NodeAllocatableEnforced Updated limits on system reserved cgroup /system/all",

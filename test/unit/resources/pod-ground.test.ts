@@ -9,6 +9,7 @@ import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { fakeSystemd } from "../../fakes/systemd.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../../../src/roles.ts";
@@ -33,7 +34,7 @@ function rig(
     host,
     layout: async () => layout,
     rootDir: "/root",
-    measures: { changed: (operation) => void changes.push(operation) },
+    measures: { changed: (operation) => void changes.push(operation), kept: () => undefined },
     clock,
     log,
   });
@@ -48,9 +49,11 @@ function rig(
       seen: { get: () => undefined },
       allocated,
       pageSizes: [],
+      measures: unmeasured.cgroups,
     }),
     settings: { cpuCfsQuota: true, cpuCfsPeriodUs: 100_000 },
     podPidsLimit: 100,
+    memoryQos: { throttlingFactor: 0.9, reserves: true },
     events: { event: (_, type, reason, message) => void heard.push([type, reason, message].join(" ")) },
     pageSizes: [],
     runtime: {
@@ -90,14 +93,14 @@ test("cgroups of pods that come side by side are all known afterwards", async ()
   assert.deepEqual(asking("2").map(ground.groups.isStale), [true, true, true]);
 });
 
-test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs", async () => {
+test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs; and what is kept for it", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { ground, read } = rig([pod]);
   await ground.prepare(pod, true, never);
   const own = "/burstable/poduid-1";
   assert.deepEqual(
-    [read(`${own}/cpu.max`), read(`${own}/memory.max`), read(`${own}/pids.max`)],
-    ["50000 100000", String(128 * 2 ** 20), "100"],
+    ["cpu.max", "memory.max", "memory.low", "pids.max"].map((file) => read(`${own}/${file}`)),
+    ["50000 100000", String(128 * 2 ** 20), String(64 * 2 ** 20), "100"],
   );
   assert.equal(read(`${own}/cpu.weight`), "10");
 });
@@ -195,6 +198,7 @@ test("a pod's cgroup, its limits and what is used of it and in it are read, and 
     cpuPeriodUs: 100_000,
     cpuQuotaUs: 50_000,
     memoryBytes: 2 ** 27,
+    memoryLowBytes: 2 ** 26,
     pids: 100,
   });
   await ground.groups.set(pod, { memoryBytes: 2 ** 28 }, never);
@@ -224,8 +228,9 @@ test("under systemd a pod's cgroup is a slice with its limits, which goes with t
   await ground.prepare(pod, true, never);
   const slice = "kubepods-burstable-poduid_1.slice";
   assert.deepEqual([...units], ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-burstable.slice", slice]);
-  assert.deepEqual(heard.at(-1)?.properties?.slice(-5), [
+  assert.deepEqual(heard.at(-1)?.properties?.slice(-6), [
     `MemoryMax=t:${128 * 2 ** 20}`,
+    `MemoryLow=t:${64 * 2 ** 20}`,
     "CPUWeight=t:10",
     "CPUQuotaPeriodUSec=t:100000",
     "CPUQuotaPerSecUSec=t:500000",

@@ -4,6 +4,7 @@ import type { CgroupLimits } from "../../../src/host/cgroups.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
+import type { ResourceList } from "../../../src/pod/resources.ts";
 import { givenPod } from "../../../src/roles.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
@@ -12,7 +13,8 @@ const never = new AbortController().signal;
 const burstable = "/kubepods/burstable";
 const bestEffort = "/kubepods/besteffort";
 
-function rig(pageSizes: readonly string[] = []) {
+function rig(pageSizes: readonly string[] = [], memoryQos?: { readonly reserves: boolean }) {
+  const kept: (readonly [guaranteed: number, burstable: number])[] = [];
   const pods: TestPod[] = [];
   const phases = new Map<string, WorkerPhase>();
   const seen = new Map<string, RuntimePod>();
@@ -40,11 +42,13 @@ function rig(pageSizes: readonly string[] = []) {
     seen: { get: (uid) => seen.get(uid) },
     allocated: givenPod,
     pageSizes,
+    ...(memoryQos && { memoryQos }),
+    measures: { kept: (...bytes) => void kept.push(bytes) },
   });
   const shares = () => set.splice(0).map(([path, { cpuShares }]) => [path, cpuShares]);
   /** Has the next change wait. */
   const holdUp = () => (held = Promise.withResolvers<void>());
-  return { pods, phases, seen, set, shares, tiers, failing, holdUp };
+  return { pods, phases, seen, set, shares, kept, tiers, failing, holdUp };
 }
 
 const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
@@ -117,4 +121,37 @@ test("tiers limit no huge pages of any size", async () => {
   const { set, tiers } = rig(["2MB", "1GB"]);
   await tiers.ensure(never);
   for (const [, { hugepages }] of set) assert.deepEqual(hugepages, { "2MB": 2 ** 62, "1GB": 2 ** 62 });
+});
+
+test("with feature gate MemoryQoS what pods request is kept for them, where the policy says so", async () => {
+  const sized = (uid: string, memory: string, limits: ResourceList) =>
+    aPod({ containers: [aContainer("c", { resources: { requests: { memory, cpu: "1" }, limits } })] }, { uid });
+  const tiered = rig([], { reserves: true });
+  tiered.pods.push(sized("b", "64Mi", {}), sized("g", "32Mi", { memory: "32Mi", cpu: "1" }), aPod({}, { uid: "n" }));
+  await tiered.tiers.ensure(never);
+  const [all, low] = [96 * 2 ** 20, 64 * 2 ** 20];
+  assert.deepEqual(tiered.set, [
+    ["/kubepods", { memoryMinBytes: all }],
+    [bestEffort, { cpuShares: 2, hugepages: {} }],
+    [burstable, { cpuShares: 1024, hugepages: {}, memoryLowBytes: low }],
+  ]);
+  assert.deepEqual(tiered.kept, [[32 * 2 ** 20, low]]);
+  tiered.set.length = 0;
+  tiered.pods.splice(0, 1);
+  await tiered.tiers.ensure(never);
+  assert.deepEqual(tiered.set, [
+    ["/kubepods", { memoryMinBytes: 32 * 2 ** 20 }],
+    [burstable, { cpuShares: 2, hugepages: {}, memoryLowBytes: 0 }],
+  ]);
+  const none = rig([], { reserves: false });
+  none.pods.push(sized("b", "64Mi", {}));
+  await none.tiers.ensure(never);
+  assert.deepEqual(
+    none.set.map(([, { memoryMinBytes, memoryLowBytes }]) => [memoryMinBytes, memoryLowBytes]),
+    [
+      [0, undefined],
+      [undefined, undefined],
+      [undefined, 0],
+    ],
+  );
 });

@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { containerMemoryQos, podKeptMemory } from "../../../src/pod/memory-qos.ts";
+import { type ResourceList, containerResources } from "../../../src/pod/resources.ts";
+import { aContainer, aPod } from "../../fakes/pods.ts";
+
+const Mi = 2 ** 20;
+const allocatable = 1024 * Mi;
+const sized = (requests: ResourceList, limits: ResourceList) => {
+  const container = aContainer("c", { resources: { requests, limits } });
+  return { container, pod: aPod({ containers: [container] }) };
+};
+
+test("a container is slowed down between its request and its limit, or the memory of all pods", () => {
+  const high = (requests: ResourceList, limits: ResourceList, throttlingFactor = 0.9) => {
+    const { pod, container } = sized(requests, limits);
+    return containerMemoryQos(pod, container, { throttlingFactor, reserves: false }, allocatable)["memory.high"];
+  };
+  assert.equal(high({ memory: "100Mi" }, { memory: "200Mi" }), String(190 * Mi));
+  assert.equal(high({}, { memory: "200Mi" }, 0.5), String(100 * Mi));
+  assert.equal(high({ memory: "24Mi" }, {}), String(924 * Mi));
+  assert.equal(high({ memory: "1" }, { memory: "10001" }, 0.5), "4096", "whole pages");
+  assert.equal(high({ memory: "200Mi" }, { memory: "200Mi" }), undefined, "it may use what it is limited to");
+  assert.equal(high({ memory: "4095" }, { memory: "4096" }, 0.1), undefined, "less than is requested is none");
+});
+
+test("TieredReservation keeps a Guaranteed pod's memory from anybody, a Burstable one's as far as it goes", () => {
+  const qos = { throttlingFactor: 0.9, reserves: true };
+  const guaranteed = sized({ memory: "64Mi", cpu: "1" }, { memory: "64Mi", cpu: "1" });
+  const burstable = sized({ memory: "64Mi" }, {});
+  const free = sized({}, {});
+  const bytes = 64 * Mi;
+  const of = ({ pod, container }: typeof free) => {
+    const { "memory.min": min, "memory.low": low } = containerMemoryQos(pod, container, qos, allocatable);
+    return [min, low];
+  };
+  assert.deepEqual(
+    [of(guaranteed), of(burstable), of(free)],
+    [
+      [String(bytes), undefined],
+      [undefined, String(bytes)],
+      ["0", "0"],
+    ],
+  );
+  assert.deepEqual(podKeptMemory(guaranteed.pod, bytes), { memoryMinBytes: bytes });
+  assert.deepEqual(podKeptMemory(burstable.pod, bytes), { memoryLowBytes: bytes });
+  assert.deepEqual(podKeptMemory(free.pod, 0), {});
+});
+
+test("only cgroup v2 has it, and only with the feature gate; what is reserved of the machine counts not", () => {
+  const { pod, container } = sized({ memory: "100Mi" }, {});
+  const of = (cgroupV2: boolean, isOn: boolean) =>
+    containerResources({
+      pod,
+      container,
+      cpuCfsQuota: true,
+      cpuCfsPeriodUs: 100_000,
+      singleProcessOomKill: true,
+      limitedSwap: false,
+      target: { memoryBytes: 1100 * Mi, swapBytes: 0, hugePageSizes: [], cgroupV2, swapController: false },
+      ...(isOn && { memoryQos: { throttlingFactor: 0.5, reserves: false, reservedBytes: 100 * Mi } }),
+    }).unified;
+  assert.deepEqual(of(true, true), { "memory.min": "0", "memory.low": "0", "memory.high": String(550 * Mi) });
+  assert.deepEqual([of(false, true), of(true, false)], [{}, {}]);
+});
