@@ -1,3 +1,5 @@
+import { bringsOwn } from "./matrix-of-own.ts";
+
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
  *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
  *  and with `ssh-guest` and `ssh-docker-guest` one with a kernel of its own as well. */
@@ -59,6 +61,7 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
+  ...bringsOwn,
   admission: { on: cri, why: cluster, seconds: 20 },
   "cgroup-faults": {
     on: [],
@@ -182,18 +185,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 400,
   },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
-  "helm-admission": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 45 },
-  "helm-first": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 120 },
-  "helm-monitoring": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 100 },
-  "helm-reverse": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 150 },
-  "helm-rights": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 135 },
-  "helm-service-account": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 50 },
-  helm: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
   doctor: { on: ["ssh"], more: here, why: "looks at targets of each kind", seconds: 30 },
-  egress: { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 140 },
-  "tunnel-docker": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 100 },
-  "tunnel-load": { on: [], more: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 300 },
-  tunnel: { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 75 },
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
   "image-collection": {
     on: cri,
@@ -208,7 +200,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 105,
   },
   images: { on: here, why: "pulls and the names of images are the runtime's", seconds: 45 },
-  "in-pod": { on: cri, why: "brings a provider of its own", fits: onContainerd, seconds: 20 },
   kubectl: {
     on: ["cri", "ssh-docker"],
     more: ["cri-2.4", "docker", "ssh"],

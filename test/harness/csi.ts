@@ -6,6 +6,7 @@ import { shell } from "../cluster/images/catalog.ts";
 import { storageImages } from "../cluster/images/storage.ts";
 import type { Cluster } from "./cluster.ts";
 import { servedStore } from "./registry.ts";
+import type { Layout } from "./state.ts";
 import { kubectlTimeout } from "./wait.ts";
 
 /** Programs of others that serve claims and attachments for a driver: those of sidecars.yaml. */
@@ -19,6 +20,15 @@ export interface CsiOptions {
   readonly args?: readonly string[];
   /** Fields of the CSIDriver's spec that differ. */
   readonly spec?: Readonly<Record<string, unknown>>;
+  /** Where it runs; on the cluster's machine unless given. */
+  readonly machine?: CsiMachine;
+}
+
+/** A machine of a node that has a driver. */
+export interface CsiMachine {
+  readonly layout: Pick<Layout, "dir" | "registry" | "kubeletRoot">;
+  /** Fields that the driver's pods need to get there. */
+  readonly placed?: object;
 }
 
 /** A CSI driver that runs in pods of a cluster. */
@@ -60,9 +70,9 @@ const always = ["hostpathplugin", "csi-node-driver-registrar", "livenessprobe"];
  *  programs are built once per machine: the driver's own in one to two minutes, the sidecars in four. */
 export async function startCsiDriver(
   cluster: Cluster,
-  { sidecars = ["csi-provisioner"], args = [], spec = {} }: CsiOptions = {},
+  { sidecars = ["csi-provisioner"], args = [], spec = {}, machine = cluster }: CsiOptions = {},
 ): Promise<CsiDriver> {
-  const { layout } = cluster;
+  const { layout } = machine;
   for (const name of [...always, ...sidecars])
     await addImage(`sig-storage/${name}`, servedStore(layout), console.error);
   const data = join(layout.dir, "csi-data");
@@ -72,6 +82,7 @@ export async function startCsiDriver(
   );
   for (const { kind, spec: own } of wanted) {
     if (kind === "CSIDriver") Object.assign(own, spec);
+    Object.assign(own.template?.spec ?? {}, machine.placed);
     if (kind === "DaemonSet") own.template?.spec.containers.find(({ name }) => name === "hostpath")?.args.push(...args);
   }
   await cluster.apply(wanted);

@@ -45,7 +45,7 @@ export function registryAddress(layout: Layout): string {
 }
 
 /** The folder of images that the registries of a cluster serve. */
-export function servedStore(layout: Layout): string {
+export function servedStore(layout: Pick<Layout, "registry">): string {
   const { storage } = parse(readFileSync(join(layout.registry, "open.yaml"), "utf8")) as {
     storage: { filesystem: { rootdirectory: string } };
   };

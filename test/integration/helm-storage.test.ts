@@ -1,0 +1,127 @@
+import assert from "node:assert/strict";
+import { existsSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import type { Pod } from "../../src/objects.ts";
+import { nodeReady } from "../harness/agent.ts";
+import { createCgroup } from "../harness/cgroups.ts";
+import { claim } from "../harness/claims.ts";
+import { csi, type CsiDriver, startCsiDriver } from "../harness/csi.ts";
+import { startDns } from "../harness/dns.ts";
+import { ownPodAddresses } from "../harness/edge-machine.ts";
+import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
+import { mount } from "../harness/manifests.ts";
+import { images, shell } from "../harness/pods.ts";
+import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
+import { placed } from "./helm/workload.ts";
+
+// A vendor's manifests as they are, on a machine over SSH: its DaemonSet mounts the paths below a kubelet's directory, the provisioner
+// speaks to the API server over the link, and another node of the release has its root below that directory.
+
+const kubeletRoot = "/var/lib/kubelet";
+const below = { node: "edge-2", root: `${kubeletRoot}/beside` } as const;
+
+describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () => {
+  let lab: HelmLab;
+  let edge: Release;
+  let driver: CsiDriver;
+
+  before(async () => {
+    lab = await startHelmLab("helm-storage", { say: (line) => console.error(line) });
+    edge = releaseOf(lab);
+    const { ssh, kubeletConfiguration: machine, layout } = lab.edge;
+    ownPodAddresses(layout);
+    // Of the machine's own, whatever else runs here; shared, as systemd has it.
+    const own = `mkdir -p ${kubeletRoot}; mount -t tmpfs tmpfs ${kubeletRoot}; mount --make-shared ${kubeletRoot}`;
+    await lab.edge.mustInside(["sh", "-ec", own]);
+    const cgroupRoot = `${layout.cgroup}/second`;
+    createCgroup({ ...layout, cgroup: cgroupRoot });
+    const common = { identity: "serviceAccount", ssh: { ...ssh, existingSecret: release.secret } };
+    const first = {
+      ...common,
+      name: release.node,
+      rootDir: kubeletRoot,
+      ssh: { ...common.ssh, network: "tunneled" },
+      kubeletConfiguration: machine,
+    };
+    const second = {
+      ...common,
+      name: below.node,
+      rootDir: below.root,
+      ssh: { ...common.ssh, network: "isolated" },
+      kubeletConfiguration: { ...machine, cgroupRoot, podLogsDir: join(layout.dir, "second-logs") },
+    };
+    writeFileSync(lab.values, stringify({ onUninstall: "drain", nodes: [first, second] }));
+    await Promise.all([startDns(lab.cluster), edge.install()]);
+    await nodeReady(lab.cluster, below.node);
+  });
+  after(() => lab?.[Symbol.asyncDispose]());
+
+  const kubectl = (...args: readonly string[]) => lab.cluster.mustKubectl(args, { timeoutMs: 130_000 });
+  const inside = (script: string) => lab.edge.mustInside(["sh", "-ec", script]);
+  const ready = (name: string) => kubectl("wait", "--for=condition=Ready", `pod/${name}`, "--timeout=90s");
+  const pod = (name: string, spec: Partial<Pod["spec"]>): object => ({
+    apiVersion: "v1",
+    kind: "Pod",
+    metadata: { name },
+    spec: { terminationGracePeriodSeconds: 1, ...spec },
+  });
+  const using = (claimName: string, script: string) =>
+    pod(claimName, {
+      ...placed,
+      volumes: [{ name: "v", persistentVolumeClaim: { claimName } }],
+      containers: [{ name: "c", image: images.busybox, ...shell(script, { volumeMounts: [mount("v")] }) }],
+    });
+
+  test("its DaemonSet runs there, registers, and a claim's data is on a volume of the driver's", async () => {
+    await lab.cluster.apply([
+      pod("beside", {
+        nodeName: below.node,
+        tolerations: placed.tolerations,
+        volumes: [{ name: "v", emptyDir: {} }],
+        containers: [{ name: "c", image: images.busybox, ...shell("echo kept > /v/f; sleep 3600", { volumeMounts: [mount("v")] }) }],
+      }),
+    ]);
+    driver = await startCsiDriver(lab.cluster, {
+      args: ["--enable-topology=false"],
+      machine: { layout: { ...lab.edge.layout, kubeletRoot }, placed },
+    });
+    await lab.cluster.apply([claim("data", undefined, { storageClassName: csi.storageClass })]);
+    await lab.cluster.apply([using("data", "echo row >> /v/table; sleep 3600")]);
+    await ready("data");
+    assert.match(await kubectl("get", "csinode", release.node, "-o=jsonpath={.spec.drivers[*].name}"), /hostpath/);
+    const [folder] = readdirSync(driver.data).filter((name) => existsSync(join(driver.data, name, "table")));
+    assert.equal(readFileSync(join(driver.data, folder ?? "", "table"), "utf8"), "row\n");
+    assert.match(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/pods\/.*kubernetes\.io~csi/);
+  });
+
+  test("a pod that comes after finds the row; the node below is not touched, though its root is in the driver's reach", async () => {
+    await kubectl("delete", "pod", "data", "--timeout=60s");
+    await lab.cluster.apply([using("data", "echo row >> /v/table; sleep 3600")]);
+    await ready("data");
+    assert.equal(await kubectl("exec", "data", "--", "cat", "/v/table"), "row\nrow\n");
+    await ready("beside");
+    assert.equal(await kubectl("exec", "beside", "--", "cat", "/v/f"), "kept\n");
+    assert.match(await inside(`ls ${below.root}`), /pods/);
+  });
+
+  test("one graftlet after another: the claim's pod runs on", async () => {
+    const { uid } = (await lab.cluster.get<Pod>("pod", "data"))?.metadata ?? {};
+    await kubectl("rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace);
+    await kubectl("rollout", "status", `deployment/${release.name}-graftlet`, inNamespace, "--timeout=120s");
+    await nodeReady(lab.cluster, release.node);
+    const now = await lab.cluster.get<Pod>("pod", "data");
+    assert.deepEqual([now?.metadata.uid, now?.status?.containerStatuses?.[0]?.restartCount], [uid, 0]);
+    assert.equal(await kubectl("exec", "data", "--", "cat", "/v/table"), "row\nrow\n");
+  });
+
+  test("helm uninstall with onUninstall: drain gives the volume back, and nothing is left below either root", async () => {
+    await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=240s"]);
+    await edge.isGone();
+    assert.doesNotMatch(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/./);
+    assert.equal(await inside(`find ${kubeletRoot} -mindepth 1 -path '*pods/*' -o -mindepth 1 -name table`), "");
+    const [folder] = readdirSync(driver.data).filter((name) => existsSync(join(driver.data, name, "table")));
+    assert.equal(readFileSync(join(driver.data, folder ?? "", "table"), "utf8"), "row\nrow\n", "the data stays");
+  });
+});

@@ -1,0 +1,32 @@
+import type { Runs } from "./matrix.ts";
+
+/** Seconds of those that `make test` runs. */
+const always = {
+  helm: 300,
+  "helm-service-account": 50,
+  "in-pod": 20,
+  tunnel: 75,
+};
+/** Seconds of those that `make test-more` runs. */
+const more = {
+  egress: 140,
+  "helm-admission": 45,
+  "helm-first": 120,
+  "helm-monitoring": 100,
+  "helm-reverse": 150,
+  "helm-rights": 135,
+  "helm-storage": 150,
+  "tunnel-docker": 100,
+  "tunnel-load": 300,
+};
+
+/** Files of test/integration that bring a machine or a provider of their own, beside a cluster on containerd: releases of the chart, and
+ *  what the link carries. */
+export const bringsOwn: Readonly<Record<string, Runs>> = Object.fromEntries([
+  ...Object.entries(always).map(([name, seconds]) => [name, runs({ on: ["cri"], seconds })] as const),
+  ...Object.entries(more).map(([name, seconds]) => [name, runs({ on: [], more: ["cri"], seconds })] as const),
+]);
+
+function runs(where: Pick<Runs, "on" | "more" | "seconds">): Runs {
+  return { ...where, why: "brings a provider of its own", fits: ["cri", "cri-2.4"] };
+}
