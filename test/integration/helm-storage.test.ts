@@ -42,6 +42,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
       ...common,
       name: release.node,
       rootDir: kubeletRoot,
+      daemonSets: "selected",
       ssh: { ...common.ssh, network: "tunneled" },
       kubeletConfiguration: machine,
     };
