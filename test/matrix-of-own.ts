@@ -15,7 +15,7 @@ const more = {
   "helm-monitoring": 100,
   "helm-reverse": 150,
   "helm-rights": 135,
-  "helm-storage": 150,
+  "helm-storage": 60,
   "tunnel-docker": 100,
   "tunnel-load": 300,
 };

@@ -80,7 +80,7 @@ export async function startCsiDriver(
   const wanted = objects.filter(
     ({ kind, metadata: { name } }) => kind !== "StatefulSet" || sidecars.some((one) => one === name),
   );
-  for (const { kind, spec: own } of wanted) {
+  for (const { kind, spec: own = {} } of wanted) {
     if (kind === "CSIDriver") Object.assign(own, spec);
     Object.assign(own.template?.spec ?? {}, machine.placed);
     if (kind === "DaemonSet") own.template?.spec.containers.find(({ name }) => name === "hostpath")?.args.push(...args);
@@ -97,7 +97,7 @@ export async function startCsiDriver(
 interface Manifest {
   readonly kind: string;
   readonly metadata: { readonly name: string };
-  readonly spec: {
+  readonly spec?: {
     readonly template?: {
       readonly spec: { readonly containers: { readonly name: string; readonly args: string[] }[] };
     };

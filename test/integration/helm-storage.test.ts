@@ -81,7 +81,13 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
         nodeName: below.node,
         tolerations: placed.tolerations,
         volumes: [{ name: "v", emptyDir: {} }],
-        containers: [{ name: "c", image: images.busybox, ...shell("echo kept > /v/f; sleep 3600", { volumeMounts: [mount("v")] }) }],
+        containers: [
+          {
+            name: "c",
+            image: images.busybox,
+            ...shell("echo kept > /v/f; sleep 3600", { volumeMounts: [mount("v")] }),
+          },
+        ],
       }),
     ]);
     driver = await startCsiDriver(lab.cluster, {
