@@ -78,7 +78,7 @@ const fenced: Readonly<Record<string, readonly string[]>> = {
   "@grpc/grpc-js": ["providers", "devices", "tracing"],
   dockerode: ["providers"],
   ssh2: ["providers"],
-  ws: ["streams", "egress"],
+  ws: ["streams", "egress", "api"],
   "prom-client": ["metrics"],
   "@opentelemetry/api": ["tracing"],
   "@opentelemetry/core": ["tracing"],

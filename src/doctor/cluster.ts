@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import type { Command, Ended } from "../api/exec.ts";
 import { isProblem } from "../api/node-conditions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { unlessCode, unlessGone } from "../lib/errors.ts";
@@ -8,6 +9,8 @@ import { type Check, type Finding, type Verdict, examine, failure, ok, warning }
 export interface ClusterExamination {
   readonly client: ApiClient;
   readonly nodeName: string;
+  /** Runs a command in a container through the API server. @throws CodedError unimplemented where that is not served. */
+  readonly exec: (command: Command, signal: AbortSignal) => Promise<Ended>;
   readonly clock: Clock;
 }
 
@@ -30,6 +33,7 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
     bounded("lease", (until) => lease(of, until)),
     bounded("kubelet API", (until) => kubeletApi(of, until)),
     bounded("logs", (until) => logs(of, until)),
+    bounded("exec", (until) => exec(of, until)),
   ].map(whereAllowed);
   return [...server, ...found, ...(await examine(checks, signal))];
 }
@@ -84,13 +88,39 @@ async function kubeletApi({ client, nodeName }: ClusterExamination, signal: Abor
   return ok("the API server reaches it");
 }
 
-async function logs({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
-  const query = { fieldSelector: `spec.nodeName=${nodeName},status.phase=Running`, limit: 1 };
+type Running = Omit<Command, "argv">;
+
+/** A container that runs on the node; placeholders have none. */
+async function running({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Running | undefined> {
+  const query = { fieldSelector: `spec.nodeName=${nodeName},status.phase=Running` };
   const { items } = await client.list<Pod>("/api/v1/pods", { query, signal });
-  const pod = items?.[0];
-  if (!pod) return ok("no pod runs there whose log could be read");
-  const { namespace, name } = pod.metadata;
-  const container = pod.spec.containers[0]?.name ?? "";
-  await client.text(`/api/v1/namespaces/${namespace}/pods/${name}/log`, { query: { container, tailLines: 1 }, signal });
-  return ok(`that of ${namespace}/${name} was read`);
+  for (const { metadata, status } of items ?? []) {
+    const container = status?.containerStatuses?.find(({ state }) => state?.running);
+    if (container) return { namespace: metadata.namespace, pod: metadata.name, container: container.name };
+  }
+  return undefined;
+}
+
+async function logs(of: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  const at = await running(of, signal);
+  if (!at) return ok("no pod runs there whose log could be read");
+  const { namespace, pod, container } = at;
+  const path = `/api/v1/namespaces/${namespace}/pods/${pod}/log`;
+  await of.client.text(path, { query: { container, tailLines: 1 }, signal });
+  return ok(`that of ${namespace}/${pod} was read`);
+}
+
+/** A runtime's word for a program that an image does not have: it has looked for it in the container, so the way there works. */
+const noProgram = /executable file not found|no such file or directory/;
+
+async function exec(of: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
+  const at = await running(of, signal);
+  if (!at) return ok("no pod runs there in which a command could be run");
+  const ended = await unlessCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
+  if (!ended) return warning("not looked at: the kubeconfig has a proxy-url");
+  const place = `${at.namespace}/${at.pod}`;
+  const { status, reason, message = "" } = ended;
+  if (status === "Success" || reason === "NonZeroExitCode") return ok(`the command true ran in ${place}`);
+  if (noProgram.test(message)) return ok(`the runtime looked for the command true in ${place}, whose image has none`);
+  return failure(`the command true did not run in ${place}: ${message}`);
 }

@@ -1,4 +1,6 @@
 import { createApiClient } from "../api/client.ts";
+import { createCredentials } from "../api/credentials.ts";
+import { type Command, execInContainer } from "../api/exec.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
 import type { NodeConfig } from "../config/node-config.ts";
@@ -90,8 +92,12 @@ async function cluster(
   const access = kubeconfig === undefined ? serviceAccount(env) : kubeconfigFile(kubeconfig);
   if (!access) return [];
   const userAgent = `graftlet/${graftletVersion}`;
-  await using client = createApiClient({ access, clock, log: silentLog(), userAgent, ...requests });
-  return await examineCluster({ client, nodeName, clock }, signal);
+  const log = silentLog();
+  await using client = createApiClient({ access, clock, log, userAgent, ...requests });
+  const credentials = createCredentials({ from: access, clock, log });
+  const exec = async (command: Command, until: AbortSignal) =>
+    execInContainer(await credentials.current(), command, until);
+  return await examineCluster({ client, nodeName, exec, clock }, signal);
 }
 
 const marks: Readonly<Record<Finding["level"], string>> = { ok: "ok", warning: "warning", failure: "FAILURE" };

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Finding } from "../../src/doctor/findings.ts";
 import { graftletProgram } from "../harness/agent.ts";
+import { sandboxImage } from "../harness/containerd-config.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { shell } from "../harness/pods.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
@@ -34,7 +35,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     const words = readFileSync(`/proc/${lab.agent.pid}/cmdline`, "utf8").split("\0").filter(Boolean);
     const at = words.indexOf(graftletProgram());
     [program, flags] = [words.slice(0, at + 1), words.slice(at + 1)];
-    await lab.pods.create("talks", shell("echo here; sleep infinity"));
+    await lab.pods.create("talks", { containers: [shell("echo here; sleep infinity")] });
     await lab.pods.ready("talks");
   });
   after(() => lab?.[Symbol.asyncDispose]());
@@ -43,11 +44,22 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     const { code, stdout, stderr } = await doctor();
     assert.equal(code, 0, stdout + stderr);
     const checks = ["link", "rights", "machine", "swap", "cgroups", "runtime", "disk", "clock", "other agents"];
-    for (const check of [...checks, "API server", "node", "lease", "kubelet API", "logs"])
+    for (const check of [...checks, "API server", "node", "lease", "kubelet API", "logs", "exec"])
       assert.match(stdout, new RegExp(`^  (ok|warning) +${check} `, "m"));
     assert.match(stdout, /logs +that of default\/talks was read/);
+    assert.match(stdout, /exec +the command true ran in default\/talks/);
     assert.match(stdout, /node +Ready|node +PodNetworkIsolated/);
     assert.match(stdout, isRemote(lab.cluster.provider) ? /connected in \d+ ms/ : /the target is this machine/);
+  });
+
+  test("a pod whose image has no program to run shows the way all the same", async () => {
+    await lab.pods.create("bare", { containers: [{ image: sandboxImage, command: undefined }] });
+    await lab.pods.ready("bare");
+    const exec = (await found()).find(({ check }) => check === "exec");
+    assert.match(exec?.message ?? "", /default\/bare/);
+    assert.equal(exec?.level, "ok", exec?.message);
+    await lab.pods.remove("bare");
+    await lab.pods.gone("bare");
   });
 
   test("a pod's manifest: what would be held, and what is served", async () => {
@@ -76,7 +88,8 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
   test("the runtime is gone: it says so, and the exit code is 1", async () => {
     await lab.cluster.killRuntime();
     const findings = await found();
-    assert.equal(findings.find(({ check }) => check === "runtime")?.level, "failure");
+    for (const part of ["runtime", "exec"])
+      assert.equal(findings.find(({ check }) => check === part)?.level, "failure", part);
     assert.equal((await doctor()).code, 1);
     await lab.cluster.startRuntime();
   });

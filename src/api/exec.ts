@@ -1,0 +1,65 @@
+import { text } from "node:stream/consumers";
+import { WebSocket } from "ws";
+import { CodedError } from "../lib/errors.ts";
+import { untilAborted } from "../lib/service-group.ts";
+import { apiError } from "./api-error.ts";
+import type { Credentials } from "./credentials.ts";
+import { unreachable } from "./requests.ts";
+
+/** A container, and what to run in it. */
+export interface Command {
+  readonly namespace: string;
+  readonly pod: string;
+  readonly container: string;
+  readonly argv: readonly string[];
+}
+
+/** How a command ended, as the runtime and the kubelet say it: the Status at the end of an exec. */
+export interface Ended {
+  readonly status: "Success" | "Failure";
+  /** NonZeroExitCode for a command that ran and failed. */
+  readonly reason?: string;
+  readonly message?: string;
+}
+
+const protocol = "v5.channel.k8s.io";
+/** The protocol's channel of the Status. */
+const statusChannel = 3;
+
+/** Runs a command in a container through the API server, as kubectl exec does. Its output is dropped.
+ *  @throws ApiError for a refusal by the API server or by the kubelet API; CodedError unavailable when the connection ends before the
+ *  command, unimplemented for a server behind a proxy.
+ *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-api-machinery/4006-transition-spdy-to-websockets */
+export async function execInContainer(
+  { server, proxy, tls, headers }: Omit<Credentials, "generation">,
+  { namespace, pod, container, argv }: Command,
+  signal: AbortSignal,
+): Promise<Ended> {
+  if (proxy !== undefined) throw new CodedError("unimplemented", "no command is run through a proxy");
+  const url = new URL(`/api/v1/namespaces/${namespace}/pods/${pod}/exec`, server);
+  const query = [
+    ["container", container],
+    ["stdout", "true"],
+    ["stderr", "true"],
+    ...argv.map((word) => ["command", word]),
+  ];
+  url.search = new URLSearchParams(query).toString();
+  const ended = Promise.withResolvers<Ended>();
+  const socket = new WebSocket(url, [protocol], { ...tls, headers, perMessageDeflate: false });
+  socket.on("message", (data: Buffer) => {
+    if (data[0] === statusChannel) ended.resolve(JSON.parse(data.subarray(1).toString()) as Ended);
+  });
+  socket.once("unexpected-response", (_request, answer) => {
+    text(answer).then((body) => ended.reject(apiError(answer.statusCode ?? 0, body)), ended.reject);
+  });
+  // It also comes for a connection that is terminated before it stands.
+  socket.on("error", (error) => ended.reject(unreachable(server, error, signal)));
+  socket.once("close", () =>
+    ended.reject(new CodedError("unavailable", `${server.origin}: the connection ended before the command did`)),
+  );
+  try {
+    return await untilAborted(ended.promise, signal);
+  } finally {
+    socket.terminate();
+  }
+}
