@@ -52,6 +52,7 @@ export type WrittenSlice = Omit<EndpointSlice, "metadata"> & {
   metadata: Omit<NamespacedMeta, "uid"> & { readonly uid?: string };
 };
 export type RuntimeClass = Omit<Wire<k8s.V1RuntimeClass>, "metadata"> & { metadata: ClusterMeta };
+export type ServiceCIDR = Omit<Wire<k8s.V1ServiceCIDR>, "metadata"> & { metadata: ClusterMeta };
 export type Lease = Omit<Wire<k8s.V1Lease>, "metadata"> & { metadata: ObjectMeta };
 export type CertificateSigningRequest = Omit<Wire<k8s.V1CertificateSigningRequest>, "metadata"> & {
   metadata: ClusterMeta;

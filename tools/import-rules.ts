@@ -66,7 +66,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   ...Object.fromEntries(stages.map((name) => [name, stage])),
   page: [...stage, "server"],
   kubelet: [...stages, ...stage, "server", "page", "streams", "config"],
-  doctor: ["network", "node", "admission", "sources", ...stage],
+  doctor: ["network", "node", "admission", "sources", "server", ...stage],
   process: ["kubelet", "doctor", ...stages, ...stage, "server", "page", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };

@@ -91,10 +91,20 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** Kubeconfig for the cluster's part; undefined for the targets alone, or in a Pod. */
       readonly kubeconfig: string | undefined;
+      /** What their process serves beside them, and the socket by which it is asked. */
+      readonly process: ServedByProcess;
       readonly output: "text" | "json";
       /** Manifest of a pod, or of a workload, to look at in place of targets and cluster. */
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
+
+/** What a process of graftlet listens on beside what its nodes do; undefined where it does not. */
+export interface ServedByProcess {
+  readonly health: Endpoint | undefined;
+  readonly page: Endpoint | undefined;
+  /** Path of the socket that `graftlet status` asks. */
+  readonly statusSocket: string | undefined;
+}
 
 type Flags = ReadonlyMap<string, unknown>;
 
@@ -149,13 +159,24 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   if (ofPod && file === undefined)
     throw refuse("doctor pod", undefined, "names no file; give that of a pod's manifest");
   const options = optionsFrom(values);
+  const nodes = chosenNodes(io, options, values);
   return {
     kind: "doctor",
-    nodes: chosenNodes(io, options, values),
+    nodes,
+    process: servedByProcess(io, options, nodes),
     kubeconfig: options.kubeconfig ? kubeconfigFrom(io, "--kubeconfig", options.kubeconfig) : undefined,
     output: values.get("output") === "json" ? "json" : "text",
     manifest: file === undefined ? undefined : readDocument(io, "doctor pod", file),
   };
+}
+
+/** @param nodes those of the flags. */
+function servedByProcess(io: ConfigIo, options: Options, nodes: readonly NodeConfig[]): ServedByProcess {
+  const { health, page } =
+    options.nodes === undefined
+      ? { health: undefined, page: pageFrom(options, nodes, "--page-port") }
+      : readGraftletConfiguration(io, options.nodes, options, "remove");
+  return { health, page, statusSocket: statusSocket(io, options) };
 }
 
 /** `graftlet status`: of the flags that the process was started with those count that say where its socket is. */

@@ -95,15 +95,16 @@ export interface Endpoint {
 }
 
 /** Reads a GraftletConfiguration: its nodes, and the health endpoint and the page of their process, if enabled. Flags of the page win.
- *  @throws CodedError invalid_argument, one sentence */
+ *  @param purpose as that of `readNodes`. @throws CodedError invalid_argument, one sentence */
 export function readGraftletConfiguration(
   io: ConfigIo,
   path: string,
   options: Options,
+  purpose: "run" | "remove" = "run",
 ): { readonly nodes: NodeConfig[]; readonly health: Endpoint | undefined; readonly page: Endpoint | undefined } {
   const shared = readShared(io, path);
   const { healthzPort: port, healthzBindAddress: address } = shared;
-  const nodes = readNodes(io, path, options);
+  const nodes = readNodes(io, path, options, purpose);
   const wrong = checkPort(true)(port);
   if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
   const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);

@@ -4,6 +4,7 @@ import { isProblem } from "../api/node-conditions.ts";
 import type { Clock } from "../lib/clock.ts";
 import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Lease, Node, Pod } from "../objects.ts";
+import { type TargetNetworks, compareRanges, readRanges } from "./cidrs.ts";
 import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
 
 export interface ClusterExamination {
@@ -11,6 +12,8 @@ export interface ClusterExamination {
   readonly nodeName: string;
   /** Runs a command in a container through the API server. @throws CodedError unimplemented where that is not served. */
   readonly exec: (command: Command, signal: AbortSignal) => Promise<Ended>;
+  /** Undefined where the target does not tell. */
+  readonly target: TargetNetworks | undefined;
   readonly clock: Clock;
 }
 
@@ -27,7 +30,12 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
   const server = await examine([bounded("API server", (until) => version(of, until))], signal);
   if (server.some(({ level }) => level === "failure")) return server;
   const made: { node?: Node } = {};
-  const found = await examine([whereAllowed(bounded("node", (until) => nodeOf(of, made, until)))], signal);
+  const { target } = of;
+  const first = [
+    ...(target ? [bounded("CIDRs", (until) => cidrs(of, target, until))] : []),
+    bounded("node", (until) => nodeOf(of, made, until)),
+  ];
+  const found = await examine(first.map(whereAllowed), signal);
   if (!made.node) return [...server, ...found];
   const checks = [
     bounded("lease", (until) => lease(of, until)),
@@ -86,6 +94,14 @@ async function lease({ client, nodeName, clock }: ClusterExamination, signal: Ab
 async function kubeletApi({ client, nodeName }: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
   await client.text(`/api/v1/nodes/${nodeName}/proxy/healthz`, { signal });
   return ok("the API server reaches it");
+}
+
+async function cidrs(
+  { client, nodeName }: ClusterExamination,
+  target: TargetNetworks,
+  signal: AbortSignal,
+): Promise<readonly Verdict[]> {
+  return compareRanges(await readRanges(client, nodeName, signal), target);
 }
 
 type Running = Omit<Command, "argv">;

@@ -5,7 +5,7 @@ import { exists } from "../host/exists.ts";
 import { type HostFacts, readFacts } from "../host/facts.ts";
 import { readOwnershipRecord } from "../host/ownership-record.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
+import { hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import { foreseenNetwork } from "../network/decision.ts";
 import { wayObstacles } from "../network/fitness.ts";
 import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfit.ts";
@@ -41,6 +41,7 @@ export async function examineTarget(of: TargetExamination, signal: AbortSignal):
   const checks: readonly Check[] = [
     { name: "rights", look: (until) => rights(of, until) },
     { name: "machine", look: async (until) => machine(await factsOf(until)) },
+    { name: "kernel", look: async (until) => kernel(of, await factsOf(until), until) },
     { name: "swap", look: async (until) => swap(of, await factsOf(until)) },
     { name: "cgroups", look: async (until) => cgroups(of, await factsOf(until), until) },
     { name: "runtime", look: (until) => runtime(of, until) },
@@ -82,6 +83,25 @@ function machine(facts: HostFacts): Verdict {
   const { osImage, kernelVersion, architecture, cpus, memoryBytes, addresses } = facts;
   const memory = `${(memoryBytes / 2 ** 30).toFixed(1)} GiB`;
   return ok(`${osImage}, kernel ${kernelVersion} (${architecture}), ${cpus} CPUs, ${memory}, address ${addresses[0]}`);
+}
+
+/** Features that pods take for granted. @see https://kubernetes.io/docs/setup/production-environment/container-runtimes/ */
+async function kernel(
+  { target: { host } }: TargetExamination,
+  { appArmor }: HostFacts,
+  signal: AbortSignal,
+): Promise<readonly Verdict[]> {
+  const forwards = await unlessGone(host.fs.readFile("/proc/sys/net/ipv4/ip_forward", { signal }));
+  const seccomp = await exists(host.fs, "/proc/sys/kernel/seccomp/actions_avail", signal);
+  const found: Verdict[] = [];
+  if (forwards?.toString().trim() === "0")
+    found.push(
+      warning(
+        "net.ipv4.ip_forward is 0: pods reach nothing beyond the machine until sysctl, or the runtime, sets it to 1",
+      ),
+    );
+  if (!seccomp) found.push(warning("it has no seccomp: containers with a seccomp profile do not start"));
+  return found.length > 0 ? found : [ok(`seccomp${appArmor ? ", AppArmor" : ""}, and it forwards packets`)];
 }
 
 function swap({ kubelet }: TargetExamination, facts: HostFacts): Verdict {

@@ -34,12 +34,16 @@ export interface Subnet {
   readonly mask: number;
 }
 
-function routes(table: string): readonly {
+/** A line of /proc/net/route, its addresses as numbers. */
+export interface Route {
   readonly name: string;
   readonly destination: number;
   readonly mask: number;
   readonly gateway: number;
-}[] {
+}
+
+/** @param table of the form of /proc/net/route. */
+export function routes(table: string): readonly Route[] {
   return table
     .split("\n")
     .slice(1)
@@ -90,11 +94,12 @@ export function contains({ network, mask }: Subnet, address: string): boolean {
 function globalIPv6(table: string, first: string | undefined): readonly string[] {
   const found = table.split("\n").flatMap((line) => {
     const [hex, , , scope, , name] = line.trim().split(/\s+/);
-    return hex && scope === "00" && name ? [{ name, address: compress(hex.match(/.{4}/g) ?? []) }] : [];
+    return hex && scope === "00" && name ? [{ name, address: ipv6Address(hex) }] : [];
   });
   return found.sort((a, b) => Number(b.name === first) - Number(a.name === first)).map(({ address }) => address);
 }
 
-function compress(groups: readonly string[]): string {
-  return new URL(`http://[${groups.join(":")}]`).hostname.slice(1, -1);
+/** @param hex the 32 digits of an IPv6 address. */
+export function ipv6Address(hex: string): string {
+  return new URL(`http://[${(hex.match(/.{4}/g) ?? []).join(":")}]`).hostname.slice(1, -1);
 }

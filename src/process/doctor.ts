@@ -3,17 +3,21 @@ import { createCredentials } from "../api/credentials.ts";
 import { type Command, execInContainer } from "../api/exec.ts";
 import { kubeconfigFile } from "../api/kubeconfig.ts";
 import { serviceAccount } from "../api/service-account.ts";
+import type { ServedByProcess } from "../config/command-line.ts";
 import type { NodeConfig } from "../config/node-config.ts";
+import type { TargetNetworks } from "../doctor/cidrs.ts";
 import { examineCluster } from "../doctor/cluster.ts";
 import type { Finding } from "../doctor/findings.ts";
 import { examinePod, podOf } from "../doctor/pod.ts";
 import { examineTarget } from "../doctor/target.ts";
+import { readNetworks } from "../host/networks.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
 import { foreseenNetwork } from "../network/decision.ts";
 import type { Pod } from "../objects.ts";
-import type { ProviderFactory } from "../seams/provider.ts";
+import { type ProviderFactory, type Target, hasOwnNetwork } from "../seams/provider.ts";
 import { graftletVersion } from "../version.ts";
+import { examineOwnMachine } from "./doctor-here.ts";
 import { openTarget } from "./open-target.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
 import type { Terminal } from "./terminal.ts";
@@ -22,6 +26,8 @@ export interface DoctorOptions {
   readonly nodes: readonly NodeConfig[];
   /** Kubeconfig for the cluster's part; undefined in a Pod, and where only the targets are looked at. */
   readonly kubeconfig: string | undefined;
+  /** What the nodes' process serves beside them. */
+  readonly process: ServedByProcess;
   readonly output: "text" | "json";
   /** Of a pod or a workload, to look at in place of targets and cluster. */
   readonly manifest: Readonly<Record<string, unknown>> | undefined;
@@ -43,9 +49,7 @@ export async function runDoctor(options: DoctorOptions): Promise<boolean> {
   const reports = [];
   const pod = options.manifest && podOf(options.manifest);
   for (const node of nodes) {
-    const findings = pod
-      ? await podAt(pod, options, node, clock)
-      : [...(await target(options, node, clock)), ...(await cluster(options, node, clock))];
+    const findings = pod ? await podAt(pod, options, node, clock) : await whole(options, node, clock);
     reports.push({ node: node.nodeName, findings });
     if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.say(line);
   }
@@ -71,22 +75,44 @@ async function podAt(
   );
 }
 
+/** Looks at the target, at what graftlet's own machine has for the node, and at the cluster. */
+async function whole(options: DoctorOptions, node: NodeConfig, clock: Clock): Promise<readonly Finding[]> {
+  const { findings, networks } = await target(options, node, clock);
+  const here = await examineOwnMachine({ ...options, node, clock }, options.signal);
+  return [...findings, ...here, ...(await cluster(options, node, networks, clock))];
+}
+
 async function target(
   { providers, signal }: DoctorOptions,
   node: NodeConfig,
   clock: Clock,
-): Promise<readonly Finding[]> {
+): Promise<{ readonly findings: readonly Finding[]; readonly networks: TargetNetworks | undefined }> {
   const opened = await openTarget({ config: node, providers, clock, log: silentLog() });
   await using _closed = opened;
   const { nodeName, kubelet } = node;
   const rootDir = opened.rootDir ?? node.rootDir;
   const other = (until: AbortSignal) => refuseOtherAgent({ ...opened, clock }, until);
-  return await examineTarget({ target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, clock }, signal);
+  const of = { target: opened, nodeName, rootDir, kubelet, refuseOtherAgent: other, clock };
+  const findings = await examineTarget(of, signal);
+  const isReached = findings.some(({ check, level }) => check === "link" && level === "ok");
+  return { findings, networks: isReached ? await networksOf(opened, rootDir, signal) : undefined };
+}
+
+/** @returns undefined where the target does not tell. */
+async function networksOf(opened: Target, rootDir: string, signal: AbortSignal): Promise<TargetNetworks | undefined> {
+  try {
+    const networks = await readNetworks(opened.host.fs, signal);
+    return { networks, apart: hasOwnNetwork(await foreseenNetwork(opened, rootDir, signal)) };
+  } catch (error) {
+    if (signal.aborted) throw error;
+    return undefined;
+  }
 }
 
 async function cluster(
   { kubeconfig, env, signal }: DoctorOptions,
   { nodeName }: NodeConfig,
+  networks: TargetNetworks | undefined,
   clock: Clock,
 ): Promise<readonly Finding[]> {
   const access = kubeconfig === undefined ? serviceAccount(env) : kubeconfigFile(kubeconfig);
@@ -97,7 +123,7 @@ async function cluster(
   const credentials = createCredentials({ from: access, clock, log });
   const exec = async (command: Command, until: AbortSignal) =>
     execInContainer(await credentials.current(), command, until);
-  return await examineCluster({ client, nodeName, exec, clock }, signal);
+  return await examineCluster({ client, nodeName, exec, target: networks, clock }, signal);
 }
 
 const marks: Readonly<Record<Finding["level"], string>> = { ok: "ok", warning: "warning", failure: "FAILURE" };

@@ -1,4 +1,4 @@
-import type { AddressInfo, Server, Socket } from "node:net";
+import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
 import { onAbort } from "../lib/service-group.ts";
@@ -48,6 +48,13 @@ export async function serve(
   await clock.sleep(graceMs, closed.signal).catch(() => {});
   for (const socket of sockets) socket.destroy();
   await closing;
+}
+
+/** Finds out whether an address can be listened on. @throws CodedError already_exists where another does; else as `serve`. */
+export async function tryListening(at: ListenAt): Promise<void> {
+  const server = createServer();
+  await listen(server, at);
+  await new Promise((resolve) => server.close(resolve));
 }
 
 async function listen(server: Server, { address, port, addressField, portField }: ListenAt): Promise<void> {

@@ -87,6 +87,16 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(worst(await examined(), "DNS")?.message ?? "", /names no name server/);
   });
 
+  test("a kernel that does not forward", async () => {
+    const forward = (value: 0 | 1) => rig().mustInside(["sysctl", "-w", `net.ipv4.ip_forward=${value}`]);
+    await forward(0);
+    const said = worst(await examined(), "kernel");
+    assert.equal(said?.level, "warning");
+    assert.match(said.message, /^net\.ipv4\.ip_forward is 0/);
+    await forward(1);
+    assert.match(worst(await examined(), "kernel")?.message ?? "", /^seccomp.* and it forwards packets$/);
+  });
+
   test("isolated by the configuration, or because a new node has no way there", async () => {
     const isolated = await examined({ network: "isolated" });
     assert.equal(worst(isolated, "pods' network")?.reason, "PodNetworkIsolated");

@@ -3,10 +3,12 @@ import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Finding } from "../../src/doctor/findings.ts";
+import { networksIn } from "../../src/host/networks.ts";
 import { graftletProgram } from "../harness/agent.ts";
 import { sandboxImage } from "../harness/containerd-config.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { shell } from "../harness/pods.ts";
+import { run } from "../harness/processes.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
 
 describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
@@ -18,8 +20,11 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
   const doctor = async (...more: readonly string[]) => {
     const own = flags.filter((flag) => !flag.startsWith("--kubeconfig"));
     const admin = `--kubeconfig=${lab.cluster.adminKubeconfig}`;
-    return lab.cluster.runAtAgent([...program, "doctor", ...own, admin, ...more], { timeoutMs: 60_000 });
+    return beside([...program, "doctor", ...own, admin, ...more]);
   };
+  /** Runs a command where graftlet runs: with its files, too. */
+  const beside = (argv: readonly string[]) =>
+    run(["nsenter", `--target=${lab.agent.pid}`, "--mount", "--uts", "--net", "--", ...argv], { timeoutMs: 60_000 });
   const found = async () => {
     const { stdout } = await doctor("-o", "json");
     const { nodes } = JSON.parse(stdout) as { nodes: { node: string; findings: Finding[] }[] };
@@ -43,11 +48,38 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
   test("all is well: a line for each part, and exit code 0", async () => {
     const { code, stdout, stderr } = await doctor();
     assert.equal(code, 0, stdout + stderr);
-    const checks = ["link", "rights", "machine", "swap", "cgroups", "runtime", "disk", "clock", "other agents"];
-    for (const check of [...checks, "API server", "node", "lease", "kubelet API", "logs", "exec"])
+    const checks = [
+      "link",
+      "rights",
+      "machine",
+      "swap",
+      "cgroups",
+      "runtime",
+      "disk",
+      "clock",
+      "other agents",
+      "ports",
+    ];
+    for (const check of [
+      ...checks,
+      "certificates",
+      "API server",
+      "CIDRs",
+      "node",
+      "lease",
+      "kubelet API",
+      "logs",
+      "exec",
+    ])
       assert.match(stdout, new RegExp(`^  (ok|warning) +${check} `, "m"));
     assert.match(stdout, /logs +that of default\/talks was read/);
     assert.match(stdout, /exec +the command true ran in default\/talks/);
+    assert.match(
+      stdout,
+      new RegExp(`ports +kubelet API, port 10250 on .*: graftlet serves it \\(process ${lab.agent.pid}\\)`),
+    );
+    assert.match(stdout, /certificates +the kubelet API's: valid until 20/);
+    assert.match(stdout, /CIDRs +Services [\d./]+; .*; no network of the target overlaps/);
     assert.match(stdout, /node +Ready|node +PodNetworkIsolated/);
     assert.match(stdout, isRemote(lab.cluster.provider) ? /connected in \d+ ms/ : /the target is this machine/);
   });
@@ -56,10 +88,25 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     await lab.pods.create("bare", { containers: [{ image: sandboxImage, command: undefined }] });
     await lab.pods.ready("bare");
     const exec = (await found()).find(({ check }) => check === "exec");
-    assert.match(exec?.message ?? "", /default\/bare/);
-    assert.equal(exec?.level, "ok", exec?.message);
+    assert.equal(exec?.level, "ok", JSON.stringify(exec));
+    assert.match(exec.message, /the command true in default\/bare, whose image has none/);
     await lab.pods.remove("bare");
     await lab.pods.gone("bare");
+  });
+
+  test("a network of the target that is the cluster's, too", async () => {
+    const [network] = networksIn(await lab.cluster.mustRunInside(["cat", "/proc/net/route"]), "");
+    assert.ok(network);
+    const path = "/apis/networking.k8s.io/v1/servicecidrs";
+    const kind = { apiVersion: "networking.k8s.io/v1", kind: "ServiceCIDR", metadata: { name: "of-the-target" } };
+    await lab.pods.api.create(path, { ...kind, spec: { cidrs: [network.cidr] } });
+    const cidrs = (await found()).find(({ check }) => check === "CIDRs");
+    assert.equal(cidrs?.level, "warning", JSON.stringify(cidrs));
+    assert.ok(
+      cidrs.message.startsWith(`${network.cidr} (${network.device}) of the target overlaps with`),
+      cidrs.message,
+    );
+    await lab.pods.api.remove(`${path}/of-the-target`);
   });
 
   test("a pod's manifest: what would be held, and what is served", async () => {
@@ -70,7 +117,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
         file,
         JSON.stringify({ apiVersion: "apps/v1", kind: "Deployment", metadata: { name }, spec: { template } }),
       );
-      return lab.cluster.runAtAgent([...program, "doctor", "pod", file, ...flags], { timeoutMs: 60_000 });
+      return beside([...program, "doctor", "pod", file, ...flags]);
     };
     const plain = await manifest("plain", {});
     assert.match(plain.stdout, /(ok|warning) +pod plain/);
@@ -78,9 +125,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     const other = await manifest("other", { hostUsers: false });
     assert.match(other.stdout, /FAILURE +pod other +FieldNotServed: it would be held for spec\.hostUsers: /);
     assert.equal(other.code, 1);
-    const { code, stderr } = await lab.cluster.runAtAgent([...program, "doctor", "pod", "/nowhere", ...flags], {
-      timeoutMs: 60_000,
-    });
+    const { code, stderr } = await beside([...program, "doctor", "pod", "/nowhere", ...flags]);
     assert.equal(code, 1);
     assert.match(stderr, /doctor pod is .*nowhere.*there is no such file/);
   });
@@ -95,8 +140,11 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
   });
 
   test("a node that is not there yet, and an API server that does not answer", async () => {
-    const absent = await doctor("--hostname-override=nobody");
+    const absent = await doctor("--hostname-override=nobody", "--page-port=4195");
     assert.match(absent.stdout, /node +nobody is not registered yet/);
+    assert.match(absent.stdout, /ports +page, port 4195 on 127\.0\.0\.1: free/);
+    const holder = `process ${lab.agent.pid} \\(node\\) listens there`;
+    assert.match(absent.stdout, new RegExp(`FAILURE +ports +port 10250 is taken on .*; ${holder}`));
     const other = await doctor(`--kubeconfig=${lab.cluster.adminKubeconfig}`, "--kubeconfig=/nowhere");
     assert.equal(other.code, 1);
     assert.match(other.stderr + other.stdout, /kubeconfig/);

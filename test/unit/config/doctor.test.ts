@@ -27,6 +27,11 @@ test("the nodes of a file, one of them, or that of the flags; the cluster's part
     kind: "doctor",
     nodes: ["one by docker", "two by ssh"],
     kubeconfig: undefined,
+    process: {
+      health: { address: "127.0.0.1", port: 10248 },
+      page: undefined,
+      statusSocket: "/var/lib/kubelet/pki/status.sock",
+    },
     output: "text",
     manifest: undefined,
   });
@@ -34,10 +39,12 @@ test("the nodes of a file, one of them, or that of the flags; the cluster's part
     "--provider-config=/ssh.yaml",
     "--hostname-override=edge-1",
     "--kubeconfig=/kubeconfig",
+    "--page-port=4194",
     "-o",
     "json",
   );
   assert.deepEqual([one.nodes, one.kubeconfig, one.output], [["edge-1 by ssh"], "/kubeconfig", "json"]);
+  assert.deepEqual([one.process.health, one.process.page], [undefined, { address: "127.0.0.1", port: 4194 }]);
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 

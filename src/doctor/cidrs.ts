@@ -1,0 +1,70 @@
+import type { ApiClient, ObjectList } from "../api/client.ts";
+import { type Network, overlaps } from "../host/networks.ts";
+import { unlessGone } from "../lib/errors.ts";
+import type { Node, ServiceCIDR } from "../objects.ts";
+import { type Verdict, ok, warning } from "./findings.ts";
+
+/** A target's side of the comparison with the cluster's addresses. */
+export interface TargetNetworks {
+  readonly networks: readonly Network[];
+  /** True where the target's pods are not in the cluster's network: another node's addresses must not look like neighbours there. */
+  readonly apart: boolean;
+}
+
+/** The cluster's ranges, as far as its objects tell them. */
+export interface ClusterRanges {
+  /** Undefined where the API server does not tell. */
+  readonly services: readonly string[] | undefined;
+  /** Those of other nodes' pods. */
+  readonly pods: readonly string[];
+}
+
+const pageSize = 500;
+
+/** Reads the ranges of Services and of other nodes' pods. */
+export async function readRanges(
+  client: Pick<ApiClient, "list">,
+  nodeName: string,
+  signal: AbortSignal,
+): Promise<ClusterRanges> {
+  const path = "/apis/networking.k8s.io/v1/servicecidrs";
+  const services = await unlessGone(client.list<ServiceCIDR>(path, { signal }));
+  const pods: string[] = [];
+  let token: string | undefined;
+  do {
+    const query = { limit: pageSize, continue: token };
+    const page: ObjectList<Node> = await client.list<Node>("/api/v1/nodes", { query, signal });
+    for (const { metadata, spec } of page.items ?? []) if (metadata.name !== nodeName) pods.push(...podRanges(spec));
+    token = page.metadata?.continue || undefined;
+  } while (token !== undefined);
+  return { services: services?.items?.flatMap(({ spec }) => spec?.cidrs ?? []), pods };
+}
+
+function podRanges(spec: Node["spec"]): readonly string[] {
+  return spec?.podCIDRs ?? (spec?.podCIDR ? [spec.podCIDR] : []);
+}
+
+/** Compares a target's networks with the cluster's ranges. Pure. */
+export function compareRanges({ services, pods }: ClusterRanges, target: TargetNetworks): readonly Verdict[] {
+  const near = target.networks.filter(({ near: isNear }) => isNear);
+  const found = [
+    ...clashes(services ?? [], "the cluster's Services", target.networks),
+    ...(target.apart ? clashes(pods, "other nodes' pods", near) : []),
+  ];
+  if (found.length > 0) return found;
+  const ofServices = services ? `Services ${services.join(", ")}` : "the Services' range is not told";
+  const ofPods = `ranges of other nodes' pods: ${pods.length > 0 ? pods.length : "not told"}`;
+  return [ok(`${ofServices}; ${ofPods}; no network of the target overlaps`)];
+}
+
+/** A warning for each network that has addresses of the ranges. */
+function clashes(ranges: readonly string[], whose: string, networks: readonly Network[]): readonly Verdict[] {
+  return networks.flatMap(({ cidr, device }) => {
+    const [first, ...others] = ranges.filter((range) => overlaps(cidr, range));
+    if (first === undefined) return [];
+    const more = others.length > 0 ? ` and ${others.length} more` : "";
+    const what = `${cidr} (${device}) of the target overlaps with ${first}${more} of ${whose}`;
+    const remedy = "what is sent to one may end in the other; give the target's network other addresses";
+    return [warning(`${what}: ${remedy}`, "PodNetworkOverlaps")];
+  });
+}

@@ -1,0 +1,45 @@
+import { readFile, readdir, readlink } from "node:fs/promises";
+import { basename } from "node:path";
+
+/** A process that listens on a port of this machine. */
+export interface Listener {
+  readonly pid: number;
+  /** Name of its program's file. */
+  readonly program: string;
+}
+
+/** @returns the processes of this machine that listen on a TCP port, as far as this user may see them.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
+export async function listenersAt(port: number): Promise<readonly Listener[]> {
+  const tables = await Promise.all(["tcp", "tcp6"].map((name) => textOf(`/proc/net/${name}`)));
+  const sockets = new Set(tables.flatMap((table) => socketsIn(table, port)));
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const found = await Promise.all(pids.map(async (pid) => ((await holds(pid, sockets)) ? [await listener(pid)] : [])));
+  return found.flat();
+}
+
+/** Links of the sockets that listen on a port, in a table of the form of /proc/net/tcp. Pure. */
+export function socketsIn(table: string, port: number): readonly string[] {
+  const suffix = `:${port.toString(16).toUpperCase().padStart(4, "0")}`;
+  return table.split("\n").flatMap((line) => {
+    const [, local, , state, , , , , , inode] = line.trim().split(/\s+/);
+    return state === listening && local?.endsWith(suffix) ? [`socket:[${inode}]`] : [];
+  });
+}
+
+const listening = "0A";
+
+async function holds(pid: string, sockets: ReadonlySet<string>): Promise<boolean> {
+  if (sockets.size === 0) return false;
+  const folder = `/proc/${pid}/fd`;
+  const files = await readdir(folder).catch(() => []);
+  const links = await Promise.all(files.map((file) => readlink(`${folder}/${file}`).catch(() => "")));
+  return links.some((link) => sockets.has(link));
+}
+
+async function listener(pid: string): Promise<Listener> {
+  const program = basename(await readlink(`/proc/${pid}/exe`).catch(() => "?"));
+  return { pid: Number(pid), program };
+}
+
+const textOf = (path: string) => readFile(path, "utf8").catch(() => "");

@@ -1,0 +1,43 @@
+import { hasCode, messageOf } from "../lib/errors.ts";
+import { type ListenAt, tryListening } from "../server/listen.ts";
+import { type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+import type { Listener } from "./listeners.ts";
+
+/** A port of graftlet's own machine. */
+export interface Port extends ListenAt {
+  /** What is served there. */
+  readonly of: string;
+}
+
+export interface PortsExamination {
+  readonly ports: readonly Port[];
+  /** The process that runs the node, by its ID; undefined where none says so. */
+  readonly runner: number | undefined;
+  /** The processes that listen on a port, as far as they are to be seen. */
+  readonly listenersAt: (port: number) => Promise<readonly Listener[]>;
+}
+
+/** Looks whether graftlet can listen on its ports, or does. */
+export async function examinePorts(of: PortsExamination, signal: AbortSignal): Promise<readonly Finding[]> {
+  const checks = of.ports.map((port) => ({ name: "ports", look: () => verdictOf(port, of) }));
+  return examine(checks, signal);
+}
+
+async function verdictOf(at: Port, { runner, listenersAt }: PortsExamination): Promise<Verdict> {
+  const place = `${at.of}, port ${at.port} on ${at.address}`;
+  try {
+    await tryListening(at);
+  } catch (error) {
+    if (!hasCode(error, "already_exists")) return failure(messageOf(error));
+    const listeners = await listenersAt(at.port);
+    if (listeners.some(({ pid }) => pid === runner)) return ok(`${place}: graftlet serves it (process ${runner})`);
+    if (listeners.length === 0) return warning(`${place}: taken, by whom only root and graftlet's own user may see`);
+    return failure([messageOf(error), ...listeners.map(told)].join("; "));
+  }
+  if (runner === undefined) return ok(`${place}: free`);
+  return warning(
+    `${place}: free, though graftlet (process ${runner}) has the node: it is not that far yet, or was started with other flags`,
+  );
+}
+
+const told = ({ pid, program }: Listener) => `process ${pid} (${program}) listens there`;

@@ -1,0 +1,52 @@
+import { BlockList, isIP } from "node:net";
+import { unlessGone } from "../lib/errors.ts";
+import type { HostFs } from "../seams/host.ts";
+import { ipv6Address, routes } from "./addresses.ts";
+
+/** Addresses that a machine has a route to. */
+export interface Network {
+  /** Such as `10.0.0.0/24` or `fd00::/64`. */
+  readonly cidr: string;
+  readonly device: string;
+  /** True where no gateway is in between. */
+  readonly near: boolean;
+}
+
+/** @returns the networks to which a target has routes other than the default one, without link-local ones and its own loopback.
+ *  @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
+export async function readNetworks(fs: Pick<HostFs, "readFile">, signal: AbortSignal): Promise<readonly Network[]> {
+  const read = async (name: string) =>
+    (await unlessGone(fs.readFile(`/proc/net/${name}`, { signal })))?.toString("latin1") ?? "";
+  return networksIn(await read("route"), await read("ipv6_route"));
+}
+
+/** @param four a table of the form of /proc/net/route. @param six one of the form of /proc/net/ipv6_route. Pure. */
+export function networksIn(four: string, six: string): readonly Network[] {
+  const ofFour = routes(four).flatMap(({ name: device, destination, mask, gateway }) =>
+    mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, near: gateway === 0 }],
+  );
+  const ofSix = six.split("\n").flatMap((line) => {
+    const [to = "", bits = "", , , gateway = "", , , , , device = "lo"] = line.trim().split(/\s+/);
+    if (device === "lo" || Number.parseInt(bits, 16) === 0 || /^f[ef]/.test(to)) return [];
+    return [{ cidr: `${ipv6Address(to)}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
+  });
+  return [...ofFour, ...ofSix];
+}
+
+const dotted = (address: number) => [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join(".");
+const bitsOf = (mask: number) => mask.toString(2).replaceAll("0", "").length;
+
+/** True where two ranges have addresses in common. Pure. @param one such as `10.0.0.0/8`; another text is no range. */
+export function overlaps(one: string, other: string): boolean {
+  return holds(one, other) || holds(other, one);
+}
+
+/** True where a range holds another's first address. */
+function holds(range: string, other: string): boolean {
+  const [[network = "", bits], [first = ""]] = [range.split("/"), other.split("/")];
+  const family = isIP(network);
+  if (family === 0 || isIP(first) !== family) return false;
+  const [list, type] = [new BlockList(), family === 6 ? "ipv6" : "ipv4"] as const;
+  list.addSubnet(network, Number(bits), type);
+  return list.check(first, type);
+}
