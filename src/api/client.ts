@@ -3,6 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { untilAborted } from "../lib/service-group.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import type { RequestMeasures } from "../measures.ts";
 import { ApiError, apiError, watchError } from "./api-error.ts";
 import { createCredentials, type CredentialSource } from "./credentials.ts";
@@ -10,6 +11,7 @@ import { createHealth, type HealthReader, type HealthWriter } from "./health.ts"
 import { jsonLines, parseJson } from "./json-lines.ts";
 import type { AccessFile } from "./kubeconfig.ts";
 import { createRateLimit, type RateLimit } from "./rate-limit.ts";
+import { beginRequest } from "./request-span.ts";
 import { createRequests, type RawAnswer, type RawRequest, type Requests, unreachable } from "./requests.ts";
 import { createWatchSessions, type WatchSessions } from "./watch-sessions.ts";
 import { createWriteThrottle, type WriteThrottle } from "./write-throttle.ts";
@@ -68,6 +70,8 @@ export interface ApiClientDeps {
   readonly burst: number;
   /** Absent when requests are not counted. */
   readonly measures?: RequestMeasures;
+  /** Absent when requests are not traced. */
+  readonly tracer?: Tracer;
 }
 
 /** Retries of a call that the server asks to repeat later; client-go's number. */
@@ -205,15 +209,20 @@ async function exchange(
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const count = counter(parts.deps, call.method, credentials.server);
   const request = { ...rawRequest(parts.deps.userAgent, call), body: call.body && JSON.stringify(call.body) };
+  const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   try {
-    const answer = await parts.requests.send(credentials, request);
+    const answer = await parts.requests.send(credentials, withHeaders(request, span.headers));
+    span.answered(answer.status);
     const body = await textOf(answer.body);
+    span.end();
     parts.health.writer.answered();
     count(answer.status);
     return { ...answer, body };
   } catch (error) {
     count("<error>");
-    throw lost(parts, unreachable(credentials.server, error, call.signal));
+    const told = unreachable(credentials.server, error, call.signal);
+    span.end(told);
+    throw lost(parts, told);
   }
 }
 
@@ -237,9 +246,11 @@ async function* watch<T>(
   const credentials = await untilAborted(parts.credentials.current(), call.signal);
   const request = { ...rawRequest(parts.deps.userAgent, { ...call, query }), signal: call.signal };
   const count = counter(parts.deps, call.method, credentials.server);
+  const span = await beginRequest(parts.deps.tracer, credentials.server, request);
   let answer: RawAnswer | undefined;
   try {
-    answer = await parts.sessions.open(credentials, request);
+    answer = await parts.sessions.open(credentials, withHeaders(request, span.headers));
+    span.answered(answer.status);
     parts.health.writer.answered();
     count(answer.status);
     if (answer.status !== 200) throw await refusal(parts, answer);
@@ -251,9 +262,12 @@ async function* watch<T>(
     if (answer.cut?.()) throw new CodedError("unavailable", `${credentials.server.origin}: the connection was lost`);
   } catch (error) {
     count("<error>");
-    throw lost(parts, unreachable(credentials.server, error, call.signal));
+    const told = unreachable(credentials.server, error, call.signal);
+    span.end(told);
+    throw lost(parts, told);
   } finally {
     answer?.body.destroy();
+    span.end();
   }
 }
 
@@ -272,6 +286,10 @@ function rawRequest(userAgent: string, { method, path, query, type, signal }: Ca
   for (const [key, value] of Object.entries(query ?? {})) if (value !== undefined) search.set(key, String(value));
   const headers = { accept: "application/json", "user-agent": userAgent, ...(type && { "content-type": type }) };
   return { method, path: search.size > 0 ? `${path}?${search.toString()}` : path, headers, signal };
+}
+
+function withHeaders<R extends RawRequest>(request: R, headers: RawRequest["headers"]): R {
+  return { ...request, headers: { ...request.headers, ...headers } };
 }
 
 async function textOf(body: Readable): Promise<string> {

@@ -14,7 +14,7 @@ export interface SpanOptions {
 /** A piece of work under way. */
 export interface Span {
   add(attributes: SpanAttributes): void;
-  /** Says that the work fails without throwing. */
+  /** Says that the work fails without throwing. @param why an Error is an event of the span, too. */
   fail(why: unknown): void;
 }
 

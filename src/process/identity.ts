@@ -12,6 +12,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Tracer } from "../lib/tracer.ts";
 import type { Measures } from "../measures.ts";
 import { graftletVersion } from "../version.ts";
 
@@ -21,6 +22,8 @@ export interface IdentityDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: Pick<Measures, "requests" | "certificates">;
+  /** Absent when requests to the API server are not traced. */
+  readonly tracer?: Tracer;
 }
 
 /** As whom a node speaks to the API server, and where its certificates are kept. */
@@ -105,11 +108,12 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
 
 /** A client for that access, as this node would be served. */
 export function clientFor(
-  { config, clock, log, measures: { requests: measures } }: IdentityDeps,
+  { config, clock, log, measures: { requests: measures }, tracer }: IdentityDeps,
   access: AccessFile,
 ): ApiClient & AsyncDisposable {
   const { kubeAPIQPS: qps, kubeAPIBurst: burst } = config.kubelet;
-  return createApiClient({ access, clock, log, userAgent: `graftlet/${graftletVersion}`, qps, burst, measures });
+  const userAgent = `graftlet/${graftletVersion}`;
+  return createApiClient({ access, clock, log, userAgent, qps, burst, measures, ...(tracer && { tracer }) });
 }
 
 /** The certificate in PEM by which the API server knows the node now; undefined where it is known otherwise. */

@@ -95,7 +95,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const { nodeName, kubelet } = given;
   const gates = heededGates(kubelet.featureGates);
   const metrics = createNodeMetrics({ ...run, nodeName, kubeletVersion, graftletVersion, gates });
-  const asking = { ...run, measures: metrics.measures };
+  const asking = { ...run, measures: metrics.measures, tracer };
   const alone = standsAlone(given, run.env);
   const identity = alone ? noIdentity(given) : stack.use(await identityOf(asking, signal));
   const { access, account, store } = identity;

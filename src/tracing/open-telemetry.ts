@@ -101,6 +101,6 @@ function handleOf(span: OtelSpan): Span {
 
 function fail(span: OtelSpan, why: unknown): void {
   const message = messageOf(why);
-  span.recordException({ name: why instanceof Error ? why.name : "Error", message });
+  if (why instanceof Error) span.recordException({ name: why.name, message });
   span.setStatus({ code: SpanStatusCode.ERROR, message });
 }

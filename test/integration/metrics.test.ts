@@ -227,6 +227,18 @@ describe("metrics", { timeout: 600_000 }, () => {
   });
 
   test("traces are a kubelet's: a pod's pass with the calls to the runtime in it, which are told; a caller's trace goes on", async () => {
+    const apiRequests = [
+      { name: "HTTP PATCH", path: /\/pods\/[^/]+\/status/ },
+      { name: "HTTP POST", path: /\/namespaces\/default\/events/ },
+    ];
+    const asked = (spans: readonly SentSpan[], { name, path }: { readonly name: string; readonly path: RegExp }) =>
+      spans.find((span) => span.name === name && path.test(span.attributes["url.full"] ?? ""));
+    /** All that two agents' requests to one API server have in common: only their URLs differ. */
+    const sharedValues = ({ kind, attributes, error }: SentSpan) => ({
+      kind,
+      error,
+      attributes: Object.fromEntries(Object.entries(attributes).filter(([name]) => name !== "url.full")),
+    });
     const uid = pods.history("probed").at(-1)?.metadata.uid;
     const own = () => collector.spans.slice(ofKubelet);
     const created = (spans: readonly SentSpan[], ofPod?: string) =>
@@ -260,6 +272,11 @@ describe("metrics", { timeout: 600_000 }, () => {
       assert.deepEqual(keys(pass), keys(reference));
       const itsSandbox = call(its, "RuntimeService/RunPodSandbox", reference) ?? assert.fail("nor of its sandbox");
       assert.deepEqual(keys(sandbox), keys(itsSandbox));
+      for (const request of apiRequests) {
+        const told = asked(its, request) ?? assert.fail(`the kubelet has sent no ${request.name} of ${request.path}`);
+        const mine = await cluster.waitFor(`a span ${request.name}`, async () => asked(own(), request));
+        assert.deepEqual(sharedValues(mine), sharedValues(told));
+      }
     }
 
     const trace = "0af7651916cd43dd8448eb211c80319c";

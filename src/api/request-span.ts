@@ -1,0 +1,55 @@
+import { codeOf } from "../lib/errors.ts";
+import type { Tracer } from "../lib/tracer.ts";
+import { ApiError } from "./api-error.ts";
+import type { RawRequest } from "./requests.ts";
+
+/** A request under way, as a span. */
+export interface RequestSpan {
+  /** Those that carry its trace to the API server. */
+  readonly headers: Readonly<Record<string, string>>;
+  /** @param status of the answer, whose body is still to come. */
+  answered(status: number): void;
+  /** @param error why there is no answer, or not all of it; absent when the body was read, or is not wanted any more. */
+  end(error?: Error): void;
+}
+
+const none: RequestSpan = { headers: {}, answered: () => undefined, end: () => undefined };
+
+/** Begins the span of a request to the API server, by the names and attributes of a kubelet's client.
+ *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/net/http/otelhttp */
+export function beginRequest(
+  tracer: Tracer | undefined,
+  server: URL,
+  { method, path }: Pick<RawRequest, "method" | "path">,
+): RequestSpan | Promise<RequestSpan> {
+  if (!tracer?.isOn) return none;
+  const attributes = {
+    "http.request.method": method,
+    "url.full": new URL(path, server).href,
+    "server.address": server.hostname.replace(/^\[(.*)\]$/, "$1"),
+    ...(server.port && { "server.port": Number(server.port) }),
+    "network.protocol.version": "1.1",
+  };
+  const begun = Promise.withResolvers<RequestSpan>();
+  const over = Promise.withResolvers<void>();
+  const whole = tracer.span(`HTTP ${method}`, { kind: "client", attributes }, (span) => {
+    begun.resolve({
+      headers: tracer.headers(),
+      answered(status) {
+        span.add({ "http.response.status_code": status });
+        if (status < 400) return;
+        span.add({ "error.type": String(status) });
+        span.fail("");
+      },
+      end(error) {
+        if (!error || error instanceof ApiError) return over.resolve();
+        span.add({ "error.type": codeOf(error) });
+        over.reject(error);
+      },
+    });
+    return over.promise;
+  });
+  // Whoever sends the request throws it.
+  whole.catch(() => undefined);
+  return begun.promise;
+}
