@@ -64,10 +64,11 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   streams: ["lib", "seams"],
   server: [...stage, "streams"],
   ...Object.fromEntries(stages.map((name) => [name, stage])),
-  page: [...stage, "server"],
-  kubelet: [...stages, ...stage, "server", "page", "streams", "config"],
+  report: [...stage, "server"],
+  page: [...stage, "server", "report"],
+  kubelet: [...stages, ...stage, "server", "report", "streams", "config"],
   doctor: ["network", "node", "admission", "sources", "server", ...stage],
-  process: ["kubelet", "doctor", ...stages, ...stage, "server", "page", "streams", "config"],
+  process: ["kubelet", "doctor", ...stages, ...stage, "server", "report", "page", "streams", "config"],
   providers: ["seams", "host", "lib", "gen", "streams", "objects", "pod"],
 };
 

@@ -7,7 +7,7 @@ import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import type { Clock } from "../lib/clock.ts";
 import { type Service, untilAborted } from "../lib/service-group.ts";
-import type { NodePage } from "../page/view.ts";
+import type { NodeTelling } from "../report/node.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { staticSources } from "./settings.ts";
 import { loggedEvents, noNode, noServices } from "./standalone.ts";
@@ -23,7 +23,8 @@ export function observeCluster(context: NodeContext): Cluster {
   const written = alone
     ? loggedEvents(log)
     : createEventRecorder({ ...common, component: "kubelet", host: nodeName, qps, burst });
-  const events = context.page ? shownEvents(written, context.page) : written;
+  const { event } = context.report;
+  const events = event ? toldEvents(written, event) : written;
   const nodes = alone ? noNode : createNodeWatch({ ...common, nodeName });
   const services = alone ? noServices : createServiceLister(common);
   const runtimeClasses = createRuntimeClasses(common);
@@ -56,13 +57,13 @@ export function observeCluster(context: NodeContext): Cluster {
   };
 }
 
-/** Events that the page shows as well. */
-function shownEvents(written: Cluster["events"], page: NodePage): Cluster["events"] {
+/** Events that the process is told as well. */
+function toldEvents(written: Cluster["events"], tell: NonNullable<NodeTelling["event"]>): Cluster["events"] {
   return {
     ...written,
     event(...of) {
       const [about, type, reason, message] = of;
-      page.event(about, type, reason, message);
+      tell(about, type, reason, message);
       written.event(...of);
     },
   };

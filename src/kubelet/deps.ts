@@ -19,9 +19,8 @@ import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
 import type { Readiness } from "../node/readiness.ts";
-import type { NodeTelling } from "../node/report.ts";
+import type { NodeTelling } from "../report/node.ts";
 import type { RuntimeHealth } from "../node/runtime-health.ts";
-import type { NodePage } from "../page/view.ts";
 import type { TargetRights } from "../node/target-rights.ts";
 import type { EventSink, LogReader, Presence, RuntimeClasses, TokenSource } from "../pipeline.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
@@ -65,8 +64,6 @@ export interface KubeletDeps {
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
   readonly tracer: Tracer;
-  /** The node's end of the page; absent without a page. */
-  readonly page?: NodePage;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;
   readonly clock: Clock;

@@ -4,9 +4,8 @@ import type { Tunnels } from "../egress/tunnels.ts";
 import { createReachability } from "../node/reachability.ts";
 import { createSignals } from "../state/signals.ts";
 import { observeCluster } from "./cluster.ts";
-import type { Cluster, KubeletDeps, NodeContext, Observed } from "./deps.ts";
+import type { KubeletDeps, NodeContext, Observed } from "./deps.ts";
 import { egressOf } from "./egress.ts";
-import { pageView } from "./page-view.ts";
 import { nodeView } from "./view.ts";
 import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
@@ -16,6 +15,7 @@ import { sourceNames } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { handOut } from "./wiring.ts";
+import { nodeWork } from "./work.ts";
 
 /** Runs one node until the signal aborts, or until a remote target has booted, has changed while it was out of reach, or was
  *  another node's then. State and signals are made first; kubelet/wiring.ts says which actor gets which. Pods stay as they are when
@@ -23,7 +23,7 @@ import { handOut } from "./wiring.ts";
  *  @returns `again` when the node should be run anew.
  *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
-  const { target, metrics, tracer, page, clock } = deps;
+  const { target, metrics, tracer, report, clock } = deps;
   const anew = new AbortController();
   const signal = AbortSignal.any([given, anew.signal]);
   const { state, onEnd } = createNodeState(clock, sourceNames(deps));
@@ -37,20 +37,15 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   const work = workOnPods(context, cluster, observed);
   const server = await createNodeServer(context, { cluster, observed, stats: work.stats });
   metrics.show(nodeView(context, { agent: observed.agent, work, server }));
-  page?.show(pageView(context, { cluster, observed, stats: work.stats, server }));
+  report.works(nodeWork(context, { cluster, observed, stats: work.stats, server }));
 
   const stages = [...cluster.running, ...observed.running, ...work.running, ...publishing(context, cluster)];
   const egress = egressOf(context);
-  const telling = [
-    readiness(context, server),
-    ...liveness(context, observed),
-    report(context, cluster),
-    ...selfTest(context, server, egress),
-  ];
+  const telling = [readiness(context, server), ...liveness(context, observed), ...selfTest(context, server, egress)];
   try {
     await runGroup([...server.running, ...(egress ? [egress] : []), ...stages, ...telling], signal);
   } finally {
-    page?.show(undefined);
+    report.works(undefined);
   }
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
@@ -67,16 +62,6 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
 /** Has the process be asked whether the sync loop of a node on this machine gets on. */
 function liveness({ target: { link }, liveness: process }: NodeContext, { pleg }: Observed): readonly Service[] {
   return link ? [] : [onceThenIdle("liveness", () => process.watch(pleg.unhealthy))];
-}
-
-/** Has the process say how the node and its pods are. */
-function report({ report: process, alone, hand }: NodeContext, { nodes }: Pick<Cluster, "nodes">): Service {
-  const { asked, status } = hand("report");
-  const pods = () => asked.list().map((pod) => ({ pod, status: status.get(pod.metadata.uid ?? "") }));
-  return onceThenIdle("report", () => {
-    process.works({ alone, node: () => nodes.node(), pods });
-    return () => process.works(undefined);
-  });
 }
 
 /** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */

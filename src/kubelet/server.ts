@@ -7,7 +7,7 @@ import { configurationDocument } from "../config/kubelet-configuration.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
-import type { PageGate } from "../page/view.ts";
+import type { ReadGate } from "../report/node.ts";
 import { serverConfig } from "./settings.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
@@ -30,7 +30,7 @@ export interface NodeServer {
   /** Resolves when the kubelet API has a certificate; at once where it is not served. */
   readonly certified: Promise<void>;
   /** Who may read the kubelet API; absent where it is not served. */
-  readonly gate?: PageGate;
+  readonly gate?: ReadGate;
   /** The kubelet API's certificate in PEM. */
   certificate(): string | undefined;
 }

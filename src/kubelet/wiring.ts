@@ -19,7 +19,6 @@ interface Wires {
 export const wiring = {
   kubeletServer: { reads: ["asked", "seen", "status", "takenIn"] },
   metrics: { reads: ["asked", "seen", "worker", "resize", "reachable"] },
-  page: { reads: ["asked", "status"] },
   report: { reads: ["asked", "status"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
   targetLink: { sends: ["nodeChanged"] },

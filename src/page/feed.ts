@@ -2,8 +2,9 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import { type Service, onAbort, runGroup } from "../lib/service-group.ts";
-import type { PageBook, PageNode } from "./book.ts";
-import type { Message, Note } from "./messages.ts";
+import type { ReportedNode } from "../report/node.ts";
+import type { Note, Reports } from "../report/notes.ts";
+import type { Message } from "./messages.ts";
 import { nodeShown } from "./node-shown.ts";
 import { podShown } from "./pod-shown.ts";
 import { usageShown } from "./usage-shown.ts";
@@ -22,7 +23,7 @@ export interface Feed extends Service {
 }
 
 export interface FeedDeps {
-  readonly book: PageBook;
+  readonly reports: Reports;
   readonly version: string;
   readonly clock: Clock;
   readonly log: Logger;
@@ -43,7 +44,7 @@ interface Told {
 /** Looks at the nodes while somebody listens: begins with the first listener, ends with the last. What the last one leaves behind is
  *  forgotten. */
 export function createFeed(deps: FeedDeps): Feed {
-  const { book, version, clock } = deps;
+  const { reports, version, clock } = deps;
   const listeners = new Set<Listener>();
   const told = new Map<string, Told>();
   let looking: { readonly stop: AbortController; readonly done: Promise<void> } | undefined;
@@ -58,9 +59,9 @@ export function createFeed(deps: FeedDeps): Feed {
   };
   const start = () => {
     const stop = new AbortController();
-    const rounds = book.nodes.map((node) => lookAfter(node, deps, tell));
-    const forget = book.onNote((note) => {
-      for (const listener of listeners) sendNotes(book, listener, [note]);
+    const rounds = reports.nodes.map((node) => lookAfter(node, deps, tell));
+    const forget = reports.notes.onNote((note) => {
+      for (const listener of listeners) sendNotes(reports, listener, [note]);
     });
     looking = { stop, done: runGroup(rounds, stop.signal).finally(forget) };
   };
@@ -73,13 +74,13 @@ export function createFeed(deps: FeedDeps): Feed {
   return {
     name: "page feed",
     listen(listener) {
-      const nodes = book.nodes.map(({ name }) => name).filter((name) => listener.sees(name));
+      const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.sees(name));
       listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message));
       for (const name of nodes) {
         const { node, pods, usage } = told.get(name) ?? {};
         for (const text of [node, pods, usage]) if (text !== undefined) listener.send(text);
       }
-      sendNotes(book, listener, book.notes());
+      sendNotes(reports, listener, reports.notes.all());
       listeners.add(listener);
       if (listeners.size === 1) start();
       return () => {
@@ -96,7 +97,7 @@ export function createFeed(deps: FeedDeps): Feed {
 }
 
 /** Notes of nodes that the listener sees; what is about no node is for those who see all. */
-function sendNotes({ nodes }: PageBook, listener: Listener, all: readonly Note[]): void {
+function sendNotes({ nodes }: Reports, listener: Listener, all: readonly Note[]): void {
   const seesAll = nodes.every(({ name }) => listener.sees(name));
   const notes = all.filter(({ node }) => (node === "" ? seesAll : listener.sees(node)));
   if (notes.length > 0) listener.send(JSON.stringify({ kind: "notes", notes } satisfies Message));
@@ -104,20 +105,20 @@ function sendNotes({ nodes }: PageBook, listener: Listener, all: readonly Note[]
 
 type Tell = (node: string, kind: "node" | "pods" | "usage", message: Message) => void;
 
-function lookAfter(page: PageNode, { clock, log }: FeedDeps, tell: Tell): Service {
-  const { name, provider } = page;
+function lookAfter(of: ReportedNode, { clock, log }: FeedDeps, tell: Tell): Service {
+  const { name, provider } = of;
   return patrol({ name: `page of ${name}`, everyMs: lookMs, clock, log }, async (signal) => {
-    const view = page.view();
-    const link = page.link() ?? "unknown";
+    const work = of.work();
+    const link = of.link() ?? "unknown";
     const trouble = typeof link === "string" ? undefined : link.trouble();
-    const shown = { name, provider, node: view?.node(), running: view !== undefined };
+    const shown = { name, provider, node: work?.node(), running: work !== undefined };
     const way = trouble ?? (typeof link === "string" ? link : "up");
     tell(name, "node", { kind: "node", node: nodeShown({ ...shown, link: way }) });
-    if (!view) return;
-    tell(name, "pods", { kind: "pods", node: name, pods: view.pods().map(podShown) });
+    if (!work) return;
+    tell(name, "pods", { kind: "pods", node: name, pods: work.pods().map(podShown) });
     if (trouble) return;
     try {
-      const summary = await view.summary(clock.within(longestLookMs, signal));
+      const summary = await work.summary(clock.within(longestLookMs, signal));
       if (!signal.aborted) tell(name, "usage", { kind: "usage", node: name, usage: usageShown(summary, clock.now()) });
     } catch (err) {
       if (!signal.aborted) log.debug({ err, node: name }, "the page shows no usage: it could not be measured");

@@ -3,9 +3,9 @@ import { hasCode, messageOf } from "../lib/errors.ts";
 import { authenticate } from "../server/authentication.ts";
 import { type Verdict, authorize, tooMany } from "../server/authorization.ts";
 import type { PeerCertificates } from "../server/peer-certificates.ts";
-import type { PageBook } from "./book.ts";
 import type { Refused } from "./access.ts";
-import type { PageGate } from "./view.ts";
+import type { ReadGate } from "../report/node.ts";
+import type { Reports } from "../report/notes.ts";
 
 /** Parts of the kubelet API whose content the page shows: a caller needs `get` on nodes/pods, nodes/stats and nodes/log. */
 const areas = ["pods", "stats", "logs"] as const;
@@ -14,8 +14,8 @@ const areas = ["pods", "stats", "logs"] as const;
 export const noCertificates: Pick<PeerCertificates, "identify"> = { identify: () => ({ is: "none" }) };
 
 /** The node whose certificate and client CA the page uses where it is served over TLS: the first one that has them. */
-export function leadOf({ nodes }: PageBook): PageGate | undefined {
-  return nodes.map((node) => node.view()?.gate).find((gate) => gate?.certificate.current() !== undefined);
+export function leadOf({ nodes }: Pick<Reports, "nodes">): ReadGate | undefined {
+  return nodes.map((node) => node.work()?.gate).find((gate) => gate?.certificate.current() !== undefined);
 }
 
 /** The nodes that a caller may see: of each node, its own kubelet API's authentication and authorization decide. A client certificate
@@ -23,16 +23,20 @@ export function leadOf({ nodes }: PageBook): PageGate | undefined {
  *  @returns the reason of the refusal if there is none. */
 export async function visibleNodes(
   {
-    book,
+    reports,
     certificates,
     ca,
-  }: { readonly book: PageBook; readonly certificates: PeerCertificates; readonly ca: string | undefined },
+  }: {
+    readonly reports: Pick<Reports, "nodes">;
+    readonly certificates: PeerCertificates;
+    readonly ca: string | undefined;
+  },
   request: IncomingMessage,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string> | Refused> {
   const judged = await Promise.all(
-    book.nodes.flatMap((node) => {
-      const gate = node.view()?.gate;
+    reports.nodes.flatMap((node) => {
+      const gate = node.work()?.gate;
       if (!gate) return [];
       const sameCA = ca !== undefined && gate.clientCA.current() === ca;
       return verdictOf(gate, sameCA ? certificates : { ...certificates, ...noCertificates }, request, signal).then(
@@ -52,7 +56,7 @@ export async function visibleNodes(
 const unauthorized = { is: "refused", status: 401, text: "Unauthorized\n" } as const;
 
 async function verdictOf(
-  { config, authenticator, authorizer }: PageGate,
+  { config, authenticator, authorizer }: ReadGate,
   certificates: PeerCertificates,
   request: IncomingMessage,
   signal: AbortSignal,

@@ -10,7 +10,7 @@ import { createPeerCertificates } from "../server/peer-certificates.ts";
 import { secrets, tlsHandshakeMs } from "../server/server.ts";
 import { tlsOptions } from "../server/tls.ts";
 import { type Refused, refusedOnLoopback } from "./access.ts";
-import type { PageBook } from "./book.ts";
+import type { Reports } from "../report/notes.ts";
 import { leadOf, noCertificates, visibleNodes } from "./gates.ts";
 
 /** Who sees what: of all nodes, or of some, or the reason of a refusal. */
@@ -23,7 +23,7 @@ export interface Listening {
 }
 
 export interface ListenerDeps {
-  readonly book: PageBook;
+  readonly reports: Pick<Reports, "nodes">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -37,16 +37,16 @@ export function openListener(answer: (admit: Admit) => RequestListener): Listeni
 /** TLS with the certificate and the client CA of the first node that has them; each caller sees the nodes whose kubelet API lets them.
  *  Without a certificate no handshake succeeds. */
 export function guardedListener(
-  { book, clock, log }: ListenerDeps,
+  { reports, clock, log }: ListenerDeps,
   answer: (admit: Admit) => RequestListener,
 ): Listening {
-  let context = contextOf(book);
+  let context = contextOf(reports);
   const certificates = createPeerCertificates(() => context.ca.length > 0, clock, tlsHandshakeMs);
   const admit: Admit = async (request, signal) => {
     // A connection that another CA may have let in says nothing of who is there.
     const stale = certificates.isStale(request.socket);
     const known = {
-      book,
+      reports,
       certificates: stale ? { ...certificates, ...noCertificates } : certificates,
       ca: context.ca[0],
     };
@@ -57,8 +57,8 @@ export function guardedListener(
   const server = createTlsServer({ ...context, ...options }, answer(admit));
   server.prependListener("secureConnection", (socket: TLSSocket) => certificates.accept(socket));
   server.on("tlsClientError", (error) => log.debug({ why: messageOf(error) }, "TLS handshake failed"));
-  const end = followGates(book, () => {
-    const now = contextOf(book);
+  const end = followGates(reports, () => {
+    const now = contextOf(reports);
     if (JSON.stringify(now) === JSON.stringify(context)) return;
     context = now;
     server.setSecureContext(now);
@@ -68,27 +68,29 @@ export function guardedListener(
   return { server, end };
 }
 
-function contextOf(book: PageBook): ReturnType<typeof secrets> & Partial<ReturnType<typeof tlsOptions>> {
-  const lead = leadOf(book);
+function contextOf(
+  reports: ListenerDeps["reports"],
+): ReturnType<typeof secrets> & Partial<ReturnType<typeof tlsOptions>> {
+  const lead = leadOf(reports);
   return lead ? { ...secrets(lead), ...tlsOptions(lead.config) } : { ca: [] };
 }
 
 /** Calls back when a certificate or a CA of a node may have changed. @returns what stops that. */
-function followGates(book: PageBook, changed: () => void): () => void {
+function followGates({ nodes }: ListenerDeps["reports"], changed: () => void): () => void {
   let forget: readonly (() => void)[] = [];
   const stop = () => {
     for (const each of forget) each();
   };
   const follow = () => {
     stop();
-    const gates = book.nodes.flatMap((node) => node.view()?.gate ?? []);
+    const gates = nodes.flatMap((node) => node.work()?.gate ?? []);
     forget = gates.flatMap(({ certificate, clientCA }) => [certificate.onChange(changed), clientCA.onChange(changed)]);
     changed();
   };
-  const stopFollowing = book.onView(follow);
+  const stopFollowing = nodes.map((node) => node.onWork(follow));
   follow();
   return () => {
-    stopFollowing();
+    for (const each of stopFollowing) each();
     stop();
   };
 }

@@ -1,6 +1,10 @@
 // The messages that a page gets, as JSON: the browser's code knows these types and nothing else of graftlet. Times are milliseconds
 // since the epoch by graftlet's clock, sizes bytes, CPU cores.
 
+import type { Note } from "../report/notes.ts";
+
+export type { Note };
+
 export type Message =
   | { readonly kind: "hello"; readonly version: string; readonly now: number; readonly nodes: readonly string[] }
   | { readonly kind: "node"; readonly node: NodeShown }
@@ -75,18 +79,4 @@ export interface Measure {
 export interface Space {
   readonly used: number;
   readonly capacity: number;
-}
-
-/** An event that a node wrote, or a warning or an error of graftlet's log. One that comes again keeps its number, with a new time. */
-export interface Note {
-  readonly id: number;
-  readonly at: number;
-  readonly times: number;
-  readonly source: "event" | "log";
-  /** Empty for what is about no single node. */
-  readonly node: string;
-  readonly level: "normal" | "warning" | "error";
-  readonly about: string;
-  readonly reason: string;
-  readonly text: string;
 }

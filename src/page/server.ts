@@ -6,8 +6,8 @@ import { type Service, runGroup } from "../lib/service-group.ts";
 import { serve } from "../server/listen.ts";
 import type { KubeletServer } from "../server/server.ts";
 import { type Strangers, createStrangers } from "../server/strangers.ts";
+import type { Reports } from "../report/notes.ts";
 import { type Refused, isLoopback, refusedFromElsewhere, securityHeaders } from "./access.ts";
-import type { PageBook } from "./book.ts";
 import { type Feed, createFeed } from "./feed.ts";
 import { type PageFile, type PageFiles, pageFiles, plain } from "./files.ts";
 import { type Admit, guardedListener, openListener } from "./listener.ts";
@@ -17,7 +17,7 @@ export interface PageDeps {
   /** GraftletConfiguration.pageAddress and pagePort. */
   readonly address: string;
   readonly port: number;
-  readonly book: PageBook;
+  readonly reports: Reports;
   /** graftlet's. */
   readonly version: string;
   readonly clock: Clock;

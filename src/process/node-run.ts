@@ -13,9 +13,8 @@ import type { Logger } from "../lib/log.ts";
 import { createNodeMetrics } from "../metrics/node-metrics.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { Liveness } from "../node/liveness.ts";
-import type { NodePage } from "../page/view.ts";
 import type { Readiness } from "../node/readiness.ts";
-import type { NodeTelling } from "../node/report.ts";
+import type { NodeTelling } from "../report/node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
@@ -41,8 +40,6 @@ export interface NodeRun {
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
   readonly readiness: Readiness;
   readonly liveness: Liveness;
-  /** The node's end of the page; absent without a page. */
-  readonly page?: NodePage;
   /** Told what the node is at. */
   readonly report: NodeTelling;
   readonly clock: Clock;
@@ -90,7 +87,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   const tracer = stack.use(await openTracer(given.kubelet.tracing, { ...run, nodeName: given.nodeName }));
   const headers = tracer.isOn ? { callHeaders: tracer.headers } : {};
   const [opened] = await Promise.allSettled([openTarget({ ...run, ...headers })]);
-  if (opened.status === "fulfilled") run.report.opened(stack.use(opened.value).link);
+  if (opened.status === "fulfilled") run.report.opened(stack.use(opened.value).link ?? "local");
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
   const gates = heededGates(kubelet.featureGates);
@@ -104,7 +101,6 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     if (opened.status === "rejected") throw opened.reason;
     const target = opened.value;
     uses.note(given.nodeName, target.link ? undefined : target.sharing);
-    run.page?.linked(target.link);
     const { nodeIPs, port } = await kubeletEndpoint(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);

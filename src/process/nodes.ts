@@ -4,14 +4,13 @@ import type { Logging } from "../config/kubelet-groups.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
 import { createProcessLog } from "../lib/log.ts";
-import { createRecentErrors } from "../lib/recent-errors.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
-import { createPageBook } from "../page/book.ts";
 import type { PageDeps } from "../page/server.ts";
-import { createNodeReport, type Reported } from "../node/report.ts";
+import { createReportedNode, type ReportedNode } from "../report/node.ts";
+import { createNotes, type Reports } from "../report/notes.ts";
 import { processReport } from "./report.ts";
 import { tellServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
@@ -40,21 +39,14 @@ export interface RunNodesOptions {
   readonly signal: AbortSignal;
 }
 
-/** Warnings and errors of a node that are kept for reports. */
-const mostErrors = 10;
-
 /** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
  *  @returns false when a node failed, each told by one line on standard error.
  *  @throws CodedError, one sentence, when the health endpoint cannot be listened on, or systemd's watchdog is too quick. */
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
-  const book = page && createPageBook(nodes, clock);
-  const errors = createRecentErrors(clock, mostErrors);
-  const { log, verbosity } = createProcessLog(logging, (line) => {
-    errors.line(line);
-    book?.line(line);
-  });
+  const notes = createNotes(clock);
+  const { log, verbosity } = createProcessLog(logging, notes.line);
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
@@ -72,17 +64,14 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
   const { several, providers, env } = options;
   const common = { several, providers, env, liveness, instance, uses, readiness, strangers, verbosity, clock };
-  const runs = nodes.map((config): NodeRun & { readonly report: Reported } => {
+  const runs = nodes.map((config): NodeRun & { readonly report: ReportedNode } => {
     const { nodeName: name, provider } = config;
-    const page = book?.pageOf(name);
-    const report = createNodeReport({ name, provider }, () => errors.of(name));
-    return { ...common, config, log: log.child({ node: name }), report, ...(page && { page }) };
+    const report = createReportedNode({ name, provider }, page && notes.event.bind(undefined, name));
+    return { ...common, config, log: log.child({ node: name }), report };
   });
-  const reports = processReport(
-    runs.map(({ report }) => report),
-    clock,
-  );
-  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: reports, log })] : [];
+  const reports: Reports = { nodes: runs.map(({ report }) => report), notes };
+  const told = processReport(reports, clock);
+  const status = options.statusSocket ? [createStatusSocket({ path: options.statusSocket, report: told, log })] : [];
   const over = new AbortController();
   let ends: readonly boolean[] = [];
   const all: Service = {
@@ -94,7 +83,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   };
   const { sharing } = uses;
   const healthz = health ? [createHealthzServer({ ...health, sharing, instance, readiness, clock, log })] : [];
-  const shown = page && book ? [await pageOf({ ...page, book, version: graftletVersion, clock, log })] : [];
+  const shown = page ? [await pageOf({ ...page, reports, version: graftletVersion, clock, log })] : [];
   await runGroup([...healthz, ...shown, ...status, all, ...managed], AbortSignal.any([signal, over.signal]));
   return !ends.includes(false);
 }

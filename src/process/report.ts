@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
-import type { NodeReport, Reported } from "../node/report.ts";
+import type { Reports } from "../report/notes.ts";
+import { type NodeReport, nodeReport } from "../report/summary.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
 /** A process and its nodes at one moment: what `graftlet status -o json` prints. */
@@ -15,10 +16,7 @@ export interface ProcessReport {
 }
 
 /** What a process says of itself and its nodes. Call it at the process' start. */
-export function processReport(
-  nodes: readonly Pick<Reported, "report">[],
-  clock: Pick<Clock, "now">,
-): () => ProcessReport {
+export function processReport({ nodes, notes }: Reports, clock: Pick<Clock, "now">): () => ProcessReport {
   const since = rfc3339(clock.now());
   return () => ({
     version: graftletVersion,
@@ -26,6 +24,6 @@ export function processReport(
     pid: process.pid,
     since,
     at: rfc3339(clock.now()),
-    nodes: nodes.map((node) => node.report()),
+    nodes: nodes.map((node) => nodeReport(node, notes)),
   });
 }

@@ -1,7 +1,7 @@
 import { systemClock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import type { NodeReport, PodReport } from "../node/report.ts";
+import type { NodeReport, PodReport } from "../report/summary.ts";
 import type { ProcessReport } from "./report.ts";
 import { askStatus } from "./status-socket.ts";
 import type { Terminal } from "./terminal.ts";
@@ -54,7 +54,7 @@ function nodeLines(node: NodeReport): string[] {
     ),
     ...errors
       .slice(-mostErrors)
-      .map(({ at, message: what, cause }) => `  ${at} ${what}${cause === undefined ? "" : `: ${cause}`}`),
+      .map(({ at, times, message: what }) => `  ${at} ${what}${times > 1 ? ` (${times} times)` : ""}`),
   ];
 }
 

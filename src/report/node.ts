@@ -4,21 +4,24 @@ import type { EventType } from "../pipeline.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
 import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
 
-// What a node gives to the page: what the kubelet API serves of it, and who may see that.
+// What a node tells its process: `graftlet status` and the page read it.
 
-export interface PageView {
-  /** The Node object as the cluster has it; undefined while there is none. */
+/** A node at work: what its kubelet API serves, and who may see that. */
+export interface NodeWork {
+  /** There is no API server: no Node says whether the node is ready. */
+  readonly alone: boolean;
+  /** The Node as the API server last showed it, or as a standalone node would register it; undefined while there is none. */
   node(): Node | undefined;
   /** The pods, with their current statuses: those of /pods. */
   pods(): readonly Pod[];
   /** The answer to /stats/summary. @throws CodedError if nothing can be measured. */
   summary(signal: AbortSignal): Promise<object>;
-  /** Absent where the kubelet API is not served: then the page shows the node on loopback only. */
-  readonly gate?: PageGate;
+  /** Absent where the kubelet API is not served. */
+  readonly gate?: ReadGate;
 }
 
 /** Authentication and authorization of a node's kubelet API. */
-export interface PageGate {
+export interface ReadGate {
   readonly config: Pick<ServerConfig, "anonymous" | "tlsMinVersion" | "tlsCipherSuites">;
   readonly certificate: Reloading<{ readonly certificate: string; readonly key: string } | undefined>;
   readonly clientCA: Reloading<string | undefined>;
@@ -26,22 +29,59 @@ export interface PageGate {
   readonly authorizer: Authorizer;
 }
 
-/** A node's end of the page. */
-export interface NodePage {
-  /** The node has its target. @param link that to another machine; undefined for this one. */
-  linked(link: PageLink | undefined): void;
-  /** Sets what is shown from now on; undefined when the node does not run. */
-  show(view: PageView | undefined): void;
-  event(about: PageSubject, type: EventType, reason: string, message: string): void;
-}
-
-export interface PageLink {
-  trouble(): LinkTrouble | undefined;
-}
+/** The way to a target: `local` where it is graftlet's own machine. */
+export type NodeLink = "local" | { trouble(): LinkTrouble | undefined };
 
 /** What an event is about, as its `involvedObject`. */
-export interface PageSubject {
+export interface Subject {
   readonly kind?: string;
   readonly namespace?: string;
   readonly name?: string;
+}
+
+/** What a node says of itself while it starts, works and stops. */
+export interface NodeTelling {
+  /** @param link undefined when the node has no target any more. */
+  opened(link: NodeLink | undefined): void;
+  /** @param work undefined when the node does not work any more. */
+  works(work: NodeWork | undefined): void;
+  /** Takes an event that the node writes; absent where nobody reads them. */
+  readonly event?: (about: Subject, type: EventType, reason: string, message: string) => void;
+}
+
+/** A node, for those who read what it told. */
+export interface ReportedNode {
+  readonly name: string;
+  readonly provider: string;
+  /** Undefined before there is a target. */
+  link(): NodeLink | undefined;
+  work(): NodeWork | undefined;
+  /** Calls back when the node begins to work, and when it ends. @returns what stops that. */
+  onWork(listener: () => void): () => void;
+}
+
+/** Keeps what a node tells. @param event takes its events. */
+export function createReportedNode(
+  { name, provider }: Pick<ReportedNode, "name" | "provider">,
+  event?: NodeTelling["event"],
+): ReportedNode & NodeTelling {
+  let link: NodeLink | undefined;
+  let work: NodeWork | undefined;
+  const listeners = new Set<() => void>();
+  return {
+    name,
+    provider,
+    link: () => link,
+    work: () => work,
+    onWork(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    opened: (now) => void (link = now),
+    works(now) {
+      work = now;
+      for (const listener of listeners) listener();
+    },
+    ...(event && { event }),
+  };
 }

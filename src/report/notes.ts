@@ -1,38 +1,48 @@
 import type { Clock } from "../lib/clock.ts";
 import { warningOf } from "../lib/log-warning.ts";
-import type { Note } from "./messages.ts";
-import type { NodePage, PageLink, PageView } from "./view.ts";
+import type { EventType } from "../pipeline.ts";
+import type { ReportedNode, Subject } from "./node.ts";
 
-/** What the nodes of the process have given to the page, and their last events and errors. */
-export interface PageBook {
-  readonly nodes: readonly PageNode[];
-  notes(): readonly Note[];
-  /** A line of the process's log, as JSON; kept if it is a warning or an error. */
-  line(text: string): void;
-  /** Calls back with each new note. @returns what stops that. */
-  onNote(listener: (note: Note) => void): () => void;
-  /** Calls back when a node shows another view. @returns what stops that. */
-  onView(listener: () => void): () => void;
+/** An event that a node wrote, or a warning or an error of graftlet's log. One that comes again keeps its number, with a new time. */
+export interface Note {
+  readonly id: number;
+  /** Milliseconds since the epoch. */
+  readonly at: number;
+  readonly times: number;
+  readonly source: "event" | "log";
+  /** Empty for what is about no single node. */
+  readonly node: string;
+  readonly level: "normal" | "warning" | "error";
+  readonly about: string;
+  readonly reason: string;
+  readonly text: string;
 }
 
-export interface PageNode {
-  readonly name: string;
-  readonly provider: string;
-  view(): PageView | undefined;
-  /** `local` for a target that is this machine; undefined while there is none. */
-  link(): PageLink | "local" | undefined;
+/** The last events and warnings of a process. */
+export interface Notes {
+  /** Oldest first, of each source. */
+  all(): readonly Note[];
+  /** Calls back with each new note. @returns what stops that. */
+  onNote(listener: (note: Note) => void): () => void;
+}
+
+/** The nodes of a process, and what they last had to say. */
+export interface Reports {
+  readonly nodes: readonly ReportedNode[];
+  readonly notes: Notes;
+}
+
+interface NotesWriter {
+  /** A line of the process's log, as JSON; kept if it is a warning or an error. */
+  line(text: string): void;
+  event(node: string, about: Subject, type: EventType, reason: string, message: string): void;
 }
 
 /** Newest notes kept, of events and of the log each. */
 const keptNotes = 200;
 
-/** @param nodes names and providers. */
-export function createPageBook(
-  nodes: readonly { readonly nodeName: string; readonly provider: string }[],
-  clock: Pick<Clock, "now">,
-): PageBook & { readonly pageOf: (nodeName: string) => NodePage | undefined } {
-  const news = createNews<Note>();
-  const views = createNews<void>();
+export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
+  const listeners = new Set<(note: Note) => void>();
   const kept: Record<Note["source"], Note[]> = { event: [], log: [] };
   let last = 0;
   const keep = (note: NewNote) => {
@@ -42,21 +52,23 @@ export function createPageBook(
     const noted = { ...note, id, times: times + 1, at: clock.now() };
     notes.push(noted);
     if (notes.length > keptNotes) notes.shift();
-    news.tell(noted);
+    for (const listener of listeners) listener(noted);
   };
-  const pages = new Map(
-    nodes.map(({ nodeName: name, provider }) => [name, createNodePage({ name, provider }, keep, views.tell)]),
-  );
   return {
-    nodes: [...pages.values()],
-    pageOf: (name) => pages.get(name),
-    notes: () => [...kept.event, ...kept.log],
+    all: () => [...kept.event, ...kept.log],
+    onNote(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
     line(text) {
       const note = noteOf(text);
       if (note) keep(note);
     },
-    onNote: news.listen,
-    onView: views.listen,
+    event(node, { kind = "", namespace, name }, type, reason, message) {
+      const about = [kind, namespace, name].filter(Boolean).join("/");
+      const level = type === "Warning" ? "warning" : "normal";
+      keep({ source: "event", node, level, about, reason, text: message });
+    },
   };
 }
 
@@ -65,43 +77,6 @@ type NewNote = Omit<Note, "id" | "at" | "times">;
 
 function isSame(one: NewNote, other: NewNote): boolean {
   return (["text", "about", "reason", "node", "level"] as const).every((field) => one[field] === other[field]);
-}
-
-function createNews<T>(): { tell(what: T): void; listen(listener: (what: T) => void): () => void } {
-  const listeners = new Set<(what: T) => void>();
-  return {
-    tell(what) {
-      for (const listener of listeners) listener(what);
-    },
-    listen(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
-  };
-}
-
-function createNodePage(
-  of: Pick<PageNode, "name" | "provider">,
-  keep: (note: NewNote) => void,
-  onView: () => void,
-): PageNode & NodePage {
-  let view: PageView | undefined;
-  let link: PageLink | "local" | undefined;
-  return {
-    ...of,
-    view: () => view,
-    link: () => link,
-    linked: (now) => void (link = now ?? "local"),
-    show(now) {
-      view = now;
-      onView();
-    },
-    event({ kind = "", namespace, name }, type, reason, message) {
-      const about = [kind, namespace, name].filter(Boolean).join("/");
-      const level = type === "Warning" ? "warning" : "normal";
-      keep({ source: "event", node: of.name, level, about, reason, text: message });
-    },
-  };
 }
 
 /** A warning or an error of the log as a note. Pure. Of its fields the node, the pod, the reason and the error's message are taken. */

@@ -1,15 +1,16 @@
 import { isProblem } from "../api/node-conditions.ts";
-import type { LoggedError } from "../lib/recent-errors.ts";
-import type { Node, Pod, PodStatus } from "../objects.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
+import type { Node, Pod } from "../objects.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
+import type { NodeWork, ReportedNode } from "./node.ts";
+import type { Notes } from "./notes.ts";
 
-/** A node at work, for reports. */
-export interface NodeAtWork {
-  /** The Node as the API server last showed it; undefined where there is none. */
-  node(): Node | undefined;
-  /** There is no API server: no Node says whether the node is ready. */
-  readonly alone: boolean;
-  pods(): readonly { readonly pod: Pod; readonly status: PodStatus | undefined }[];
+/** A warning or an error of a node's log. */
+interface LoggedError {
+  /** RFC 3339: when it came last. */
+  readonly at: string;
+  readonly times: number;
+  readonly message: string;
 }
 
 export interface PodReport {
@@ -37,42 +38,31 @@ export interface NodeReport {
   readonly errors: readonly LoggedError[];
 }
 
-/** What a node says of itself while it starts, works and stops. */
-export interface NodeTelling {
-  /** @param link undefined for graftlet's own machine */
-  opened(link: { trouble(): LinkTrouble | undefined } | undefined): void;
-  /** @param work undefined when the node does not work any more */
-  works(work: NodeAtWork | undefined): void;
-}
+/** Warnings and errors of a node that a report has. */
+const mostErrors = 10;
 
-export interface Reported extends NodeTelling {
-  report(): NodeReport;
-}
-
-/** Keeps what is to be said of a node. */
-export function createNodeReport(
-  { name, provider }: Pick<NodeReport, "name" | "provider">,
-  errors: () => readonly LoggedError[],
-): Reported {
-  let link: { trouble(): LinkTrouble | undefined } | undefined;
-  let work: NodeAtWork | undefined;
+/** What is to be said of a node, by what it told. */
+export function nodeReport(of: ReportedNode, notes: Pick<Notes, "all">): NodeReport {
+  const { name, provider } = of;
+  const [link, work] = [of.link(), of.work()];
+  const way = typeof link === "object" ? { trouble: link.trouble() } : undefined;
   return {
-    opened: (given) => void (link = given),
-    works: (given) => void (work = given),
-    report: () => ({
-      name,
-      provider,
-      ...readiness(work, link?.trouble()),
-      ...(link && { link: linkReport(link.trouble()) }),
-      conditions: conditionsOf(work?.node()),
-      pods: work?.pods().map(podReport) ?? [],
-      errors: errors(),
-    }),
+    name,
+    provider,
+    ...readiness(work, way?.trouble),
+    ...(way && { link: linkReport(way.trouble) }),
+    conditions: conditionsOf(work?.node()),
+    pods: work?.pods().map(podReport) ?? [],
+    errors: notes
+      .all()
+      .filter(({ source, node }) => source === "log" && node === name)
+      .slice(-mostErrors)
+      .map(({ at, times, text }) => ({ at: rfc3339(at), times, message: text })),
   };
 }
 
 function readiness(
-  work: NodeAtWork | undefined,
+  work: NodeWork | undefined,
   trouble: LinkTrouble | undefined,
 ): Pick<NodeReport, "ready" | "reason" | "message"> {
   if (trouble) return { ready: false, ...trouble };
@@ -94,8 +84,8 @@ function conditionsOf(node: Node | undefined): NodeReport["conditions"] {
     .map(({ type, reason = "", message = "" }) => ({ type, reason, message }));
 }
 
-function podReport({ pod, status }: { readonly pod: Pod; readonly status: PodStatus | undefined }): PodReport {
-  const { namespace, name } = pod.metadata;
+function podReport({ metadata, status }: Pod): PodReport {
+  const { namespace, name } = metadata;
   const waiting = [...(status?.initContainerStatuses ?? []), ...(status?.containerStatuses ?? [])].find(
     ({ state }) => state?.waiting?.reason !== undefined && state.waiting.reason !== "PodInitializing",
   );

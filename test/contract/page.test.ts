@@ -2,9 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { createPageBook } from "../../src/page/book.ts";
 import { createPage } from "../../src/page/server.ts";
-import { fakeEvents, fakePageView } from "../fakes/page.ts";
+import { fakeEvents, fakeNodeWork, fakeReports } from "../fakes/page.ts";
 import { look, podRows, textOf } from "../harness/browser.ts";
 import { waitFor } from "../harness/wait.ts";
 
@@ -12,25 +11,21 @@ import { waitFor } from "../harness/wait.ts";
 async function served(nodes: number, pods: number) {
   const clock = systemClock();
   const names = Array.from({ length: nodes }, (_, index) => `edge-${index + 1}`);
-  const book = createPageBook(
-    names.map((nodeName) => ({ nodeName, provider: "ssh" })),
-    clock,
-  );
-  const views = names.map((name) => fakePageView({ name, pods }, clock.now));
-  for (const [index, name] of names.entries()) {
-    const page = book.pageOf(name);
-    page?.show(views[index]);
-    if (page) fakeEvents(page, name);
+  const reports = fakeReports(names, clock, "ssh");
+  const works = names.map((name) => fakeNodeWork({ name, pods }, clock.now));
+  for (const [index, node] of reports.nodes.entries()) {
+    node.works(works[index]);
+    fakeEvents(node, node.name);
   }
   const log = createLogger(0, { write: () => undefined });
-  const page = createPage({ address: "127.0.0.1", port: 0, book, version: "1", clock, log });
+  const page = createPage({ address: "127.0.0.1", port: 0, reports, version: "1", clock, log });
   const stop = new AbortController();
   const ended = page.run(stop.signal);
   await page.ready(stop.signal);
   return {
-    book,
+    reports,
     url: `http://127.0.0.1:${page.address()?.port}/`,
-    looks: () => views.reduce((sum, view) => sum + view.looks(), 0),
+    looks: () => works.reduce((sum, work) => sum + work.looks(), 0),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await ended;
@@ -88,7 +83,7 @@ test("ten nodes with 250 pods each stay smooth, and nothing is measured once the
 test("what pods and logs are called stays text, and a filter, an order and a choice show what they say", async () => {
   await using page = await served(2, 30);
   const markup = "<img src=x onerror=document.title='taken'>";
-  page.book.pageOf("edge-1")?.event({ kind: "Pod", namespace: "shop", name: markup }, "Warning", markup, markup);
+  page.reports.node("edge-1")?.event?.({ kind: "Pod", namespace: "shop", name: markup }, "Warning", markup, markup);
   await using looked = await look(page.url);
   const { page: tab, faults } = looked;
   await tab.waitForSelector(".space .row");

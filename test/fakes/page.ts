@@ -1,18 +1,33 @@
 import type { Node, Pod } from "../../src/objects.ts";
-import type { NodePage, PageView } from "../../src/page/view.ts";
+import type { Clock } from "../../src/lib/clock.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
+import { type NodeTelling, type NodeWork, type ReportedNode, createReportedNode } from "../../src/report/node.ts";
+import { createNotes } from "../../src/report/notes.ts";
+
+/** What nodes tell their process, and both ends of it. */
+export function fakeReports(names: readonly string[], clock: Pick<Clock, "now">, provider = "cri") {
+  const notes = createNotes(clock);
+  const all = new Map(
+    names.map((name): [string, ReportedNode & NodeTelling] => [
+      name,
+      createReportedNode({ name, provider }, notes.event.bind(undefined, name)),
+    ]),
+  );
+  return { nodes: [...all.values()], notes, node: (name: string) => all.get(name) };
+}
 
 export interface FakeNode {
   readonly name: string;
   readonly pods: number;
 }
 
-/** A node of the page with as many pods as asked for, whose usage moves with each look. @param now milliseconds since the epoch. */
-export function fakePageView({ name, pods }: FakeNode, now: () => number): PageView & { looks(): number } {
+/** A node at work with as many pods as asked for, whose usage moves with each look. @param now milliseconds since the epoch. */
+export function fakeNodeWork({ name, pods }: FakeNode, now: () => number): NodeWork & { looks(): number } {
   let looks = 0;
   const all = Array.from({ length: pods }, (_, index) => fakePod(name, index, now()));
   return {
     looks: () => looks,
+    alone: false,
     node: () => fakeNode(name, pods),
     pods: () => all,
     summary: () => {
@@ -23,12 +38,12 @@ export function fakePageView({ name, pods }: FakeNode, now: () => number): PageV
 }
 
 /** Events as a node writes them. */
-export function fakeEvents(page: NodePage, name: string): void {
+export function fakeEvents({ event }: NodeTelling, name: string): void {
   const about = { kind: "Pod", namespace: "shop", name: `web-${name}-3` };
-  page.event({ kind: "Node", name }, "Normal", "Starting", "Starting kubelet.");
-  page.event(about, "Normal", "Pulled", 'Successfully pulled image "registry.example/web:1.4" in 1.2s.');
-  page.event(about, "Normal", "Started", "Container started");
-  page.event(about, "Warning", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503");
+  event?.({ kind: "Node", name }, "Normal", "Starting", "Starting kubelet.");
+  event?.(about, "Normal", "Pulled", 'Successfully pulled image "registry.example/web:1.4" in 1.2s.');
+  event?.(about, "Normal", "Started", "Container started");
+  event?.(about, "Warning", "Unhealthy", "Readiness probe failed: HTTP probe failed with statuscode: 503");
 }
 
 function fakeNode(name: string, pods: number): Node {

@@ -8,7 +8,7 @@ import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
-import { createNodeReport } from "../../../src/node/report.ts";
+import { createReportedNode } from "../../../src/report/node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
 import { createStrangers } from "../../../src/server/strangers.ts";
@@ -149,7 +149,7 @@ function start(pod: Pod) {
         instance: "this",
         readiness: createReadiness([nodeName], clock),
         liveness: createLiveness(),
-        report: createNodeReport({ name: nodeName, provider: "fake" }, () => []),
+        report: createReportedNode({ name: nodeName, provider: "fake" }),
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         verbosity: createVerbosity(0),
         tracer: noTracer,

@@ -1,21 +1,18 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createPageBook, noteOf } from "../../../src/page/book.ts";
 import { createFeed } from "../../../src/page/feed.ts";
 import type { Message } from "../../../src/page/messages.ts";
+import { noteOf } from "../../../src/report/notes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { fakePageView } from "../../fakes/page.ts";
+import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
 
 function world(names: readonly string[]) {
   const clock = fakeClock();
-  const book = createPageBook(
-    names.map((nodeName) => ({ nodeName, provider: "cri" })),
-    clock,
-  );
-  const views = new Map(names.map((name) => [name, fakePageView({ name, pods: 2 }, clock.now)]));
-  for (const [name, view] of views) book.pageOf(name)?.show(view);
-  const feed = createFeed({ book, version: "1", clock, log: createLogger(0, { write: () => undefined }) });
+  const reports = fakeReports(names, clock);
+  const works = new Map(names.map((name) => [name, fakeNodeWork({ name, pods: 2 }, clock.now)]));
+  for (const [name, work] of works) reports.node(name)?.works(work);
+  const feed = createFeed({ reports, version: "1", clock, log: createLogger(0, { write: () => undefined }) });
   const stop = new AbortController();
   const ended = feed.run(stop.signal);
   const listen = (sees: (node: string) => boolean = () => true) => {
@@ -23,12 +20,12 @@ function world(names: readonly string[]) {
     const end = feed.listen({ sees, send: (text) => void got.push(JSON.parse(text) as Message) });
     return { got, end, kinds: () => got.map(({ kind }) => kind) };
   };
-  return { clock, book, views, listen, stop: () => (stop.abort(), ended) };
+  return { clock, ...reports, works, listen, stop: () => (stop.abort(), ended) };
 }
 
 test("nothing is measured until somebody listens, nor after the last one has gone", async () => {
-  const { clock, views, listen, stop } = world(["a"]);
-  const looks = () => views.get("a")?.looks() ?? 0;
+  const { clock, works, listen, stop } = world(["a"]);
+  const looks = () => works.get("a")?.looks() ?? 0;
   await clock.advance(60_000);
   assert.deepEqual([looks(), clock.pending], [0, 0]);
   const [one, other] = [listen(), listen()];
@@ -57,12 +54,12 @@ test("whoever comes later gets what is known at once, and only changes after tha
 });
 
 test("a listener gets nothing of nodes that it may not see", async () => {
-  const { clock, book, listen, stop } = world(["a", "b"]);
+  const { clock, node, notes, listen, stop } = world(["a", "b"]);
   const { got } = listen((node) => node === "a");
   await clock.advance(1);
-  book.pageOf("b")?.event({ kind: "Node", name: "b" }, "Normal", "Starting", "of b");
-  book.line('{"level":50,"msg":"of the process"}');
-  book.pageOf("a")?.event({ kind: "Node", name: "a" }, "Normal", "Starting", "of a");
+  node("b")?.event?.({ kind: "Node", name: "b" }, "Normal", "Starting", "of b");
+  notes.line('{"level":50,"msg":"of the process"}');
+  node("a")?.event?.({ kind: "Node", name: "a" }, "Normal", "Starting", "of a");
   const text = JSON.stringify(got);
   assert.match(text, /of a/);
   assert.doesNotMatch(text, /of b|of the process|"b"|b-0/);
@@ -70,13 +67,13 @@ test("a listener gets nothing of nodes that it may not see", async () => {
 });
 
 test("a node whose link is broken is not measured, and one that cannot be measured still shows its pods", async () => {
-  const { clock, book, views, listen, stop } = world(["a", "b"]);
-  book.pageOf("a")?.linked({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
-  const view = views.get("b");
-  if (view) book.pageOf("b")?.show({ ...view, summary: () => Promise.reject(new Error("no cgroups")) });
+  const { clock, node, works, listen, stop } = world(["a", "b"]);
+  node("a")?.opened({ trouble: () => ({ reason: "LinkDown", message: "gone" }) });
+  const work = works.get("b");
+  if (work) node("b")?.works({ ...work, summary: () => Promise.reject(new Error("no cgroups")) });
   const { got } = listen();
   await clock.advance(1);
-  assert.equal(views.get("a")?.looks(), 0);
+  assert.equal(works.get("a")?.looks(), 0);
   assert.deepEqual(got.flatMap((message) => (message.kind === "pods" ? [message.node] : [])).toSorted(), ["a", "b"]);
   assert.deepEqual(
     got.filter(({ kind }) => kind === "usage"),
@@ -86,24 +83,24 @@ test("a node whose link is broken is not measured, and one that cannot be measur
 });
 
 test("of events and of the log's warnings the newest 200 each are kept", () => {
-  const book = createPageBook([{ nodeName: "a", provider: "cri" }], fakeClock());
+  const { node, notes } = fakeReports(["a"], fakeClock());
   for (let index = 0; index < 250; index++)
-    book.pageOf("a")?.event({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", `${index}`);
-  book.line('{"level":30,"node":"a","msg":"fine"}');
-  book.line('{"level":40,"node":"a","msg":"not fine"}');
-  const notes = book.notes();
-  assert.equal(notes.length, 201);
-  assert.deepEqual([notes[0]?.text, notes[0]?.about, notes.at(-1)?.text], ["50", "Pod/n/p", "not fine"]);
+    node("a")?.event?.({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", `${index}`);
+  notes.line('{"level":30,"node":"a","msg":"fine"}');
+  notes.line('{"level":40,"node":"a","msg":"not fine"}');
+  const all = notes.all();
+  assert.equal(all.length, 201);
+  assert.deepEqual([all[0]?.text, all[0]?.about, all.at(-1)?.text], ["50", "Pod/n/p", "not fine"]);
 });
 
 test("what comes again and again is one note, with its number of times", () => {
-  const book = createPageBook([{ nodeName: "a", provider: "cri" }], fakeClock());
-  const page = book.pageOf("a");
+  const { node, notes } = fakeReports(["a"], fakeClock());
+  const { event } = node("a") ?? {};
   for (const text of ["pulled", "back-off", "back-off", "back-off"])
-    page?.event({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", text);
-  page?.event({ kind: "Pod", namespace: "n", name: "q" }, "Warning", "R", "back-off");
+    event?.({ kind: "Pod", namespace: "n", name: "p" }, "Warning", "R", text);
+  event?.({ kind: "Pod", namespace: "n", name: "q" }, "Warning", "R", "back-off");
   assert.deepEqual(
-    book.notes().map(({ id, times, about, text }) => [id, times, about, text]),
+    notes.all().map(({ id, times, about, text }) => [id, times, about, text]),
     [
       [1, 1, "Pod/n/p", "pulled"],
       [2, 3, "Pod/n/p", "back-off"],

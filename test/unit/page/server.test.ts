@@ -6,37 +6,33 @@ import { gunzipSync } from "node:zlib";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createPageBook } from "../../../src/page/book.ts";
 import { createPage } from "../../../src/page/server.ts";
-import type { PageGate } from "../../../src/page/view.ts";
-import { fakePageView } from "../../fakes/page.ts";
+import type { ReadGate } from "../../../src/report/node.ts";
+import { fakeNodeWork, fakeReports } from "../../fakes/page.ts";
 import { settable } from "../server/harness.ts";
 import { testCA } from "../server/pki.ts";
 
-type Gates = Readonly<Record<string, PageGate | undefined>>;
+type Gates = Readonly<Record<string, ReadGate | undefined>>;
 
 /** A page on loopback. @param open false: served as it is elsewhere. */
 async function served(open: boolean, gates: Gates) {
   const clock = systemClock();
   const names = Object.keys(gates);
-  const book = createPageBook(
-    names.map((nodeName) => ({ nodeName, provider: "cri" })),
-    clock,
-  );
-  const views = names.map((name) => {
+  const reports = fakeReports(names, clock);
+  const works = names.map((name) => {
     const gate = gates[name];
-    const view = { ...fakePageView({ name, pods: 1 }, clock.now), ...(gate && { gate }) };
-    book.pageOf(name)?.show(view);
-    return view;
+    const work = { ...fakeNodeWork({ name, pods: 1 }, clock.now), ...(gate && { gate }) };
+    reports.node(name)?.works(work);
+    return work;
   });
   const log = createLogger(0, { write: () => undefined });
-  const page = createPage({ address: "127.0.0.1", port: 0, book, version: "1", clock, log }, open);
+  const page = createPage({ address: "127.0.0.1", port: 0, reports, version: "1", clock, log }, open);
   const stop = new AbortController();
   const ended = page.run(stop.signal);
   await page.ready(stop.signal);
   return {
     port: page.address()?.port ?? 0,
-    looks: () => views.reduce((sum, { looks }) => sum + looks(), 0),
+    looks: () => works.reduce((sum, { looks }) => sum + looks(), 0),
     async [Symbol.asyncDispose]() {
       stop.abort();
       await ended;
@@ -98,7 +94,7 @@ test("the feed begins with all nodes, and the node is left alone once its reader
   assert.equal(page.looks(), 1);
 });
 
-async function gate(ca: string, may: (user: string, verb: string, subresource: string) => boolean): Promise<PageGate> {
+async function gate(ca: string, may: (user: string, verb: string, subresource: string) => boolean): Promise<ReadGate> {
   const own = await makeSelfSigned("node", ["127.0.0.1"], Date.now());
   return {
     config: { anonymous: false, tlsMinVersion: "", tlsCipherSuites: [] },

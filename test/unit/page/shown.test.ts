@@ -4,9 +4,9 @@ import type { Node, Pod } from "../../../src/objects.ts";
 import { nodeShown } from "../../../src/page/node-shown.ts";
 import { podShown } from "../../../src/page/pod-shown.ts";
 import { usageShown } from "../../../src/page/usage-shown.ts";
-import { fakePageView } from "../../fakes/page.ts";
+import { fakeNodeWork } from "../../fakes/page.ts";
 
-const node = fakePageView({ name: "edge", pods: 3 }, () => 0).node();
+const node = fakeNodeWork({ name: "edge", pods: 3 }, () => 0).node();
 const of = { name: "edge", provider: "ssh", node, running: true, link: "up" } as const;
 const broken = { reason: "LinkDown", message: "no route to host" } as const;
 
@@ -91,7 +91,7 @@ test("a pod that needs somebody is marked; its ready containers, restarts and st
 });
 
 test("usage is that of /stats/summary, of the node, its pods and their containers", async () => {
-  const view = fakePageView({ name: "edge", pods: 1 }, () => 60_000);
+  const view = fakeNodeWork({ name: "edge", pods: 1 }, () => 60_000);
   const usage = usageShown(await view.summary(new AbortController().signal), 1);
   assert.equal(usage.at, 60_000);
   assert.deepEqual(usage.disk, { used: 40e9, capacity: 100e9 });

@@ -8,7 +8,7 @@ import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import { createLiveness } from "../../../src/node/liveness.ts";
 import { createReadiness } from "../../../src/node/readiness.ts";
-import { createNodeReport } from "../../../src/node/report.ts";
+import { createReportedNode } from "../../../src/report/node.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
@@ -131,7 +131,7 @@ function start({ local = false } = {}) {
         store: () => filePairStore(config.certDir, "unused"),
         instance: "this",
         liveness: createLiveness(),
-        report: createNodeReport({ name: nodeName, provider: "fake" }, () => []),
+        report: createReportedNode({ name: nodeName, provider: "fake" }),
         readiness,
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
         verbosity: createVerbosity(0),

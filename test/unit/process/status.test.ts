@@ -6,12 +6,13 @@ import { basename, dirname, join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createRecentErrors } from "../../../src/lib/recent-errors.ts";
-import { createNodeReport, type NodeReport } from "../../../src/node/report.ts";
 import type { Node, NodeCondition, Pod, PodStatus } from "../../../src/objects.ts";
 import { type ProcessReport, processReport } from "../../../src/process/report.ts";
 import { runStatus, statusLines } from "../../../src/process/status.ts";
 import { createStatusSocket } from "../../../src/process/status-socket.ts";
+import { type NodeWork, createReportedNode } from "../../../src/report/node.ts";
+import { createNotes } from "../../../src/report/notes.ts";
+import { type NodeReport, nodeReport } from "../../../src/report/summary.ts";
 import type { LinkTrouble } from "../../../src/seams/provider.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
@@ -32,20 +33,27 @@ const waiting = (reason: string) => ({
   restartCount: 0,
   state: { waiting: { reason } },
 });
+const work = (node: NodeWork["node"], pods: readonly Pod[] = []): NodeWork => ({
+  alone: false,
+  node,
+  pods: () => pods,
+  summary: () => Promise.reject(new Error("nobody asks")),
+});
+const noNotes = { all: () => [] };
 const down: LinkTrouble = { reason: "LinkDown", message: "it does not answer" };
 
 test("a node that starts, works, loses its link, and stops", () => {
   let trouble: LinkTrouble | undefined;
   let shown: Node | undefined;
-  const node = createNodeReport({ name: "n", provider: "ssh" }, () => []);
+  const node = createReportedNode({ name: "n", provider: "ssh" });
   const said = () => {
-    const { ready: is, reason, link } = node.report();
+    const { ready: is, reason, link } = nodeReport(node, noNotes);
     return [is, reason, link?.up];
   };
   assert.deepEqual(said(), [false, "Starting", undefined]);
   node.opened({ trouble: () => trouble });
   assert.deepEqual(said(), [false, "Starting", true]);
-  node.works({ alone: false, node: () => shown, pods: () => [] });
+  node.works(work(() => shown));
   assert.deepEqual(said(), [false, "NotRegistered", true]);
   shown = nodeWith(ready);
   assert.deepEqual(said(), [true, "KubeletReady", true]);
@@ -60,9 +68,11 @@ test("a node that starts, works, loses its link, and stops", () => {
 });
 
 test("without an API server a node that works is ready", () => {
-  const node = createNodeReport({ name: "n", provider: "cri" }, () => []);
-  node.works({ alone: true, node: () => undefined, pods: () => [] });
-  assert.equal(node.report().ready, true);
+  const node = createReportedNode({ name: "n", provider: "cri" });
+  node.opened("local");
+  node.works({ ...work(() => undefined), alone: true });
+  const { ready: is, link } = nodeReport(node, noNotes);
+  assert.deepEqual([is, link], [true, undefined]);
 });
 
 test("conditions that want attention, and why pods do not run", () => {
@@ -75,7 +85,7 @@ test("conditions that want attention, and why pods do not run", () => {
       containerStatuses: [waiting("PodInitializing")],
     },
   };
-  const node = createNodeReport({ name: "n", provider: "cri" }, () => []);
+  const node = createReportedNode({ name: "n", provider: "cri" });
   const condition = (type: string, status: string) => ({ type, status, reason: `${type}Reason`, message: "m" });
   const shown = nodeWith(
     ready,
@@ -85,9 +95,9 @@ test("conditions that want attention, and why pods do not run", () => {
     condition("TargetPrivileges", "True"),
     condition("PIDPressure", "Unknown"),
   );
-  const pods = () => ["web", "job", "slow", "new"].map((name) => ({ pod: pod(name), status: statuses[name] }));
-  node.works({ alone: false, node: () => shown, pods });
-  const { conditions, pods: reported } = node.report();
+  const pods = ["web", "job", "slow", "new"].map((name): Pod => ({ ...pod(name), status: statuses[name] ?? {} }));
+  node.works(work(() => shown, pods));
+  const { conditions, pods: reported } = nodeReport(node, noNotes);
   assert.deepEqual(
     conditions.map(({ type }) => type),
     ["DiskPressure", "KubeletReachable"],
@@ -104,21 +114,29 @@ test("conditions that want attention, and why pods do not run", () => {
 });
 
 test("the newest warnings and errors of each node's log are kept", () => {
-  const recent = createRecentErrors(fakeClock(), 2);
-  const process = createLogger(0, { write: recent.line });
+  const notes = createNotes(fakeClock());
+  const process = createLogger(0, { write: notes.line });
   process.warn({}, "of no node");
   const log = process.child({ node: "edge-1" });
   log.info({}, "nothing");
   log.warn({ err: new Error("one") }, "first");
   log.child({ pod: "p" }).error({}, "second");
-  log.child({}).child({}).warn({ err: "three" }, "third");
+  for (let n = 0; n < 2; n++) log.child({}).child({}).warn({ err: "three" }, "third");
   process.child({ node: "edge-2" }).error({}, "elsewhere");
-  const told = (node: string) => recent.of(node).map(({ message, cause }) => [message, cause]);
+  notes.event("edge-2", { kind: "Pod" }, "Warning", "R", "no line of the log");
+  const told = (name: string) =>
+    nodeReport(createReportedNode({ name, provider: "cri" }), notes).errors.map(({ times, message }) => [
+      times,
+      message,
+    ]);
   assert.deepEqual(told("edge-1"), [
-    ["second", undefined],
-    ["third", "three"],
+    [1, "first: one"],
+    [1, "second"],
+    [2, "third: three"],
   ]);
-  assert.deepEqual(told("edge-2"), [["elsewhere", undefined]]);
+  for (let n = 0; n < 12; n++) log.warn({}, `more ${n}`);
+  assert.deepEqual([told("edge-1").length, told("edge-1").at(-1)], [10, [1, "more 11"]]);
+  assert.deepEqual(told("edge-2"), [[1, "elsewhere"]]);
   assert.deepEqual(told("edge-3"), []);
 });
 
@@ -154,7 +172,7 @@ test("as text: a line a node, and below it what wants attention", () => {
       { namespace: "shop", name: "a", phase: "Running" },
       { namespace: "shop", name: "b", phase: "Pending", reason: "ErrImagePull" },
     ],
-    errors: [1, 2, 3, 4].map((n) => ({ at: `t${n}`, message: `m${n}`, ...(n === 4 && { cause: "c" }) })),
+    errors: [1, 2, 3, 4].map((n) => ({ at: `t${n}`, times: n === 4 ? 7 : 1, message: `m${n}` })),
   };
   assert.deepEqual(statusLines({ ...shownProcess, nodes: [shownNode, sick] }), [
     "graftlet 0.1.0 (Kubernetes v1.36.0), process 7, up 1h2m3s",
@@ -165,7 +183,7 @@ test("as text: a line a node, and below it what wants attention", () => {
     "  pod shop/b: Pending, ErrImagePull",
     "  t2 m2",
     "  t3 m3",
-    "  t4 m4: c",
+    "  t4 m4 (7 times)",
   ]);
 });
 
@@ -176,12 +194,12 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   const path = join(folder, "pki", "status.sock");
   const warnings: string[] = [];
   const log = { ...silent, warn: (_fields: object, message: string) => void warnings.push(message) };
-  const reported = createNodeReport({ name: "n", provider: "cri" }, () => []);
-  reported.works({ alone: false, node: () => nodeWith(ready), pods: () => [] });
-  const other = createNodeReport({ name: "other", provider: "cri" }, () => []);
+  const reported = createReportedNode({ name: "n", provider: "cri" });
+  reported.works(work(() => nodeWith(ready)));
+  const other = createReportedNode({ name: "other", provider: "cri" });
   await before?.(path);
   const stop = new AbortController();
-  const report = processReport([reported, other], systemClock());
+  const report = processReport({ nodes: [reported, other], notes: createNotes(systemClock()) }, systemClock());
   const running = createStatusSocket({ path, report, log }).run(stop.signal);
   t.after(() => stop.abort());
   const said: string[] = [];

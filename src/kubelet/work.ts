@@ -1,20 +1,21 @@
-import type { PageView } from "../page/view.ts";
+import type { NodeWork } from "../report/node.ts";
 import { servedPods } from "../server/routes/pods.ts";
 import type { NodeStats } from "../stats/node-stats.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import type { NodeServer } from "./server.ts";
 
-interface Shown {
+interface Parts {
   readonly cluster: Pick<Cluster, "nodes">;
   readonly observed: Pick<Observed, "agent">;
   readonly stats: Pick<NodeStats, "summary">;
   readonly server: Pick<NodeServer, "gate">;
 }
 
-/** The node, for the page: what its kubelet API serves. A standalone node shows what it would register. */
-export function pageView({ alone, hand }: NodeContext, { cluster, observed, stats, server }: Shown): PageView {
-  const { asked, status } = hand("page");
+/** The node, for those who ask its process: what its kubelet API serves. A standalone node shows what it would register. */
+export function nodeWork({ alone, hand }: NodeContext, { cluster, observed, stats, server }: Parts): NodeWork {
+  const { asked, status } = hand("report");
   return {
+    alone,
     node: () => cluster.nodes.node() ?? (alone ? observed.agent.ownNode() : undefined),
     pods: () => servedPods(asked, status),
     summary: (signal) => stats.summary(false, signal),
