@@ -18,6 +18,7 @@ const more = {
   "helm-storage": 60,
   "tunnel-docker": 100,
   "tunnel-load": 300,
+  "tunnel-variants": 170,
 };
 
 /** Files of test/integration that bring a machine or a provider of their own, beside a cluster on containerd: releases of the chart, and

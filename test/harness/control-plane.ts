@@ -156,16 +156,19 @@ export function schedulerArgv(tools: Tools, kubeconfig: string): string[] {
   ];
 }
 
+/** How kube-proxy leads connections to Services. @see https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes */
+export type ProxyMode = "iptables" | "nftables";
+
 /**
  * The command line of kube-proxy, started anew whenever it ends: it ends on purpose when the node's
  * addresses change, as they do when the node registers after it.
  */
-export function proxyArgv(tools: Tools, kubeconfig: string, nodeName: string): string[] {
+export function proxyArgv(tools: Tools, kubeconfig: string, nodeName: string, mode: ProxyMode = "iptables"): string[] {
   const proxy = [
     tools.path("kube-proxy"),
     `--kubeconfig=${kubeconfig}`,
     `--hostname-override=${nodeName}`,
-    "--proxy-mode=iptables",
+    `--proxy-mode=${mode}`,
     `--cluster-cidr=${addresses.cniPods}`,
     "--bind-address=0.0.0.0",
     "--metrics-bind-address=127.0.0.1:10249",

@@ -1,8 +1,8 @@
-// A port of the loopback that leads to HOST PORT, everything DELAY milliseconds later, each way. Prints the port.
+// A port of ADDRESS that leads to HOST PORT, everything DELAY milliseconds later, each way. Prints the port.
 import { connect, createServer, type AddressInfo } from "node:net";
 import { Transform } from "node:stream";
 
-const [host = "", port, delay] = process.argv.slice(2);
+const [host = "", port, delay, address] = process.argv.slice(2);
 
 /** Timers of one length end in the order in which they began. */
 function delayed(): Transform {
@@ -26,4 +26,4 @@ const server = createServer({ allowHalfOpen: true, noDelay: true }, (near) => {
     one.once("close", () => other.destroy());
   }
 });
-server.listen(0, "127.0.0.1", () => console.log((server.address() as AddressInfo).port));
+server.listen(0, address, () => console.log((server.address() as AddressInfo).port));

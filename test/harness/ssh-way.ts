@@ -1,14 +1,23 @@
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
 import { agentAddresses, agentNetworkArgv } from "./agent-machine.ts";
 import type { Cluster } from "./cluster.ts";
 import { networkArgv } from "./namespaces.ts";
-import { must } from "./processes.ts";
+import { firstLine, must } from "./processes.ts";
 
 /** What is wrong with the way, until it is mended. */
 export interface Harm extends AsyncDisposable {
   /** Ends it, and says how many packets it has cost. */
   mend(): Promise<number>;
+}
+
+/** A machine that loses what it is sent. */
+interface Deaf {
+  /** The command that runs another in its network. */
+  readonly argv: (argv: readonly string[]) => string[];
+  /** The packets that it loses, as a condition of nft. */
+  readonly packets: string;
 }
 
 const machines = {
@@ -18,15 +27,23 @@ const machines = {
 
 /** Drops packets between the agent and its target's sshd on their way into either, without a word to anybody, and nothing else:
  *  the API server and the agent reach each other as before. @param which a condition of nft that they meet. */
-async function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machines)[], which = ""): Promise<Harm> {
-  const nft = (machine: keyof typeof machines, command: readonly string[], stdin = "") =>
-    must(machines[machine].argv(layout, ["nft", ...command]), { stdin });
+function dropInto({ layout }: Cluster, deaf: readonly (keyof typeof machines)[], which = ""): Promise<Harm> {
+  const into = deaf.map((machine) => {
+    const { argv, packets } = machines[machine];
+    return { argv: (command: readonly string[]) => argv(layout, command), packets };
+  });
+  return dropPackets(into, which);
+}
+
+/** Drops packets on their way into these machines. @param which a further condition of nft that they meet. */
+export async function dropPackets(deaf: readonly Deaf[], which: string): Promise<Harm> {
+  const nft = ({ argv }: Deaf, command: readonly string[], stdin = "") => must(argv(["nft", ...command]), { stdin });
   for (const machine of deaf)
     await nft(
       machine,
       ["--file", "-"],
       `table ip harm {
-        chain in { type filter hook input priority 0; ${machines[machine].packets} ${which} counter drop; }
+        chain in { type filter hook input priority 0; ${machine.packets} ${which} counter drop; }
       }`,
     );
   const harmed = new Set(deaf);
@@ -75,12 +92,24 @@ export interface SlowWay extends AsyncDisposable {
 
 /** Opens a way on which a packet and its answer take so long. */
 export async function openSlowWay(cluster: Cluster, roundTripMs: number): Promise<SlowWay> {
+  const spawn = (argv: readonly string[]) => cluster.spawnAtAgent(argv, { stdio: ["ignore", "pipe", "inherit"] });
+  const relay = await startSlowRelay(spawn, roundTripMs, "127.0.0.1");
+  return { ...relay, providerConfig: { host: "127.0.0.1", port: relay.port } };
+}
+
+/** Starts what leads to the target's sshd with such a delay. @param spawn starts it where it shall listen, at `address`; its output is
+ *  piped. */
+export async function startSlowRelay(
+  spawn: (argv: readonly string[]) => ChildProcess,
+  roundTripMs: number,
+  address: string,
+): Promise<AsyncDisposable & { readonly port: number }> {
   const { target, sshPort } = agentAddresses;
   const argv = [process.execPath, join(import.meta.dirname, "slow-relay.ts"), target, String(sshPort)];
-  const relay = cluster.spawnAtAgent([...argv, String(roundTripMs / 2)], { stdio: ["ignore", "pipe", "inherit"] });
-  const [said] = (await once(relay.stdout ?? relay, "data")) as [Buffer];
+  const relay = spawn([...argv, String(roundTripMs / 2), address]);
+  const port = Number(await firstLine(relay));
   return {
-    providerConfig: { host: "127.0.0.1", port: Number(said.toString()) },
+    port,
     async [Symbol.asyncDispose]() {
       const ended = once(relay, "exit");
       if (relay.kill("SIGKILL")) await ended;
