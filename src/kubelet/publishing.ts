@@ -6,11 +6,12 @@ import { sliceSelector } from "../network/slices.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { ClusterMeta, Service as ClusterService } from "../objects.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
+import { lackTeller } from "./lack-teller.ts";
 
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
 /** Publishes pods of a target that the cluster's network does not reach, where the configuration wants it. */
-export function publishing(context: NodeContext, { services }: Cluster): readonly Service[] {
+export function publishing(context: NodeContext, { services, events }: Cluster): readonly Service[] {
   const { config, account, target, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
   if (!endpoints || !account || !target.network?.tunneled) return [];
@@ -26,6 +27,7 @@ export function publishing(context: NodeContext, { services }: Cluster): readonl
   const slices = createOwnSlices({ client, clock, log }, sliceSelector);
   const mayPublish = ({ metadata }: ClusterService) =>
     namespaces.length === 0 || namespaces.includes(metadata.namespace);
-  const common = { nodeName, own, owner, mayPublish, services, slices, clock, log };
+  const tell = lackTeller(events, nodeName);
+  const common = { nodeName, own, owner, mayPublish, services, slices, tell, clock, log };
   return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
 }

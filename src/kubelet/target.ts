@@ -6,7 +6,6 @@ import { createTargetClock } from "../host/target-clock.ts";
 import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { reachOf } from "../network/destinations.ts";
-import type { TellLack } from "../network/lacks.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { type ClusterWay, createClusterWay } from "../network/way.ts";
 import { type NodeAgent, createNodeAgent } from "../node/node-agent.ts";
@@ -20,12 +19,12 @@ import { type TargetRights, createTargetRights } from "../node/target-rights.ts"
 import type { LogReader, Presence } from "../pipeline.ts";
 import { type Pleg, createPleg } from "../pleg/pleg.ts";
 import { nodeLabel } from "../pod/labels.ts";
-import { nodeReference } from "../pod/reference.ts";
 import { createLogReader } from "../logs/reader.ts";
 import { readTerminationMessage, readWrittenMessage } from "../runtime/termination-message.ts";
 import { TargetError, type TargetNetwork } from "../seams/provider.ts";
 import { openTargetCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { lackTeller } from "./lack-teller.ts";
 import { deviceSettings, nodeSettings } from "./settings.ts";
 
 /** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
@@ -113,7 +112,7 @@ function createWay({ config, target, clock, log, hand }: NodeContext, cluster: C
   const onTrouble = () => signals.nodeChanged.send();
   const { services, headless, events } = cluster;
   const { rootDir, nodeName, kubelet } = config;
-  const tell: TellLack = (reason, message) => events.event(nodeReference(nodeName), "Warning", reason, message);
+  const tell = lackTeller(events, nodeName);
   const reaches = reachOf(target.network?.serviceNamespaces, kubelet.clusterDNS);
   const watched = { services, ...(headless && { headless }) };
   return createClusterWay({

@@ -4,7 +4,7 @@ import { createOverlapCheck } from "./overlap.ts";
 import type { Redirections } from "./rules.ts";
 
 /** What a way may lack while it stands: reasons of events. */
-export type WayLack = "DatagramsNotCarried" | "PodNetworkOverlaps";
+export type WayLack = "DatagramsNotCarried" | "PodNetworkOverlaps" | "ServicesNotCarried";
 export type TellLack = (reason: WayLack, message: string) => void;
 
 export interface LackDeps {
@@ -13,13 +13,18 @@ export interface LackDeps {
   readonly log: Logger;
 }
 
-/** Tells what a way lacks, each thing once until it is another. */
-export function createLacks({ host, tell, log }: LackDeps) {
+/** Tells each lack once until it is another, or has been none. */
+export function createNews(tell: TellLack): (reason: WayLack, message: string | undefined) => void {
   const said = new Map<WayLack, string | undefined>();
-  const news = (reason: WayLack, message: string | undefined) => {
+  return (reason, message) => {
     if (message !== undefined && message !== said.get(reason)) tell(reason, message);
     said.set(reason, message);
   };
+}
+
+/** Tells what a way lacks, each thing once until it is another. */
+export function createLacks({ host, tell, log }: LackDeps) {
+  const news = createNews(tell);
   const compare = createOverlapCheck(host.fs);
   return {
     /** Compares the destinations of datagrams that are wanted with those that have a port on the target. */

@@ -12,9 +12,11 @@ import { readySandboxIPs } from "../pod/sandbox.ts";
 import type { ShownPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
+import { createNews, type TellLack } from "./lacks.ts";
 import { createDoors, type Door, type Doors } from "./doors.ts";
 import { type ServedEndpoint, servedEndpoints } from "./served.ts";
 import { isOfNode, portsAt, saysTheSame, type SliceOwner, type SlicePlace, sliceOf } from "./slices.ts";
+import { unserved } from "./unserved.ts";
 
 export interface PublisherDeps {
   readonly host: Pick<Host, "dial" | "forPods">;
@@ -31,6 +33,7 @@ export interface PublisherDeps {
   readonly mayPublish: (service: ClusterService) => boolean;
   /** Those of graftlet's nodes. */
   readonly slices: Omit<OwnSlices, "name" | "run">;
+  readonly tell: TellLack;
   readonly shown: Column<ShownPod>;
   readonly seen: Column<RuntimePod>;
   readonly clock: Clock;
@@ -66,7 +69,9 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       });
       let owner: SliceOwner | undefined;
       const written = new Map<string, WrittenSlice>();
+      const news = createNews(deps.tell);
       const sync = coalesce(async () => {
+        news("ServicesNotCarried", unserved((services.list() ?? []).filter(deps.mayPublish), shown.list()));
         owner ??= await deps.owner(signal);
         await publish({ ...deps, doors, written }, { address: deps.own, nodeName: deps.nodeName, owner }, signal);
       });

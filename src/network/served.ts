@@ -37,12 +37,14 @@ function isServable({ spec }: Service): boolean {
   return spec?.type !== "ExternalName" && (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).some((one) => isIPv4(one));
 }
 
-function canServe({ spec, status }: Pod): boolean {
+/** True for a pod with an address of its own that is not over. */
+export function canServe({ spec, status }: Pod): boolean {
   const isOver = status?.phase === "Succeeded" || status?.phase === "Failed";
   return spec.hostNetwork !== true && !isOver && isIPv4(status?.podIP ?? "");
 }
 
-function selects({ spec }: Service, { metadata: { labels = {} } }: Pod): boolean {
+/** True where the labels of a pod are those that a Service asks for, which asks for some. */
+export function selects({ spec }: Service, { metadata: { labels = {} } }: Pod): boolean {
   const wanted = Object.entries(spec?.selector ?? {});
   return wanted.length > 0 && wanted.every(([key, value]) => labels[key] === value);
 }

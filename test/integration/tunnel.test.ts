@@ -92,6 +92,14 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.equal(some, "far web");
     assert.equal(await answers("other", "there"), "far", "from a pod of the same machine");
     assert.equal(await answers("far", "there"), "far", "from the pod itself");
+    const told = [
+      "get",
+      "events",
+      "--field-selector=reason=ServicesNotCarried",
+      "--output=jsonpath={.items[*].message}",
+    ];
+    const event = async () => /by default\/both: its port 81 is UDP/.test(await cluster.mustKubectl(told));
+    await cluster.waitFor("the event that datagrams are not carried", event, 10_000);
     await cluster.mustKubectl(["label", "pod", "far", "part-"]);
     await cluster.waitFor("one to be left", async () => (await slicesOf("both")).length === 0, 10_000);
     const twenty = `for i in $(seq 20); do ${get("http://both/hostname")}; echo; done | sort -u | xargs`;

@@ -35,6 +35,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const seen = aColumn<RuntimePod>();
   const slices = new Map(left.map((slice) => [slice.metadata.name, slice]));
   const calls: string[] = [];
+  const events: string[] = [];
   const hears = new Set<() => void>();
   let services: readonly Service[] = [shop];
   let refusals = 0;
@@ -79,6 +80,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     mayPublish: ({ metadata }) => metadata.namespace !== "closed",
     services: { list: () => services, onChange },
     slices: store,
+    tell: (reason, message) => void events.push(`${reason} ${message}`),
     shown,
     seen,
     clock,
@@ -90,6 +92,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     clock,
     slices,
     calls,
+    events,
     dialled,
     show(uid: string, one = pod(uid), ip = address) {
       shown.set(uid, shownPod(one));
@@ -221,5 +224,26 @@ test("a Service that may not have endpoints keeps others from nothing, and one t
   }
   await t.settle();
   assert.equal(t.only().metadata.namespace, "second");
+  await t.stop();
+});
+
+test("a Service by which the cluster does not reach a pod is one event, and one more when it is so again", async () => {
+  const t = await setUp();
+  const local: Service = { ...shop, spec: { ...shop.spec, internalTrafficPolicy: "Local" } };
+  t.offer([local]);
+  t.show("a");
+  await t.settle();
+  t.tell();
+  await t.settle();
+  assert.deepEqual(
+    t.events.map((event) => event.split(":")[0]),
+    ["ServicesNotCarried the cluster does not reach pods of this node by default/shop"],
+  );
+  t.offer([shop]);
+  await t.settle();
+  assert.equal(t.events.length, 1);
+  t.offer([local]);
+  await t.settle();
+  assert.equal(t.events.length, 2);
   await t.stop();
 });
