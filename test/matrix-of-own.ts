@@ -9,7 +9,7 @@ const always = {
 };
 /** Seconds of those that `make test-more` runs. */
 const more = {
-  egress: 140,
+  egress: 150,
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,

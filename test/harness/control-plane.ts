@@ -1,7 +1,7 @@
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
-import type { ClusterCertificates } from "./certificates.ts";
+import { certificatesIn, type ClusterCertificates, type KeyPair } from "./certificates.ts";
 import { addresses } from "./namespaces.ts";
 import type { Layout } from "./state.ts";
 import type { Tools } from "./tools.ts";
@@ -78,24 +78,45 @@ export function apiServerArgv(tools: Tools, layout: Layout, certificates: Cluste
     ...(existsSync(auditPolicy(layout))
       ? [`--audit-policy-file=${auditPolicy(layout)}`, `--audit-log-path=${auditLog(layout)}`]
       : []),
-    ...(existsSync(egressSelector(layout)) ? [`--egress-selector-config-file=${egressSelector(layout)}`] : []),
+    ...(existsSync(egressSelector(layout))
+      ? [`--egress-selector-config-file=${egressSelector(layout)}`, "--permit-port-sharing"]
+      : []),
+  ];
+}
+
+/** The command line of another API server beside it, at an address of its own that the certificate `serving` names.
+ *  @param udsName the socket through which it reaches nodes, pods and Services. */
+export function secondApiServerArgv(
+  tools: Tools,
+  layout: Layout,
+  { address, serving, udsName }: { readonly address: string; readonly serving: KeyPair; readonly udsName: string },
+): string[] {
+  // Of a flag that is given twice the last one holds.
+  return [
+    ...apiServerArgv(tools, layout, { ...certificatesIn(layout.pki), apiServer: serving }),
+    `--advertise-address=${address}`,
+    `--bind-address=${address}`,
+    `--egress-selector-config-file=${egressThrough(layout, udsName, "second-egress-selector.yaml")}`,
   ];
 }
 
 /** Says by which way the API server reaches nodes, pods and Services, where it is to. */
-function egressSelector({ dir }: Layout): string {
-  return join(dir, "egress-selector.yaml");
+function egressSelector({ dir }: Layout, name = "egress-selector.yaml"): string {
+  return join(dir, name);
 }
 
-/** Lets the API server, from its next start, reach them through a proxy at a socket. */
-export function egressThrough(layout: Layout, udsName: string): void {
+/** Lets the API server, from its next start, reach them through a proxy at a socket, and lets another one share its port.
+ *  @returns the file that says so. */
+export function egressThrough(layout: Layout, udsName: string, name?: string): string {
   const connection = { proxyProtocol: "HTTPConnect", transport: { uds: { udsName } } };
   const selector = {
     apiVersion: "apiserver.k8s.io/v1beta1",
     kind: "EgressSelectorConfiguration",
     egressSelections: [{ name: "cluster", connection }],
   };
-  writeFileSync(egressSelector(layout), stringify(selector));
+  const file = egressSelector(layout, name);
+  writeFileSync(file, stringify(selector));
+  return file;
 }
 
 /** Says what the API server writes down of what it is asked, where it is to. */

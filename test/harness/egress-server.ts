@@ -14,14 +14,25 @@ export function findEgressServer(): Promise<string> {
   return buildProgram({ name: "egress-server", module: "egress" }, (line) => console.error(line));
 }
 
-/** Starts one. @param connect address that answers CONNECT, `unix:PATH` for a socket. @param around argv that runs it elsewhere. */
+/** What one is told. `connect` is the address that answers CONNECT, `unix:PATH` for a socket; `nodes` a file with a line `ADDRESS NAME`
+ *  for each node that is dialled by its address. */
+export interface EgressAt {
+  readonly listen: string;
+  readonly connect: string;
+  readonly path?: string;
+  readonly direct?: boolean;
+  readonly nodes?: string;
+}
+
+/** Starts one. @param around argv that runs it elsewhere. */
 export function startEgressServer(
   program: string,
-  at: { readonly listen: string; readonly connect: string; readonly path?: string; readonly direct?: boolean },
+  at: EgressAt,
   { serving, ca }: { readonly serving: KeyPair; readonly ca: KeyPair },
   around: (argv: readonly string[]) => readonly string[] = (argv) => argv,
 ): EgressServer {
   const path = [...(at.path ? [`--path=${at.path}`] : []), ...(at.direct === false ? ["--direct=false"] : [])];
+  if (at.nodes) path.push(`--nodes=${at.nodes}`);
   const files = [`--cert=${serving.cert}`, `--key=${serving.key}`, `--client-ca=${ca.cert}`];
   const argv = around([program, `--listen=${at.listen}`, `--connect=${at.connect}`, ...path, ...files]);
   const child: ChildProcess = start(argv, { stdio: "ignore" });

@@ -26,6 +26,7 @@ var (
 	key      = flag.String("key", "", "its key")
 	clientCA = flag.String("client-ca", "", "CA of the nodes' certificates")
 	direct   = flag.Bool("direct", true, "dial itself what no tunnel leads to")
+	nodes    = flag.String("nodes", "", "file with a line ADDRESS NAME for each node that is dialled by its address")
 	connect  = flag.String("connect", "127.0.0.1:8131", "address that answers CONNECT; unix:PATH for a socket")
 )
 
@@ -38,15 +39,28 @@ func authorize(request *http.Request) (string, bool, error) {
 	return name, isNode, nil
 }
 
-// Leads to the node of that name, or to the only one that holds a tunnel; always to its own loopback. Without tunnels it dials itself.
+// The node that has this address, as k3s finds it among the Nodes; else the host is a name itself. Whether addresses are known at all.
+func nodeAt(host string) (string, bool) {
+	lines, err := os.ReadFile(*nodes)
+	for line := range strings.Lines(string(lines)) {
+		if address, name, found := strings.Cut(strings.TrimSpace(line), " "); found && address == host {
+			return name, true
+		}
+	}
+	return host, err == nil
+}
+
+// Leads to the node of that name or address, or, where no addresses are known, to the only one that holds a tunnel; always to its own
+// loopback. Without tunnels it dials itself.
 func dial(ctx context.Context, server *remotedialer.Server, to string) (net.Conn, error) {
 	host, port, err := net.SplitHostPort(to)
 	if err != nil {
 		return nil, err
 	}
 	clients := server.ListClients()
+	node, known := nodeAt(host)
 	for _, name := range clients {
-		if name == host || len(clients) == 1 {
+		if name == node || (len(clients) == 1 && !known) {
 			address := "127.0.0.1:" + port
 			if strings.Contains(host, "..") {
 				address = strings.TrimPrefix(host, "..") + ":" + port
