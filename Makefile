@@ -145,9 +145,9 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 	$(call say,bench)
 	@PROVIDER="$(PROVIDER)" ONLY="$(ONLY)" NODES="$(NODES)" node test/bench/bench.ts
 
-# FOCUS, LIST, PROVIDER, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
+# FOCUS, LIST, PROVIDER, NETWORK, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
 .PHONY: conformance conformance-part
-conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker or ssh; AGENT=kubelet; SCORE=1 for all other tests); root
+conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker or ssh; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root
 	$(call say,conformance)
 	@node test/conformance/$(if $(SCORE),score/)run.ts
 

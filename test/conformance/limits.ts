@@ -1,10 +1,12 @@
 import { parse } from "yaml";
-import { type Provider, providers } from "./options.ts";
+import { type Network, networks, type Provider, providers } from "./options.ts";
 import { type ListedTest, whole } from "./list.ts";
 
 /** What some tests ask for and a provider cannot give, whoever wrote the agent. It explains a failure and excuses none. */
 export interface Limit {
   readonly cause: string;
+  /** The pods' network with which they meet it; each unless given. */
+  readonly network?: Network;
   /** `SUITE NAME` of each test that meets it. */
   readonly tests: readonly string[];
 }
@@ -28,7 +30,7 @@ export function parseLimits(text: string, source: string, listed: readonly Liste
 }
 
 function checked(limit: unknown, where: string, known: ReadonlySet<string>): Limit {
-  const { cause, tests } = (limit ?? {}) as Partial<Record<keyof Limit, unknown>>;
+  const { cause, network: given, tests } = (limit ?? {}) as Partial<Record<keyof Limit, unknown>>;
   if (typeof cause !== "string" || cause.trim() === "")
     throw new Error(`${where} has no cause: say what makes its tests impossible`);
   if (!Array.isArray(tests) || tests.length === 0 || !tests.every((each) => typeof each === "string"))
@@ -36,7 +38,15 @@ function checked(limit: unknown, where: string, known: ReadonlySet<string>): Lim
   const stray = tests.find((each) => !known.has(each));
   if (stray !== undefined)
     throw new Error(`${where} names ${JSON.stringify(stray)}, which is not in the list of tests`);
-  return { cause: cause.trim(), tests };
+  const network = networks.find((each) => each === given);
+  if (given !== undefined && network === undefined)
+    throw new Error(`${where} has the network ${JSON.stringify(given)}: it is one of ${networks.join(", ")}`);
+  return { cause: cause.trim(), tests, ...(network && { network }) };
+}
+
+/** Those of a provider's limits that a run with this network meets. */
+export function limitsWith(network: Network, limits: readonly Limit[]): readonly Limit[] {
+  return limits.filter((limit) => limit.network === undefined || limit.network === network);
 }
 
 /** The limit that makes a test impossible; undefined where none is known. */

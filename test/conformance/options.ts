@@ -1,6 +1,10 @@
-/** What a run may be of; over SSH the runtime is containerd, and pods' networks are routed. */
+/** What a run may be of; over SSH the runtime is containerd. */
 export const providers = ["cri", "docker", "ssh"] as const;
 export type Provider = (typeof providers)[number];
+
+/** Pods' network on a node over SSH: by routes, or over the link on a machine that is no part of the cluster's network. */
+export const networks = ["routed", "tunneled"] as const;
+export type Network = (typeof networks)[number];
 
 /** Whose node is tested. */
 export const agents = ["graftlet", "kubelet"] as const;
@@ -10,6 +14,7 @@ export type AgentName = (typeof agents)[number];
 export interface ConformanceOptions {
   readonly provider: Provider;
   readonly agent: AgentName;
+  readonly network: Network;
   /** Which tests of the list, as `matching` has it; all unless given. */
   readonly focus: string | undefined;
   /** A file of tests in place of the list. */
@@ -22,19 +27,26 @@ export interface ConformanceOptions {
   readonly whole: boolean;
 }
 
-/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `FOCUS`, `LIST`, `PART` and `AGAIN`; empty counts as
- *  not given. @throws a sentence that names the variable and the remedy. */
+/** Reads `PROVIDER` (cri unless given), `AGENT` (graftlet unless given), `NETWORK` (routed unless given), `FOCUS`, `LIST`, `PART` and
+ *  `AGAIN`; empty counts as not given. @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): ConformanceOptions {
   const provider = oneOf("PROVIDER", providers, env.PROVIDER || "cri");
   const agent = oneOf("AGENT", agents, env.AGENT || "graftlet");
   if (agent === "kubelet" && provider !== "cri")
     throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
+  const network = oneOf("NETWORK", networks, env.NETWORK || "routed");
+  if (network === "tunneled" && provider !== "ssh")
+    throw new Error(
+      `NETWORK is tunneled, which a node over SSH alone can be: give PROVIDER=ssh in place of ${provider}`,
+    );
+  if (network === "tunneled" && env.SCORE)
+    throw new Error("NETWORK is tunneled, and a score is of routed nodes: leave out SCORE, or NETWORK");
   const focus = env.FOCUS || undefined;
   const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
   const again = oneOf("AGAIN", ["", "1"], env.AGAIN ?? "") === "1";
   const list = env.LIST || undefined;
-  const whole = agent === "graftlet" && focus === undefined && list === undefined && !part;
-  return { provider, agent, focus, list, part, again, whole };
+  const whole = agent === "graftlet" && network === "routed" && focus === undefined && list === undefined && !part;
+  return { provider, agent, network, focus, list, part, again, whole };
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

@@ -8,7 +8,8 @@ import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import { runGinkgo } from "./ginkgo.ts";
-import { prepareFolder, type RunSuite } from "./suite-run.ts";
+import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
+import { startTunneled } from "./tunneled.ts";
 
 /** Names of tests that run the images of Kubernetes' storage group; those of DRA reach their driver through one. */
 const ofStorage = /CSI Mock|Driver: csi-hostpath|MutableCSINodeAllocatableCount|\[DRA\]/;
@@ -17,19 +18,10 @@ const ofStorage = /CSI Mock|Driver: csi-hostpath|MutableCSINodeAllocatableCount|
  *  gives them. */
 export const runE2e: RunSuite = async (run) => {
   const { suite, reports } = prepareFolder(run, "e2e.test");
-  await using cluster = await startCluster({ name: "conformance", provider: run.provider, say: run.say });
-  await showOwnMounts(cluster.layout);
-  const ofCsi = run.names.some((name) => ofStorage.test(name));
-  const rootDir = ofCsi && run.provider !== "ssh" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
-  await using _ =
-    run.agent === "kubelet"
-      ? await startKubelet(cluster, { rootDir })
-      : await startGraftlet(cluster, { built: true, rootDir });
+  await using stack = new AsyncDisposableStack();
+  const { cluster, rootDir, args } = await (run.network === "tunneled" ? startTunneled : startNode)(run, stack);
   // Before all of it goes, however the run ends.
-  using logs = new DisposableStack();
-  logs.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
-  await startDns(cluster);
-  if (ofCsi) await addStorageImages(cluster);
+  stack.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
   return await runGinkgo({
     ginkgo: join(run.programs, "ginkgo"),
     suite,
@@ -43,6 +35,7 @@ export const runE2e: RunSuite = async (run) => {
       "--provider=skeleton",
       "--num-nodes=1",
       `--report-dir=${reports}`,
+      ...args,
     ],
     folder: run.folder,
     start: (argv, options) => start(networkArgv(cluster.layout, argv), options),
@@ -50,6 +43,29 @@ export const runE2e: RunSuite = async (run) => {
     limits: run.limits,
   });
 };
+
+/** A cluster whose node is there, and that has a DNS. */
+export interface NodeUnderTest {
+  readonly cluster: Cluster;
+  /** The node's root directory. */
+  readonly rootDir: string;
+  /** Further flags of the suite. */
+  readonly args: readonly string[];
+}
+
+/** Starts a cluster whose only node is the agent's. @param stack takes what has to go. */
+async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<NodeUnderTest> {
+  const cluster = stack.use(await startCluster({ name: "conformance", provider: run.provider, say: run.say }));
+  await showOwnMounts(cluster.layout);
+  const ofCsi = run.names.some((name) => ofStorage.test(name));
+  const rootDir = ofCsi && run.provider !== "ssh" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
+  const agent =
+    run.agent === "kubelet" ? startKubelet(cluster, { rootDir }) : startGraftlet(cluster, { built: true, rootDir });
+  stack.use(await agent);
+  await startDns(cluster);
+  if (ofCsi) await addStorageImages(cluster);
+  return { cluster, rootDir, args: [] };
+}
 
 /** Shows the root directory at a short path of the cluster's machine. A socket's path has at most 107 characters, and tests of CSI put
  *  some 70 of them below that directory. */

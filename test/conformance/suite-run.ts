@@ -3,13 +3,14 @@ import { join } from "node:path";
 import type { SuiteProgram } from "../harness/tools.ts";
 import type { SuiteOutcome } from "./outcomes.ts";
 import type { RunLimits } from "./ginkgo.ts";
-import type { AgentName, Provider } from "./options.ts";
+import type { AgentName, Network, Provider } from "./options.ts";
 import type { TestEnd } from "./progress.ts";
 
 /** A suite's run: which of its tests, on whose node. */
 export interface SuiteRun {
   readonly provider: Provider;
   readonly agent: AgentName;
+  readonly network: Network;
   readonly names: readonly string[];
   /** Where the suites' programs lie. */
   readonly programs: string;

@@ -106,6 +106,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
     const outcome = await runSuite({
       provider,
       agent,
+      network: "routed",
       names,
       programs: await buildSuites([program, "ginkgo"], say),
       folder: join(run.folder, [shard.name, mark].filter(Boolean).join("-")),

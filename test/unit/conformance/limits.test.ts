@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { causeOf, parseLimits } from "../../conformance/limits.ts";
+import { causeOf, limitsWith, parseLimits } from "../../conformance/limits.ts";
 import type { ListedTest } from "../../conformance/list.ts";
 
 const listed: readonly ListedTest[] = [
@@ -18,12 +18,20 @@ test("a limit is the cause of the tests that it names, in their suite alone", ()
   );
 });
 
+test("a limit of a network is met with that one alone", () => {
+  const text = 'ssh:\n  - cause: no route\n    network: tunneled\n    tests: ["e2e [sig-node] A"]\n';
+  const { ssh } = parseLimits(text, "limits", listed);
+  assert.deepEqual(limitsWith("tunneled", ssh), ssh);
+  assert.deepEqual(limitsWith("routed", ssh), []);
+});
+
 test("a fault of the file is named with its place", () => {
   for (const [text, why] of [
     ["podman: []", /limits has limits of "podman": it is one of cri, docker, ssh/],
     ["ssh: never", /ssh of limits is no list/],
     ["ssh: [{tests: [e2e A]}]", /ssh\[0\] of limits has no cause/],
     ["ssh: [{cause: far}]", /ssh\[0\] of limits has no tests/],
+    ["ssh: [{cause: far, network: odd, tests: ['e2e [sig-node] A']}]", /has the network "odd": it is one of routed,/],
     ["ssh: [{cause: far, tests: [e2e B]}]", /ssh\[0\] of limits names "e2e B", which is not in the list/],
   ] as const)
     assert.throws(() => parseLimits(text, "limits", listed), why);

@@ -7,6 +7,7 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
   const whole = {
     provider: "cri",
     agent: "graftlet",
+    network: "routed",
     focus: undefined,
     list: undefined,
     part: false,
@@ -20,7 +21,8 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
 
 test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
   assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
-  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }])
+  const tunneled = { PROVIDER: "ssh", NETWORK: "tunneled" };
+  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }, tunneled])
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
 
@@ -29,6 +31,9 @@ test("a wrong variable is refused by name", () => {
     [{ PROVIDER: "podman" }, /^Error: PROVIDER is "podman": it is one of cri, docker, ssh$/],
     [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
     [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],
+    [{ NETWORK: "isolated" }, /^Error: NETWORK is "isolated": it is one of routed, tunneled$/],
+    [{ NETWORK: "tunneled" }, /a node over SSH alone can be: give PROVIDER=ssh in place of cri$/],
+    [{ PROVIDER: "ssh", NETWORK: "tunneled", SCORE: "1" }, /a score is of routed nodes: leave out SCORE, or NETWORK$/],
     [{ AGAIN: "yes" }, /^Error: AGAIN is "yes": it is one of 1$/],
     [{ PART: "2" }, /^Error: PART is "2": it is one of 1$/],
   ] as const)
