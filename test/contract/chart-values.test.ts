@@ -13,6 +13,7 @@ const sameMachine = (name: string) => [
   "nodes[1].ssh.host=192.0.2.7",
   "nodes[1].ssh.existingSecret=x",
 ];
+const privateKey = "-----BEGIN OPENSSH PRIVATE KEY-----";
 const fingerprint = `SHA256:${"A".repeat(43)}`;
 
 /** Settings beside those of a node that is right, and what helm says of them. */
@@ -65,6 +66,26 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   ],
   [["nodes[0].ssh.existingSecret=Edge/Key"], /nodes\[0\]\.ssh\.existingSecret "Edge\/Key" cannot be a Secret's name/],
   [["nodes[0].ssh.privateKeyFile=/k"], /nodes\[0\]\.ssh has both existingSecret and privateKeyFile/],
+  [["nodes[0].ssh.privateKey=edge-1"], /nodes\[0\]\.ssh has both existingSecret and privateKey: /],
+  [
+    ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.privateKey=edge-1"],
+    /nodes\[0\]\.ssh\.privateKey is no private key: give the file's content with --set-file/,
+  ],
+  [
+    ["nodes[0].ssh.existingSecret=", `nodes[0].ssh.privateKey=${privateKey}`],
+    /nodes\[0\]\.ssh does not say how the machine is known: add knownHosts, hostKeyFingerprints/,
+  ],
+  [
+    [
+      "nodes[0].ssh.existingSecret=",
+      `nodes[0].ssh.privateKey=${privateKey}`,
+      "nodes[0].ssh.knownHosts=k",
+      `nodes[0].ssh.hostKeyFingerprints[0]=${fingerprint}`,
+    ],
+    /nodes\[0\]\.ssh has both knownHosts and hostKeyFingerprints/,
+  ],
+  [["nodes[0].ssh.knownHosts=k"], /nodes\[0\]\.ssh\.knownHosts goes with privateKey/],
+  [["nodes[0].ssh.proxyJump[0].privateKey=k"], /proxyJump\/0': additional properties 'privateKey' not allowed/],
   [
     ["nodes[0].ssh.existingSecret=", "nodes[0].ssh.agentSocket=/a", "nodes[0].ssh.login=key"],
     /nodes\[0\]\.ssh\.login says which keys of existingSecret are used/,

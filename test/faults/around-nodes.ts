@@ -13,6 +13,16 @@ export const aroundNodes: readonly Fault[] = [
     foundBy: [contract("chart-render")],
   },
   {
+    name: "chart-key-in-configuration",
+    file: "charts/graftlet/templates/_nodes.tpl",
+    text: '"login" "privateKey" "knownHosts" "reverse"',
+    becomes: '"login" "reverse"',
+    breaks: "A private key from the values stands in a ConfigMap, which more people read than Secrets.",
+    assertion:
+      '"key-in-values is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)": Expected values to be strictly equal',
+    foundBy: [contract("chart-render")],
+  },
+  {
     name: "release-node-integrity",
     file: "tools/release/digests.ts",
     text: "if (found !== expected)",

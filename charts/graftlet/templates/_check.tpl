@@ -122,13 +122,15 @@
 {{- if and $ssh.reverse $ssh.proxy }}{{ printf "%s has both reverse and proxy: a machine that dials in is not dialled; keep one of them" $at | fail }}{{ end -}}
 {{- if not (or (and $ssh.reverse (not $ssh.host)) (regexMatch "^[a-zA-Z0-9_.:%-]+$" ($ssh.host | default ""))) }}{{ printf "%s.host %q is no machine's name or address: write one, such as 192.0.2.7" $at ($ssh.host | default "") | fail }}{{ end -}}
 {{- $ways := list -}}
-{{- range list "existingSecret" "privateKeyFile" "agentSocket" "passwordFile" }}{{ if get $ssh . }}{{ $ways = append $ways . }}{{ end }}{{ end -}}
+{{- range list "existingSecret" "privateKey" "privateKeyFile" "agentSocket" "passwordFile" }}{{ if get $ssh . }}{{ $ways = append $ways . }}{{ end }}{{ end -}}
 {{- if ne (len $ways) 1 -}}
-{{- printf "%s %s: name a Secret that has the key as ssh-privatekey in existingSecret, or one of privateKeyFile, agentSocket, passwordFile in a volume of extraVolumes" $at (ternary (printf "has both %s" (join " and " $ways)) "has no way to log in" (gt (len $ways) 1)) | fail -}}
+{{- printf "%s %s: name a Secret that has the key as ssh-privatekey in existingSecret,%s or one of privateKeyFile, agentSocket, passwordFile in a volume of extraVolumes" $at (ternary (printf "has both %s" (join " and " $ways)) "has no way to log in" (gt (len $ways) 1)) (ternary "" " give the key itself as privateKey," (contains ".proxyJump[" $at)) | fail -}}
 {{- end -}}
 {{- if and $ssh.existingSecret (not (regexMatch "^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$" $ssh.existingSecret)) -}}
 {{- printf "%s.existingSecret %q cannot be a Secret's name: name one of the release's namespace, such as edge-1-ssh" $at $ssh.existingSecret | fail -}}
 {{- end -}}
+{{- if and $ssh.privateKey (not (contains "PRIVATE KEY-----" $ssh.privateKey)) }}{{ printf "%s.privateKey is no private key: give the file's content with --set-file, or name a Secret in existingSecret" $at | fail }}{{ end -}}
+{{- if and $ssh.knownHosts (not $ssh.privateKey) }}{{ printf "%s.knownHosts goes with privateKey: give that too; a Secret in existingSecret has known_hosts" $at | fail }}{{ end -}}
 {{- if and $ssh.login (not $ssh.existingSecret) }}{{ printf "%s.login says which keys of existingSecret are used: name that too, or leave login out" $at | fail }}{{ end -}}
 {{- if and $ssh.passphraseFile (not $ssh.privateKeyFile) }}{{ printf "%s.passphraseFile opens privateKeyFile: name that too; for a Secret write login: keyWithPassphrase" $at | fail }}{{ end -}}
 {{- if and $ssh.certificateFile (not $ssh.privateKeyFile) }}{{ printf "%s.certificateFile goes with privateKeyFile: name that too; for a Secret write login: keyWithCertificate" $at | fail }}{{ end -}}
@@ -154,10 +156,11 @@
 {{- end -}}
 {{- if and $ssh.hostCertificateAuthorities $ssh.knownHostsFile }}{{ printf "%s has both hostCertificateAuthorities and knownHostsFile: write the authority into that file as @cert-authority, or keep one of them" $at | fail }}{{ end -}}
 {{- if and $ssh.hostKeyFingerprints $ssh.knownHostsFile }}{{ printf "%s has both hostKeyFingerprints and knownHostsFile: keep one of them" $at | fail }}{{ end -}}
+{{- range list "hostKeyFingerprints" "hostCertificateAuthorities" "knownHostsFile" }}{{ if and $ssh.knownHosts (get $ssh .) }}{{ printf "%s has both knownHosts and %s: keep one of them" $at . | fail }}{{ end }}{{ end -}}
 {{- if and $ssh.hostKey (not $ssh.knownHostsFile) -}}
 {{- printf "%s.hostKey: what is trusted on first use has to outlive the Pod: name a knownHostsFile in a volume of extraVolumes, or use hostKeyFingerprints" $at | fail -}}
 {{- end -}}
-{{- if not (or $ssh.existingSecret $ssh.hostKeyFingerprints $ssh.hostCertificateAuthorities $ssh.knownHostsFile) -}}
-{{- printf "%s does not say how the machine is known: add hostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile" $at | fail -}}
+{{- if not (or $ssh.existingSecret $ssh.knownHosts $ssh.hostKeyFingerprints $ssh.hostCertificateAuthorities $ssh.knownHostsFile) -}}
+{{- printf "%s does not say how the machine is known: add %shostKeyFingerprints, hostCertificateAuthorities, or knownHostsFile" $at (ternary "knownHosts, " "" (not (empty $ssh.privateKey))) | fail -}}
 {{- end -}}
 {{- end -}}

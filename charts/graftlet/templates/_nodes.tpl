@@ -43,8 +43,8 @@
 {{- $secrets := list -}}
 {{- range $index, $node := .Values.nodes -}}
 {{- $ssh := .ssh | default dict -}}
-{{- if $ssh.existingSecret -}}
-{{- $secrets = append $secrets (dict "name" (printf "ssh-%d" $index) "secret" $ssh.existingSecret "directory" (include "graftlet.secretDirectory" .name)) -}}
+{{- with include "graftlet.loginSecret" (list $ $node) -}}
+{{- $secrets = append $secrets (dict "name" (printf "ssh-%d" $index) "secret" . "directory" (include "graftlet.secretDirectory" $node.name)) -}}
 {{- end -}}
 {{- range $hop, $door := $ssh.proxyJump -}}
 {{- if $door.existingSecret -}}
@@ -56,6 +56,12 @@
 {{- $secrets = append $secrets (dict "name" "listener" "secret" .Values.reverse.existingSecret "directory" (include "graftlet.listenerDirectory" .)) -}}
 {{- end -}}
 {{- toJson $secrets -}}
+{{- end -}}
+
+{{/* The Secret by which a node logs in: one that is there, or the chart's own for a key in the values. Takes (list ROOT NODE). */}}
+{{- define "graftlet.loginSecret" -}}
+{{- $ssh := (index . 1).ssh | default dict -}}
+{{- $ssh.existingSecret | default (ternary (printf "%s-login-%s" (include "graftlet.fullname" (index . 0)) (index . 1).name) "" (not (empty $ssh.privateKey))) -}}
 {{- end -}}
 
 {{/* "true" where a machine dials in itself. */}}
@@ -135,9 +141,9 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{/* How graftlet logs in at an sshd, as JSON. Takes (list VALUES NAME), the name as graftlet.secretDirectory takes it. */}}
 {{- define "graftlet.sshDoor" -}}
 {{- $ssh := index . 0 -}}
-{{- $config := omit $ssh "existingSecret" "login" "reverse" -}}
+{{- $config := omit $ssh "existingSecret" "login" "privateKey" "knownHosts" "reverse" -}}
 {{- if not $config.user }}{{ $_ := set $config "user" "root" }}{{ end -}}
-{{- if $ssh.existingSecret -}}
+{{- if or $ssh.existingSecret $ssh.privateKey -}}
 {{- $directory := include "graftlet.secretDirectory" (index . 1) -}}
 {{- $login := $ssh.login | default "key" -}}
 {{- if eq $login "password" -}}
