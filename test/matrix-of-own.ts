@@ -13,6 +13,7 @@ const more = {
   "helm-admission": 45,
   "helm-first": 120,
   "helm-monitoring": 100,
+  "helm-release": 150,
   "helm-reverse": 150,
   "helm-rights": 135,
   "helm-storage": 60,

@@ -90,6 +90,8 @@ export interface Cluster extends Kubectl, AsyncDisposable {
   runInside(argv: readonly string[], options?: RunOptions): Promise<Finished>;
   /** Runs a program inside that must succeed. @returns its standard output. @throws with its standard error. */
   mustRunInside(argv: readonly string[]): Promise<string>;
+  /** Starts a program inside that ends with the cluster; its log is that of a daemon called so. */
+  startDaemon(role: string, argv: readonly string[]): Promise<ProcessId>;
   /** Starts a program on the agent's machine: inside, or for a provider with SSH where nothing of the target is seen. */
   spawnAtAgent(argv: readonly string[], options?: StartOptions): ChildProcess;
   /** Runs a program on the agent's machine to its end. */
@@ -242,6 +244,7 @@ function clusterOf({ layout, tools, holder, end, release }: Parts): Cluster {
     spawnInside: (argv, options = {}) => start(targetArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
     runInside: (argv, options = {}) => run(targetArgv(layout, holder, argv, options.cwd), { ...options, cwd: "/" }),
     mustRunInside: (argv) => must(targetArgv(layout, holder, argv), { cwd: "/" }),
+    startDaemon: (role, argv) => daemons.start(role, argv),
     spawnAtAgent: (argv, options = {}) => start(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
     runAtAgent: (argv, options = {}) => run(atAgent(argv, options.cwd), { ...options, cwd: "/" }),
     waitFor,

@@ -3,11 +3,11 @@ import { join } from "node:path";
 import { parse, stringify } from "yaml";
 import { type Kit, testKit } from "../cluster/tools/kits.ts";
 import { type Agent, startGraftlet, startKubelet } from "./agent.ts";
-import { type Cluster, startCluster } from "./cluster.ts";
+import { type Cluster, type ServedImage, startCluster } from "./cluster.ts";
 import { type EdgeMachine, startEdgeMachine } from "./edge-machine.ts";
 import { chart, findHelm, type Helm, helmOf } from "./helm.ts";
 import { graftletArchive } from "./image.ts";
-import { findTools } from "./tools.ts";
+import { findTools, type Tools } from "./tools.ts";
 
 /** Where the release is installed, and what it and its node are called. */
 export const release = { name: "edge", namespace: "graftlet", node: "edge-1", secret: "edge-1-ssh" } as const;
@@ -36,6 +36,8 @@ export interface HelmLabOptions {
   readonly audited?: boolean;
   /** The namespace, and in it the Secret of the machine's login, are not there yet. */
   readonly bare?: boolean;
+  /** The cluster's registries do not have graftlet's image. */
+  readonly withoutImage?: boolean;
   /** The values leave the network of the machine's pods to it; it is isolated otherwise. */
   readonly networkLeftOut?: boolean;
   /** The programs and images that it is brought up with; all that tests use unless given. */
@@ -53,6 +55,7 @@ export async function startHelmLab(
     firstNode = "kubelet",
     audited = false,
     bare = false,
+    withoutImage = false,
     networkLeftOut = false,
     kit = testKit,
     machine = "ssh",
@@ -62,15 +65,14 @@ export async function startHelmLab(
   await using stack = new AsyncDisposableStack();
   const tools = await findTools(say, undefined, kit);
   const program = await findHelm();
-  const archive = await graftletArchive(tools, say);
-  const image = { name: "graftlet/graftlet", tags: [version()], archive };
+  const image = withoutImage ? undefined : await ownImage(tools, say);
   const cluster = stack.use(
     await startCluster({
       name,
       provider: "cri",
-      image,
       kit,
       say,
+      ...(image && { image }),
       ...(audited && { audited: `system:serviceaccounts:${release.namespace}` }),
     }),
   );
@@ -112,21 +114,25 @@ export async function startHelmLab(
 }
 
 /** Objects that a user makes before the first install. */
-function prepared({ login }: EdgeMachine): readonly object[] {
-  return [
-    {
-      apiVersion: "v1",
-      kind: "Namespace",
-      metadata: { name: release.namespace, labels: { [podSecurity]: "restricted" } },
-    },
-    {
-      apiVersion: "v1",
-      kind: "Secret",
-      metadata: { name: release.secret, namespace: release.namespace },
-      type: "kubernetes.io/ssh-auth",
-      stringData: login,
-    },
-  ];
+function prepared(edge: EdgeMachine): readonly object[] {
+  const labels = { [podSecurity]: "restricted" };
+  return [{ apiVersion: "v1", kind: "Namespace", metadata: { name: release.namespace, labels } }, loginSecret(edge)];
+}
+
+/** The Secret of a machine's login. */
+export function loginSecret({ login }: EdgeMachine): object {
+  return {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: release.secret, namespace: release.namespace },
+    type: "kubernetes.io/ssh-auth",
+    stringData: login,
+  };
+}
+
+/** This checkout's image, under the name that its chart has. */
+async function ownImage(tools: Tools, say: (line: string) => void): Promise<ServedImage> {
+  return { name: "graftlet/graftlet", tags: [version()], archive: await graftletArchive(tools, say) };
 }
 
 /** The version of graftlet that the chart installs. */

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import type { ProcessReport } from "../../src/process/report.ts";
 import { nodeReady } from "../harness/agent.ts";
-import { type HelmLab, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
+import { chart } from "../harness/helm.ts";
+import { type HelmLab, loginSecret, podSecurity, release, startHelmLab } from "../harness/helm-lab.ts";
 import { followReadme } from "./helm/readme.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 import { strangeRequests } from "./helm/requests.ts";
@@ -35,9 +36,11 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("the README's first block, word for word, gives a node whose pods are reached", async () => {
-    await followReadme(lab, edge.log);
+  test("the README's first commands, with this checkout's chart, give a node whose pods are reached", async () => {
+    await followReadme({ lab, chart, explain: edge.log });
     await lab.cluster.mustKubectl(["delete", "pod", "hello", "--grace-period=1", "--timeout=60s"]);
+    // Upgrades take the login from a Secret that the user has made; a rollback goes back to the chart's own.
+    await lab.cluster.apply([loginSecret(lab.edge)]);
     // From here on it takes no pods with privileges.
     await lab.cluster.mustKubectl(["label", "namespace", namespace, `${podSecurity}=restricted`]);
   });

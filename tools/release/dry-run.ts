@@ -1,11 +1,9 @@
 import { join } from "node:path";
-import { graftletArchive } from "../../test/harness/image.ts";
+import { publishDraft } from "./draft.ts";
 import { type Installed, install } from "./install.ts";
 import { startReleaseLab } from "./lab.ts";
 import type { Published } from "./making.ts";
-import { publish } from "./publish.ts";
-import { newKey } from "./signing.ts";
-import { readSource, root } from "./source.ts";
+import { root } from "./source.ts";
 
 /** Makes a release of this checkout, pushes it to a registry of its own, signed with a key of its own, and installs it from there.
  *  @param folder for its files. */
@@ -13,18 +11,8 @@ export async function dryRun(
   folder: string,
   say: (line: string) => void,
 ): Promise<{ readonly published: Published; readonly installed: Installed }> {
-  const source = await readSource({ draft: true });
   await using lab = await startReleaseLab();
-  const published = await publish({
-    source,
-    places: { image: `${lab.address}/graftlet/graftlet`, charts: `${lab.address}/graftlet/charts` },
-    registry: lab.registry,
-    key: newKey(),
-    builder: "https://localhost/release-dry-run",
-    folder,
-    archiveOf: (architecture) => graftletArchive(lab.rig.tools, say, architecture),
-    say,
-  });
+  const published = await publishDraft({ ...lab, tools: lab.rig.tools, folder, say });
   say("installed from there: signatures, chart, image, tarball");
   return { published, installed: await install(lab, published, folder) };
 }

@@ -1,16 +1,16 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { dirname, join } from "node:path";
-import { chart, helmArgv } from "../../harness/helm.ts";
+import { join } from "node:path";
+import { helmArgv } from "../../harness/helm.ts";
 import type { HelmLab } from "../../harness/helm-lab.ts";
 import { networkArgv } from "../../harness/namespaces.ts";
 import { run } from "../../harness/processes.ts";
 
-const readme = join(import.meta.dirname, "..", "..", "..", "README.md");
+const project = join(import.meta.dirname, "..", "..", "..");
 
-/** The machine's name in the README. */
-const machine = "edge-1.example";
+/** What the README calls the machine and the chart. */
+const names = { machine: "edge-1.example", chart: "oci://ghcr.io/graftlet/charts/graftlet" };
 
 /** A command of a block, and what the block says that it prints; nothing when it says nothing. */
 interface Step {
@@ -18,9 +18,14 @@ interface Step {
   readonly prints: string;
 }
 
-/** The first block of the README's commands, word for word. */
-export function firstBlock(): readonly Step[] {
-  const [, block = ""] = /^```console\n(.*?)^```$/ms.exec(readFileSync(readme, "utf8")) ?? [];
+/** The README's first blocks of commands, word for word: what is done for a pod on the machine, and how it is looked at. */
+export function firstBlocks(): { readonly done: readonly Step[]; readonly looked: readonly Step[] } {
+  const blocks = [...readFileSync(join(project, "README.md"), "utf8").matchAll(/^```console\n(.*?)^```$/gms)];
+  const [done = [], looked = []] = blocks.map(([, block = ""]) => stepsOf(block));
+  return { done, looked };
+}
+
+function stepsOf(block: string): readonly Step[] {
   const steps: { command: string; prints: string }[] = [];
   for (const line of block.split("\n").slice(0, -1)) {
     const step = steps.at(-1);
@@ -36,41 +41,58 @@ function isOpen(command: string): boolean {
   return command.endsWith("\\") || command.split("'").length % 2 === 0;
 }
 
-/** Does what the README's first block says, as somebody does who has the key, known_hosts and the chart at hand. Filled in are the
- *  machine's address and, as values beside those of the block, how it is no real machine. */
-export async function followReadme(lab: HelmLab, explain: () => Promise<string>): Promise<void> {
+/** Somebody who follows the README: in an empty folder with the key and known_hosts, and with helm and kubectl. */
+export interface Reader {
+  readonly lab: HelmLab;
+  /** What the README's chart is here. */
+  readonly chart: string;
+  /** It lies in a registry of the loopback, without TLS, and nothing of this checkout is at hand. */
+  readonly released?: boolean;
+  /** What is added to a failure. */
+  explain(): Promise<string>;
+}
+
+/** Does what the README's first blocks say. Filled in are the machine's address, the chart and, as values beside those of the
+ *  README, how the machine is no real one. */
+export async function followReadme(reader: Reader): Promise<void> {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-readme-"));
-  const inFolder = (name: string, text: string, mode?: number) => writeFileSync(join(folder, name), text, { mode });
   try {
-    const { cluster, edge } = lab;
-    inFolder("edge-1", edge.login["ssh-privatekey"], 0o600);
-    inFolder("known_hosts", edge.login.known_hosts);
-    symlinkSync(dirname(chart), join(folder, "charts"));
-    const kubectl = [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`];
-    inFolder("kubectl", program(networkArgv(cluster.layout, kubectl)), 0o755);
-    const helm = program(
-      helmArgv(cluster, lab.program, []),
-      `if [ "$1" = install ]; then set -- "$@" --values ${lab.values}; fi`,
-    );
-    inFolder("helm", helm, 0o755);
-    for (const { command, prints } of firstBlock()) {
-      const script = command.replaceAll(machine, String(edge.ssh["host"]));
-      const env = { PATH: `${folder}:${process.env["PATH"] ?? ""}` };
-      const shell = { cwd: folder, env, stdin: "exit\n", timeoutMs: 180_000 };
-      const { code, stdout, stderr } = await run(["bash", "-c", script], shell);
-      assert.equal(code, 0, `${script}: ${stderr}${stdout}\n${await explained(code, explain)}`);
-      if (prints !== "") assert.equal(stdout, prints, script);
-    }
+    fill(folder, reader);
+    const { done, looked } = firstBlocks();
+    for (const step of [...done, ...looked]) await follow(step, folder, reader);
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
-async function explained(code: number, explain: () => Promise<string>): Promise<string> {
-  return code === 0 ? "" : await explain();
+/** Gives a folder what the README takes for granted. */
+function fill(folder: string, { lab: { cluster, edge, values, program }, released = false }: Reader): void {
+  const write = (name: string, text: string, mode: number) => writeFileSync(join(folder, name), text, { mode });
+  write("edge-1", edge.login["ssh-privatekey"], 0o600);
+  write("known_hosts", edge.login.known_hosts, 0o644);
+  const kubectl = [cluster.tools.path("kubectl"), `--kubeconfig=${cluster.adminKubeconfig}`];
+  write("kubectl", script(networkArgv(cluster.layout, kubectl)), 0o755);
+  const more = `--values ${values}${released ? " --plain-http" : ""}`;
+  const withMore = `[ "$1" != install ] || set -- "$@" ${more}`;
+  write("helm", script(helmArgv(cluster, program, []), withMore), 0o755);
+}
+
+async function follow({ command, prints }: Step, folder: string, { lab, chart, released, explain }: Reader) {
+  const filledIn = command.replaceAll(names.machine, String(lab.edge.ssh["host"])).replaceAll(names.chart, chart);
+  const env = { PATH: `${folder}:${process.env["PATH"] ?? ""}` };
+  const argv = released ? unseen(folder, filledIn) : ["bash", "-c", filledIn];
+  const { code, stdout, stderr } = await run(argv, { cwd: folder, env, stdin: "exit\n", timeoutMs: 240_000 });
+  assert.equal(code, 0, `${filledIn}: ${stderr}${stdout}\n${code === 0 ? "" : await explain()}`);
+  if (prints !== "") assert.equal(stdout, prints, filledIn);
+}
+
+/** The command that runs others in a folder, and sees nothing of this checkout: an empty folder lies over it. */
+function unseen(folder: string, commands: string): string[] {
+  const hide = 'mount -t tmpfs none "$1"; cd "$2"; exec bash -c "$3"';
+  return ["unshare", "--mount", "--propagation=private", "sh", "-ec", hide, "sh", project, folder, commands];
 }
 
 /** A program that runs another with its own arguments behind. @param before what the shell does first. */
-function program(argv: readonly string[], before = ":"): string {
+function script(argv: readonly string[], before = ":"): string {
   return `#!/bin/bash\n${before}\nexec ${argv.map((arg) => `'${arg}'`).join(" ")} "$@"\n`;
 }
