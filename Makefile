@@ -3,7 +3,7 @@ SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check types lint imports format links spelling unit contract integration churn link-cut build image clean packages cluster-tools containerd root
+.PHONY: help demo test check types lint imports format links spelling chart unit contract integration churn link-cut build image clean packages cluster-tools containerd root
 MAKEFLAGS += --no-print-directory
 
 export PATH := $(CURDIR)/node_modules/.bin:$(CURDIR)/tools/node_modules/.bin:$(PATH)
@@ -41,7 +41,7 @@ test test-all: ## everything: check, unit, contract, integration, a part of Kube
 	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
 .ONESHELL: test test-all unit real real-all api-versions clean
 
-check: types lint imports format links spelling ## types, lint, import rules, format, links and spelling of the documents; no root
+check: types lint imports format links spelling chart ## types, lint, import rules, format, the documents' links and spelling, the chart; no root
 
 types: $(deps)
 	$(call say,types)
@@ -68,6 +68,16 @@ links: $(deps)
 spelling: $(tools)
 	$(call say,spelling of the documents)
 	@cspell lint --config tools/cspell.json --root . --no-progress --no-summary
+
+chart: $(deps) chart-tools ## the chart by helm lint, kubeconform and promtool: its objects by the API server's schemas, its alerts; no root
+	$(call say,chart)
+	@$(call tests,10) --test-reporter=dot "test/chart/*.test.ts"
+
+# Helm and kubeconform are built once per machine, from Go modules; promtool is the distribution's.
+.PHONY: chart-tools
+chart-tools:
+	@for module in helm kubeconform; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+	@command -v promtool >/dev/null || test/cluster/install-packages.sh prometheus
 
 .PHONY: format-write
 format-write: $(deps) $(tools)

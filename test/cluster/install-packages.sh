@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs the Debian packages that the test cluster runs on. Does nothing when all are there.
+# Installs the Debian packages that the test cluster runs on, or those that are named. Does nothing when all are there.
 # None of their services is started: the cluster runs programs of its own, in namespaces of its own.
 set -euo pipefail
 packages=(
@@ -9,6 +9,7 @@ packages=(
   openssh-server openssh-client microsocks tinyproxy-bin nftables sudo inotify-tools procps tcsh fish
   chromium skopeo prometheus qemu-system-x86 qemu-utils e2fsprogs xfsprogs sshfs dbus-daemon systemd
 )
+[ $# = 0 ] || packages=("$@")
 missing=()
 for package in "${packages[@]}"; do
   [ "$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null)" = installed ] || missing+=("$package")

@@ -25,6 +25,12 @@ export function valueFiles(): { readonly name: string; readonly path: string; re
   }));
 }
 
+/** The cases for chart-testing, which are part of the chart: their names and paths. */
+export function caseFiles(): { readonly name: string; readonly path: string }[] {
+  const folder = join(chart, "ci");
+  return readdirSync(folder).map((file) => ({ name: `ci/${file}`, path: join(folder, file) }));
+}
+
 /** The objects in a rendered text. */
 export function objectsIn(text: string): Rendered[] {
   return parseAllDocuments(text)

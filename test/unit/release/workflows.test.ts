@@ -33,7 +33,7 @@ const commandsOf = (name: string) => jobsOf(name).flatMap(({ steps }) => steps.f
 describe("the workflows", () => {
   const names = globSync("*.yml", { cwd: join(root, ".github", "workflows") });
 
-  test("each step is an action of a major version, or a target of the Makefile, or .ci/run", () => {
+  test("each step is an action of a major version, a target of the Makefile, .ci/run, or brings Debian packages", () => {
     const targets = new Set(
       [...textOf("Makefile").matchAll(/^([a-z][a-z -]*):/gm)].flatMap(([, all = ""]) => all.split(" ")),
     );
@@ -43,6 +43,7 @@ describe("the workflows", () => {
           assert.match(uses ?? "", /^[\w-]+\/[\w-]+@v\d+$/);
       for (const command of commandsOf(name)) {
         const [program = "", ...words] = command.split(" ");
+        if (command.startsWith("sudo apt-get ")) continue;
         if (program === "make") for (const target of words) assert.ok(targets.has(target), `${name}: make ${target}`);
         else
           assert.ok(
@@ -69,6 +70,8 @@ describe("the workflows", () => {
     assert.deepEqual(commandsOf("ci.yml"), [".ci/run"]);
     assert.deepEqual(workflowOf("release.yml").on, { push: { tags: ["v*"] } });
     assert.deepEqual(commandsOf("release.yml"), [
+      "sudo apt-get update",
+      "sudo apt-get install --yes --no-install-recommends prometheus",
       "make check unit",
       "make release",
       "make release-sign",
