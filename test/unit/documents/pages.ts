@@ -14,15 +14,56 @@ export function textOf(path: string): string {
   return readFileSync(join(root, path), "utf8");
 }
 
-/** The commands of a page's `console` blocks, lines that a backslash continues joined, without the prompt and without what is printed. */
-export function commandsOf(page: string): readonly string[] {
-  const blocks = [...textOf(page).matchAll(/^\s*```console\n(.*?)^\s*```$/gms)].map(([, block = ""]) => block);
-  return blocks.flatMap((block) =>
-    block
-      .replaceAll(/\\\n\s*/g, "")
-      .split("\n")
-      .flatMap((line) => /^\s*\$ (.*)$/.exec(line)?.slice(1) ?? []),
+/** A fenced block of a page. */
+export interface Block {
+  /** What stands behind its fence: `console`, `yaml`, or nothing. */
+  readonly language: string;
+  /** Its lines, each with its end, without the indentation of the fence. */
+  readonly text: string;
+  /** The paragraph before it, which marks it. */
+  readonly mark: string;
+  /** Where it begins: the page and the line. */
+  readonly place: string;
+}
+
+/** The fenced blocks of a page, in their order. */
+export function blocksOf(page: string): readonly Block[] {
+  const text = textOf(page);
+  return [...text.matchAll(/^( *)```(\w*)\n(.*?)^ *```$/gms)].map(
+    ({ index, 1: indent = "", 2: language = "", 3: inner = "" }) => {
+      const before = text.slice(0, index);
+      return {
+        language,
+        text: inner.replaceAll(new RegExp(`^${indent}`, "gm"), ""),
+        mark: before.trim().split("\n\n").at(-1) ?? "",
+        place: `${page}:${before.split("\n").length}`,
+      };
+    },
   );
+}
+
+/** The commands of a `console` block without the prompt, lines that a backslash or an open quote continues joined; what is printed
+ *  is left out. Pure. */
+export function commandsIn({ text }: Pick<Block, "text">): readonly string[] {
+  const commands: string[] = [];
+  for (const line of text.split("\n")) {
+    const last = commands.at(-1);
+    if (line.startsWith("$ ")) commands.push(line.slice(2));
+    else if (last !== undefined && isOpen(last)) commands.splice(-1, 1, `${last.replace(/\\$/, "")} ${line.trim()}`);
+  }
+  return commands;
+}
+
+/** Whether a shell would read on. */
+function isOpen(command: string): boolean {
+  return command.endsWith("\\") || command.split("'").length % 2 === 0;
+}
+
+/** The commands of a page's `console` blocks. */
+export function commandsOf(page: string): readonly string[] {
+  return blocksOf(page)
+    .filter(({ language }) => language === "console")
+    .flatMap(commandsIn);
 }
 
 /** The cells of the row of a table whose first cell contains a text, without markup. Empty if there is none. */
