@@ -51,6 +51,11 @@ function verbsOf(words: readonly string[]): readonly string[] {
   return [verb, withObject.has(verb) ? object : ""].filter((word) => word !== "");
 }
 
+/** Whether a block is run as it stands, by the test that takes all blocks with this mark. */
+export function isRunAsItStands(mark: string): boolean {
+  return mark === "_Run by test/contract/documents.test.ts, word for word._";
+}
+
 /** The words of which a mark says itself that the test does otherwise: those that stand in it as code. */
 export function excusedIn(mark: string): ReadonlySet<string> {
   const code = [...mark.matchAll(/`([^`]+)`/g)].flatMap(([, text = ""]) => text.split(" "));

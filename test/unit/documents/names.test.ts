@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { parse } from "yaml";
 import { completionScript } from "../../../src/config/completion.ts";
 import { isRecord } from "../../../src/config/value-types.ts";
-import { commandsOf, pages, textOf } from "./pages.ts";
+import { blocksOf, commandsOf, pages, textOf, yamlIsFor } from "./pages.ts";
 
 /** The commands of a page's blocks, and what stands as code in its lines. */
 const codeOf = (page: string) => [
@@ -79,7 +79,9 @@ test("each values file of a document has values of the chart alone", () => {
     return Object.entries(value).flatMap(([key, inner]) => namesIn(inner, at === "" ? key : `${at}.${key}`));
   };
   const files = pages.flatMap((page) =>
-    [...textOf(page).matchAll(/^```yaml\n(nodes:\n.*?)^```$/gms)].map(([, text = ""]) => ({ page, text })),
+    blocksOf(page)
+      .filter((block) => block.language === "yaml" && yamlIsFor(block) === "values of the chart")
+      .map(({ text }) => ({ page, text })),
   );
   assert.ok(files.length > 3);
   const astray = files.flatMap(({ page, text }) =>

@@ -42,6 +42,11 @@ export function blocksOf(page: string): readonly Block[] {
   );
 }
 
+/** What an example in YAML is for: its comment in the first line, or its kind. Pure. */
+export function yamlIsFor({ text }: Pick<Block, "text">): string {
+  return (/^# (.*)$/.exec(text.split("\n")[0] ?? "") ?? /^kind: (\w+)$/m.exec(text))?.[1] ?? "";
+}
+
 /** The commands of a `console` block without the prompt, lines that a backslash or an open quote continues joined; what is printed
  *  is left out. Pure. */
 export function commandsIn({ text }: Pick<Block, "text">): readonly string[] {

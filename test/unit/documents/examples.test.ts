@@ -1,0 +1,86 @@
+import assert from "node:assert/strict";
+import { describe, test } from "node:test";
+import { parse, parseAllDocuments, stringify } from "yaml";
+import { checkConfiguration, readConfiguration } from "../../../src/config/kubelet-configuration.ts";
+import { isRecord } from "../../../src/config/value-types.ts";
+import { manifestPods } from "../../../src/sources/manifest-pods.ts";
+import { readSshConfig } from "../../../providers/ssh/config.ts";
+import { filesIo, kubeletFile, run } from "../config/files.ts";
+import { blocksOf, pages, yamlIsFor } from "./pages.ts";
+
+const examples = pages.flatMap(blocksOf).filter(({ language }) => language === "yaml");
+
+/** Reads a KubeletConfiguration, with or without its head, as `--config` does. */
+function readKubelet(text: string): void {
+  const whole = /^kind: /m.test(text) ? text : kubeletFile(text);
+  checkConfiguration(readConfiguration(filesIo({ "/kubelet.yaml": whole }), "/kubelet.yaml"));
+}
+
+/** Reads settings of the ssh provider, of which an example may leave out where the machine is and how it is logged in to. */
+function readSsh(text: string): void {
+  const given = parse(text) as Record<string, unknown>;
+  const login = { host: "edge-1.example", user: "root", privateKeyFile: "/key" };
+  const checked = "hostCertificateAuthorities" in given || "hostKeyFingerprints" in given;
+  readSshConfig({ ...login, ...(!checked && { knownHostsFile: "/known_hosts" }), ...given });
+}
+
+/** Reads a pod as a static pod is read: unknown fields are those of no pod. */
+function readPod(object: Record<string, unknown>): void {
+  const origin = { nodeName: "edge-1", of: { file: "/pod.yaml" } };
+  const pods = manifestPods({ text: stringify(object), origin, lists: false });
+  assert.deepEqual(
+    pods.flatMap(({ unknown }) => unknown),
+    [],
+  );
+}
+
+/** Reads a part of a pod's spec as a pod's that has but a container besides. */
+function readPodPart(text: string): void {
+  const given = parse(text) as Record<string, unknown>;
+  const containers = given["containers"] ?? [{ name: "main" }];
+  assert.ok(Array.isArray(containers));
+  const named = containers.map((container: unknown) => ({ image: "busybox", ...(isRecord(container) && container) }));
+  readPod({ apiVersion: "v1", kind: "Pod", metadata: { name: "example" }, spec: { ...given, containers: named } });
+}
+
+/** The kubelet's settings of each node in values of the chart; the chart itself reads all else (test/contract/documents.test.ts). */
+function readValues(text: string): void {
+  const { nodes } = parse(text) as { nodes: readonly Record<string, unknown>[] };
+  for (const { kubeletConfiguration } of nodes) if (kubeletConfiguration) readKubelet(stringify(kubeletConfiguration));
+}
+
+function readNodes(text: string): void {
+  assert.ok(run(["--nodes=/nodes.yaml"], { "/nodes.yaml": text }).nodes.length > 0);
+}
+
+/** How graftlet reads an example, by what it is for. What the cluster alone reads is only YAML here. */
+const readers: Readonly<Record<string, (text: string) => void>> = {
+  KubeletConfiguration: readKubelet,
+  GraftletConfiguration: readNodes,
+  "settings of the ssh provider": readSsh,
+  "values of the chart": readValues,
+  "part of a pod's spec": readPodPart,
+  Pod: (text) => readPod(parse(text) as Record<string, unknown>),
+  RuntimeClass: () => undefined,
+  "part of a DaemonSet": () => undefined,
+};
+
+describe("each example in YAML", () => {
+  test("says what it is for, in its first line or as its kind", () => {
+    assert.ok(examples.length > 20);
+    const astray = examples.filter((example) => !(yamlIsFor(example) in readers));
+    assert.deepEqual(
+      astray.map(({ place, text }) => `${place}: ${text.split("\n")[0]}`),
+      [],
+    );
+  });
+
+  for (const example of examples)
+    test(`is read as graftlet reads it: ${example.place}`, () => {
+      assert.deepEqual(
+        parseAllDocuments(example.text).flatMap(({ errors }) => errors),
+        [],
+      );
+      readers[yamlIsFor(example)]?.(example.text);
+    });
+});
