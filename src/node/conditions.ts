@@ -2,7 +2,7 @@ import type { NodeCondition } from "../objects.ts";
 import type { Pressure } from "../pipeline.ts";
 import { type LinkTrouble, troubleReasons } from "../seams/provider.ts";
 
-/** All conditions of a node with all their reasons; docs/operations.md has the remedy for each. */
+/** All conditions of a node with all their reasons; docs/troubleshooting.md has the remedy for each. */
 export const conditionReasons = {
   Ready: ["KubeletReady", "KubeletNotReady", ...troubleReasons],
   MemoryPressure: ["KubeletHasSufficientMemory", "KubeletHasInsufficientMemory"],

@@ -8,7 +8,7 @@ import type { Runtime } from "./runtime.ts";
  *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
 export type Sharing = "exclusive" | "shared";
 
-/** All reasons for an unreachable target, or for a node that cannot start on it; docs/operations.md has the remedy for each. */
+/** All reasons for an unreachable target, or for a node that cannot start on it; docs/troubleshooting.md has the remedy for each. */
 export const troubleReasons = [
   "LinkDown",
   "TurnedAway",

@@ -10,16 +10,20 @@ import { pageHtml } from "./page.ts";
 const [out = join("dist", "site")] = process.argv.slice(2);
 const repository = "https://github.com/graftlet/graftlet/blob/main";
 
-/** The pages of the navigation, in its order: those of the README's table, and what needs no row there. */
-const [, table = ""] = readFileSync("README.md", "utf8").split(/^## Documentation$/m);
-const inTable = [...table.matchAll(/^\| \[[^\]]+\]\(([^)#]+\.md)\) +\|/gm)].map(([, path = ""]) => path);
+/** The pages of the navigation, in its order: those of the README's tables under their headings, and what needs no row there. */
+const [, tables = ""] = readFileSync("README.md", "utf8").split(/^## (?:Documentation|Work on it)$/m);
+const inTables = tables
+  .split(/^### /m)
+  .slice(1)
+  .map((part) => ({
+    name: part.split("\n")[0] ?? "",
+    pages: [...part.matchAll(/^\| \[[^\]]+\]\(([^)#]+\.md)\) +\|/gm)].map(([, path = ""]) => path),
+  }));
 const groups = [
-  { name: "Start", pages: ["README.md"] },
+  { name: "Overview", pages: ["README.md"] },
+  ...inTables,
   { name: "Guides", pages: readdirSync("docs/guides").map((name) => `docs/guides/${name}`) },
-  {
-    name: "Pages",
-    pages: [...new Set([...inTable, "charts/graftlet/README.md", "docs/architecture.md", "CONTRIBUTING.md"])],
-  },
+  { name: "Work on it", pages: ["charts/graftlet/README.md", "docs/architecture.md", "CONTRIBUTING.md"] },
 ];
 const named: Readonly<Record<string, string>> = {
   "README.md": "What graftlet is",

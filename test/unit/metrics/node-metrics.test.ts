@@ -64,7 +64,7 @@ test("a node that has measured nothing yet shows who it is, in a text that a scr
 
 test("the docs name every metric that there is, and no other", async () => {
   const { metrics, families } = rig();
-  const page = readFileSync(join(import.meta.dirname, "../../../docs/operations.md"), "utf8");
+  const page = readFileSync(join(import.meta.dirname, "../../../docs/monitoring.md"), "utf8");
   const [section = ""] = /^## Metrics$[^]*?(?=^## )/m.exec(page) ?? [];
   const table = section.split("\n").filter((line) => line.startsWith("|"));
   const named = table.flatMap((line) => [...line.matchAll(/`([a-z_]+)`/g)].map(([, name = ""]) => name));

@@ -4,19 +4,16 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { conditionReasons } from "../../../src/node/conditions.ts";
 
-const page = readFileSync(join(import.meta.dirname, "../../../docs/operations.md"), "utf8");
-const [, troubleshooting = ""] = page.split("## Troubleshooting by condition\n");
+const page = readFileSync(join(import.meta.dirname, "../../../docs/troubleshooting.md"), "utf8");
 
 /** What the page explains under a heading that names the condition. */
 function explained(type: string): string[] {
-  const section = troubleshooting
-    .split(/^### /m)
-    .find((part) => (part.split("\n")[0] ?? "").split(", ").includes(type));
-  assert.ok(section, `docs/operations.md has no heading that names ${type}`);
+  const section = page.split(/^## /m).find((part) => (part.split("\n")[0] ?? "").split(", ").includes(type));
+  assert.ok(section, `docs/troubleshooting.md has no heading that names ${type}`);
   return [...section.matchAll(/^\| `(\w+)` +\|/gm)].map(([, reason = ""]) => reason);
 }
 
-test("docs/operations.md explains every reason of every condition of a node, under its name", () => {
+test("docs/troubleshooting.md explains every reason of every condition of a node, under its name", () => {
   for (const [type, reasons] of Object.entries(conditionReasons)) {
     const rows = explained(type);
     for (const reason of reasons) assert.ok(rows.includes(reason), `${type}: ${reason} is not explained`);
