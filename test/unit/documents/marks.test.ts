@@ -51,16 +51,16 @@ test("a test that runs a block, as its mark says, has its programs, verbs, flags
 test("what counts of a command", () => {
   const command =
     "kubectl -n graftlet create secret generic edge-1-ssh --from-file known_hosts && helm install edge charts/graftlet \\";
-  assert.deepEqual(significantWords(command), ["kubectl", "create", "secret", "from-file", "helm", "install"]);
+  assert.deepEqual(significantWords(command), ["kubectl", "create", "secret", "--from-file", "helm", "install"]);
   assert.deepEqual(
     significantWords("helm upgrade edge charts/graftlet -n graftlet --set 'nodes[0].ssh.host=edge-1.example'"),
     ["helm", "upgrade", "host"],
   );
-  assert.deepEqual(significantWords("dist/graftlet.mjs --page-port=4194 -- --more"), ["graftlet", "page-port"]);
+  assert.deepEqual(significantWords("dist/graftlet.mjs --page-port=4194 -- --more"), ["graftlet", "--page-port"]);
   assert.deepEqual(significantWords("kubectl get --raw /api/v1/nodes/edge-1/proxy/metrics/probes | grep x"), [
     "kubectl",
     "get",
-    "raw",
+    "--raw",
     "probes",
   ]);
 });

@@ -1,4 +1,4 @@
-// What the marks of a document's commands promise: "Run by test/….test.ts", and of which words such a test has to consist.
+// What the marks of a document's commands promise, such as _Run by test/….test.ts._, and the words that such a test must have.
 import { existsSync } from "node:fs";
 import { dirname, join, normalize } from "node:path";
 import { blocksOf, root, textOf } from "./pages.ts";
@@ -8,7 +8,7 @@ const aside = new Set(["cat", "cd", "cut", "echo", "export", "grep"]);
 /** Verbs of kubectl whose next word says what they are about. */
 const withObject = new Set(["apply", "certificate", "create", "get", "rollout", "top"]);
 /** Flags that say where and how long, not what. */
-const common = new Set(["kubeconfig", "namespace", "set", "timeout", "values"]);
+const common = new Set(["--kubeconfig", "--namespace", "--set", "--timeout", "--values"]);
 
 /** The words of a command without which a test does not run it: program, verb, names of long flags, the last part of each value that helm
  *  sets, the last part of each path of the API. Pure. @param command a line of a shell */
@@ -21,9 +21,7 @@ function wordsOfOne(command: string): readonly string[] {
   const words = (ours.match(/(?:'[^']*'|"[^"]*"|[^\s'"])+/g) ?? []).map((word) => word.replaceAll(/['"]/g, ""));
   const [program = "", ...rest] = words;
   if (program === "" || aside.has(program)) return [];
-  const flags = rest
-    .flatMap((word) => /^--([a-z][\w-]*)/.exec(word)?.slice(1) ?? [])
-    .filter((flag) => !common.has(flag));
+  const flags = rest.flatMap((word) => /^--[a-z][\w-]*/.exec(word) ?? []).filter((flag) => !common.has(flag));
   const set = rest.flatMap((word, at) => (rest[at - 1] === "--set" ? lastPartOf(word.split("=")[0] ?? "") : []));
   const paths = rest.filter((word) => word.startsWith("/api/")).flatMap(lastPartOf);
   return [baseOf(program), ...verbsOf(rest), ...flags, ...set, ...paths];
@@ -35,12 +33,7 @@ function baseOf(program: string): string {
 
 /** The last part of `nodes[0].ssh.host`, or of a path. */
 function lastPartOf(name: string): readonly string[] {
-  return [
-    name
-      .split(/[./]/)
-      .at(-1)
-      ?.replace(/\[\d+\]$/, "") ?? "",
-  ];
+  return name.split(/[./]/).slice(-1);
 }
 
 function verbsOf(words: readonly string[]): readonly string[] {
@@ -59,7 +52,7 @@ export function isRunAsItStands(mark: string): boolean {
 /** The words of which a mark says itself that the test does otherwise: those that stand in it as code. */
 export function excusedIn(mark: string): ReadonlySet<string> {
   const code = [...mark.matchAll(/`([^`]+)`/g)].flatMap(([, text = ""]) => text.split(" "));
-  return new Set(code.map((word) => word.replace(/^--/, "")));
+  return new Set(code);
 }
 
 /** The tests that a mark names. */
@@ -67,15 +60,15 @@ export function testsIn(mark: string): readonly string[] {
   return [...mark.matchAll(/test\/[\w/-]+\.test\.ts/g)].map(([path]) => path);
 }
 
-/** What a test consists of: its own text, that of each file of test/ that it takes in, and the README's first block where one of them
- *  reads that. @param path from the project's folder */
+/** What a test consists of, but for comments: its own text, that of each file of test/ that it takes in, and the README's first block
+ *  where one of them reads that. @param path from the project's folder */
 export function textOfTest(path: string): string {
   const seen = new Map<string, string>();
   const waiting = [path];
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     if (seen.has(next) || !next.startsWith("test/") || !existsSync(join(root, next))) continue;
     const text = textOf(next);
-    seen.set(next, text);
+    seen.set(next, text.replaceAll(/^\s*(?:\/\/|\/?\*).*$/gm, ""));
     for (const [, from = ""] of text.matchAll(/ from "(\.[^"]+)"/g)) waiting.push(normalize(join(dirname(next), from)));
   }
   const all = [...seen.values()].join("\n");
@@ -84,7 +77,7 @@ export function textOfTest(path: string): string {
     : all;
 }
 
-/** Whether a text has a word as a word. */
+/** Whether a text has a word as arguments have it: behind a quote, a blank, a slash, a dot or a dollar, and whole. */
 export function hasWord(text: string, word: string): boolean {
-  return new RegExp(`(?<![\\w])${RegExp.escape(word)}(?![\\w])`).test(text);
+  return new RegExp(`(?<=["'\`/ .$])${RegExp.escape(word)}(?![\\w-])`).test(text);
 }
