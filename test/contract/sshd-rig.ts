@@ -14,6 +14,16 @@ export interface SshdRig extends AsyncDisposable {
   readonly dir: string;
   /** A folder of this machine's for the test's own files. */
   readonly outside: string;
+  /** How root logs in. */
+  readonly login: {
+    readonly host: string;
+    readonly port: number;
+    readonly user: string;
+    readonly privateKeyFile: string;
+    readonly knownHostsFile: string;
+  };
+  /** A command line that runs one of this machine's on the network inside. */
+  besideArgv(argv: readonly string[]): readonly [string, ...string[]];
   /** Configuration of the ssh provider for one of its users. */
   config(fields?: Readonly<Record<string, unknown>>): SshConfig;
   /** Runs a command inside as root, without SSH. */
@@ -106,8 +116,14 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     await mustInside(["sh", "-c", keep], { stdin: publicKey });
   }
   const hostKey = (await mustInside(["cat", `${dir}/keys/ed25519.pub`])).trim().split(" ").slice(0, 2).join(" ");
-  const toSshd = ["socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`];
-  const way = await openWayIn(["nsenter", "--target", String(init), "--net", ...toSshd]);
+  const besideArgv = (argv: readonly string[]): [string, ...string[]] => [
+    "nsenter",
+    "--target",
+    String(init),
+    "--net",
+    ...argv,
+  ];
+  const way = await openWayIn(besideArgv(["socat", "-", `TCP:127.0.0.1:${sshPort},nodelay`]));
   undo.defer(() => way.close());
   writeFileSync(join(outside, "known_hosts"), `[127.0.0.1]:${way.port} ${hostKey}\n`);
   const sshd: { daemon?: ChildProcess } = {};
@@ -115,6 +131,13 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     delete sshd.daemon;
     await inside(["pkill", "-KILL", "-x", "sshd"]);
     await waitFor("the end of sshd", async () => (await inside(["pgrep", "-x", "sshd"])).code !== 0, { everyMs: 20 });
+  };
+  const login = {
+    host: "127.0.0.1",
+    port: way.port,
+    user: "root",
+    privateKeyFile: join(outside, "id"),
+    knownHostsFile: join(outside, "known_hosts"),
   };
   const owned = new AsyncDisposableStack();
   const rig: SshdRig = {
@@ -125,15 +148,9 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     startInside: (argv) => start([...into, ...argv]),
     killSshd,
     delay: way.delay,
-    config: (fields) =>
-      readSshConfig({
-        host: "127.0.0.1",
-        port: way.port,
-        user: "root",
-        privateKeyFile: join(outside, "id"),
-        knownHostsFile: join(outside, "known_hosts"),
-        ...fields,
-      }),
+    login,
+    besideArgv,
+    config: (fields) => readSshConfig({ ...login, ...fields }),
     async startSshd(lines = []) {
       await inside(["pkill", "-KILL", "-o", "-f", "^sshd: /usr/sbin/sshd"]);
       await mustInside(["sh", "-c", `cat > ${dir}/sshd_config`], { stdin: sshdConfig(dir, lines) });

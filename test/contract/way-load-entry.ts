@@ -1,0 +1,38 @@
+// graftlet's end of the pods' way, for the machine that the ssh provider's SETTINGS name: what POD there sends to CLUSTER is joined, by a
+// relay that INTERPRETER runs, and a door at OWN leads to the pod. Prints the door's port, then answers each line of its input, `up BYTES`
+// or `down BYTES`, with the seconds that so much takes over the same link to a cat on the machine, or from one.
+import { createInterface } from "node:readline";
+import { readSshConfig } from "../../providers/ssh/config.ts";
+import { sshHost } from "../../providers/ssh/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import { createJoiner } from "../../src/network/connections.ts";
+import { createDoors } from "../../src/network/doors.ts";
+import { listenAt } from "../../src/network/fitness.ts";
+import { relayPrograms } from "../../src/network/relay-program.ts";
+import { startRelay } from "../../src/network/relay.ts";
+import { applyRules, rulesCheck, rulesText, wayLink } from "../../src/network/rules.ts";
+import { secondsOfCat } from "../harness/link-cat.ts";
+
+const [settings = "", interpreter, pod = "", cluster = "", own = ""] = process.argv.slice(2);
+const [clock, log, root, to] = [systemClock(), silentLog(), `/way-load-${interpreter}`, `${cluster}:80`];
+const { signal } = new AbortController();
+await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock, log });
+const place = { link: wayLink(root), check: rulesCheck(root) };
+const join = createJoiner({ allowed: (wanted) => wanted === to, refused: console.error, clock });
+await using _listener = await listenAt(host, place.link, (connection) => void join(connection), signal);
+const others = relayPrograms("", []).flatMap((program) =>
+  program.interpreter === interpreter ? [] : program.interpreter,
+);
+const spawn: typeof host.spawn = (argv, until) =>
+  host.spawn(others.includes(argv[0] ?? "") ? ["/no-such-interpreter"] : argv, until);
+const relay = await startRelay({ host: { spawn }, clock }, place, { datagram() {}, lost() {} }, signal);
+relay.allow([pod]);
+const redirections = { port: relay.port, pods: [pod], tcp: [to], udp: [], addresses: [cluster] };
+await applyRules(host, rulesText(root, redirections, undefined), signal);
+await using doors = createDoors({ dial: (host.forPods ?? host).dial, addressOf: () => pod, own, clock, log });
+console.log(await doors.open({ uid: "pod", port: 80 }, new Set()));
+for await (const line of createInterface(process.stdin)) {
+  const [direction = "", bytes] = line.split(" ");
+  console.log(await secondsOfCat(host, direction, Number(bytes)));
+}

@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import type { ChildProcess } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { after, before, describe, test } from "node:test";
+import { relayPrograms } from "../../src/network/relay-program.ts";
+import { firstLine, must, start } from "../harness/processes.ts";
+import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
+
+const [pod, machine, cluster, own] = ["10.99.0.2", "10.99.0.1", "10.96.77.1", "127.0.0.1"] as const;
+const namespace = `graftlet-load-${process.pid}`;
+const bytes = 256 * 1024 * 1024;
+/** Each is measured so often, in turn with a cat. */
+const rounds = 3;
+/** Part of a cat's throughput that the pods' way has at least. On two cores it is 0.55 to 1: a program that sends, one that takes and the
+ *  relay share them with the link. */
+const leastOfCat = 0.35;
+
+/** `serve ADDRESS` does what each connection's first bytes ask for; `send ADDRESS PORT BYTES` and `take …` ask, and print the seconds;
+ *  `many ADDRESS PORT COUNT` does so for connections one after the other, by eight threads. */
+const peer = `
+import socket, sys, threading, time
+what, address, *rest = sys.argv[1:]
+room = memoryview(bytearray(1 << 18))
+def send(s, left):
+    while left > 0: left -= s.send(room[:left])
+def take(s, left):
+    while left > 0:
+        n = s.recv_into(room, min(left, len(room)))
+        if not n: raise OSError("it ended early")
+        left -= n
+def answer(s):
+    with s:
+        asked, size = s.recv(32, socket.MSG_WAITALL).split()
+        take(s, int(size)) if asked == b"send" else send(s, int(size))
+        s.sendall(b"+")
+def ask(asked, size):
+    with socket.create_connection((address, int(rest[0])), 10) as s:
+        s.sendall((b"%b %d" % (asked, size)).ljust(32))
+        send(s, size) if asked == b"send" else take(s, size)
+        if s.recv(1) != b"+": raise OSError("it ended early")
+if what == "serve":
+    server = socket.create_server((address, 80), backlog=1024)
+    print("ready", flush=True)
+    while True: threading.Thread(target=answer, args=(server.accept()[0],), daemon=True).start()
+began = time.monotonic()
+if what == "many":
+    def lane():
+        for _ in range(int(rest[1]) // 8): ask(b"take", 10)
+        done.append(1)
+    done = []
+    lanes = [threading.Thread(target=lane) for _ in range(8)]
+    for t in lanes: t.start()
+    for t in lanes: t.join()
+    if len(done) < 8: sys.exit("a connection failed")
+else: ask(what.encode(), int(rest[1]))
+print(time.monotonic() - began)
+`;
+
+/** The one in the middle. */
+const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
+
+for (const { interpreter } of relayPrograms("", [])) {
+  describe(`the pods' way with much to carry, its relay run by ${interpreter}`, { timeout: 180_000 }, () => {
+    let rig: SshdRig;
+    let end: ChildProcess;
+    let answers: AsyncIterator<string>;
+    let door: string;
+    const servers: ChildProcess[] = [];
+    const inPod = (argv: readonly string[]) => ["ip", "netns", "exec", namespace, ...argv];
+    const python = (...words: readonly string[]) => ["python3", "-c", peer, ...words];
+    const secondsOf = async (argv: readonly string[]) => Number(await must(argv));
+    const secondsOfCat = async (direction: string) => {
+      end.stdin?.write(`${direction} ${bytes}\n`);
+      return Number((await answers.next()).value);
+    };
+    const serve = async (argv: readonly string[]) => {
+      const server = start(argv);
+      servers.push(server);
+      await firstLine(server);
+    };
+
+    before(async () => {
+      rig = await startSshdRig("way-load");
+      await must(["ip", "netns", "add", namespace]);
+      await must(
+        rig.besideArgv([
+          "sh",
+          "-ec",
+          `ip link add pods type veth peer name eth0 netns ${namespace}
+           ip addr add ${machine}/24 dev pods
+           ip link set pods up
+           ip addr add ${cluster}/32 dev lo
+           ip -n ${namespace} addr add ${pod}/24 dev eth0
+           ip -n ${namespace} link set eth0 up
+           ip -n ${namespace} route add default via ${machine}`,
+        ]),
+      );
+      await serve(rig.besideArgv(python("serve", cluster)));
+      await serve(inPod(python("serve", pod)));
+      const { port, ...login } = rig.login;
+      const knownHostsFile = join(rig.outside, "known_hosts_there");
+      writeFileSync(knownHostsFile, readFileSync(login.knownHostsFile, "utf8").replace(`[${own}]:${port}`, own));
+      const settings = JSON.stringify({ ...login, knownHostsFile });
+      const entry = join(import.meta.dirname, "way-load-entry.ts");
+      end = start(rig.besideArgv([process.execPath, entry, settings, interpreter, pod, cluster, own]), {
+        stdio: ["pipe", "pipe", "inherit"],
+      });
+      assert.ok(end.stdout);
+      answers = createInterface(end.stdout)[Symbol.asyncIterator]();
+      door = String((await answers.next()).value);
+    });
+    after(async () => {
+      for (const child of [end, ...servers]) child?.kill();
+      await must(["ip", "netns", "del", namespace]);
+      await rig?.[Symbol.asyncDispose]();
+    });
+
+    /** What a pod does, and what somebody in the cluster does at the door: bytes go up the link, to the machine, or down. */
+    const ways = [
+      {
+        name: "a pod that sends",
+        over: "down",
+        argv: (size: number) => inPod(python("send", cluster, "80", `${size}`)),
+      },
+      { name: "a pod that takes", over: "up", argv: (size: number) => inPod(python("take", cluster, "80", `${size}`)) },
+      {
+        name: "a pod that is asked for much",
+        over: "down",
+        argv: (size: number) => rig.besideArgv(python("take", own, door, `${size}`)),
+      },
+      {
+        name: "a pod that is sent much",
+        over: "up",
+        argv: (size: number) => rig.besideArgv(python("send", own, door, `${size}`)),
+      },
+    ];
+    for (const { name, over, argv } of ways)
+      test(`${name} has the most of what a cat over the link has`, async (t) => {
+        await secondsOf(argv(bytes / 8));
+        const parts: number[] = [];
+        for (let round = 0; round < rounds; round += 1) {
+          const cat = await secondsOfCat(over);
+          const way = await secondsOf(argv(bytes));
+          parts.push(cat / way);
+          t.diagnostic(`${Math.round(bytes / way / 2 ** 20)} MiB/s; a cat ${Math.round(bytes / cat / 2 ** 20)}`);
+        }
+        t.diagnostic(`${median(parts).toFixed(2)} of a cat's`);
+        assert.ok(median(parts) > leastOfCat, `${parts.map((part) => part.toFixed(2)).join(", ")} of a cat's`);
+      });
+
+    for (const [name, argv] of [
+      ["out", () => inPod(python("many", cluster, "80", "800"))],
+      ["in", () => rig.besideArgv(python("many", own, door, "800"))],
+    ] as const)
+      test(`more than two hundred connections a second ${name}, none refused`, async (t) => {
+        const each = 800 / (await secondsOf(argv()));
+        t.diagnostic(`${each.toFixed(0)} a second`);
+        assert.ok(each > 200, `${each} a second`);
+      });
+  });
+}
