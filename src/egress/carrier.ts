@@ -36,10 +36,22 @@ const mostUnsent = 2 ** 20;
 /** Carries connections between a tunnel and what it leads to. */
 export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   const carried = new Map<bigint, Carried>();
-  const drop = (connection: bigint, how: (socket: Socket) => void) => {
+  /** Read no further until less waits for the link, whosever it is. */
+  const waiting = new Set<Carried>();
+  /** Over for the server; what it had sent is still being taken. */
+  const ending = new Set<Socket>();
+  const goOn = () => {
+    if (unsent() >= mostUnsent) return;
+    for (const { socket, paused } of waiting) if (!paused) socket.resume();
+    waiting.clear();
+  };
+  const finish = (connection: bigint) => {
     const known = carried.get(connection);
     carried.delete(connection);
-    if (known) how(known.socket);
+    if (!known || known.socket.destroyed) return;
+    ending.add(known.socket);
+    known.socket.once("close", () => ending.delete(known.socket));
+    known.socket.destroySoon();
   };
   const open = ({ connection, protocol, address }: Message & { type: "connect" }) => {
     const place = leadsTo(protocol, address);
@@ -52,11 +64,12 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       carried.delete(connection);
       send({ type: "error", connection, text });
     };
-    const goOn = () => {
-      if (socket.isPaused() && !known.paused && unsent() < mostUnsent) socket.resume();
-    };
     socket.on("data", (read) => {
-      if (unsent() > mostUnsent) socket.pause();
+      if (carried.get(connection) !== known) return;
+      if (unsent() > mostUnsent) {
+        socket.pause();
+        waiting.add(known);
+      }
       send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, goOn);
     });
     socket.on("drain", () => {
@@ -64,7 +77,10 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       known.full = false;
     });
     socket.once("error", (error) => end(messageOf(error)));
-    socket.once("close", () => end("EOF"));
+    socket.once("close", () => {
+      waiting.delete(known);
+      end("EOF");
+    });
   };
   const write = ({ connection, data }: Message & { type: "data" }) => {
     const known = carried.get(connection);
@@ -79,18 +95,19 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     if (!known) return;
     known.paused = paused;
     if (paused) known.socket.pause();
-    else known.socket.resume();
+    else if (!waiting.has(known)) known.socket.resume();
   };
   return {
     take(message) {
       if (message.type === "connect") open(message);
       else if (message.type === "data") write(message);
-      else if (message.type === "error") drop(message.connection, (socket) => socket.destroySoon());
+      else if (message.type === "error") finish(message.connection);
       else if (message.type !== "known") hold(message.connection, message.type === "pause");
     },
     known: () => [...carried.keys()].sort((one, other) => (one < other ? -1 : 1)),
     close() {
-      for (const connection of carried.keys()) drop(connection, (socket) => socket.destroy());
+      for (const socket of [...[...carried.values()].map((known) => known.socket), ...ending]) socket.destroy();
+      carried.clear();
     },
   };
 }

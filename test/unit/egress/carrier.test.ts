@@ -1,0 +1,98 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, createServer, type Socket } from "node:net";
+import { test } from "node:test";
+import { createCarrier } from "../../../src/egress/carrier.ts";
+import type { Message } from "../../../src/egress/messages.ts";
+
+const never = 10_000;
+
+/** A carrier to a server of the test's. The link to the API server holds as many bytes as the test says. */
+async function rig(serve: (socket: Socket) => void) {
+  const sockets = new Set<Socket>();
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.on("error", () => undefined).once("close", () => sockets.delete(socket));
+    serve(socket);
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const link = { unsent: 0 };
+  const sent: { readonly message: Message; readonly out: () => void }[] = [];
+  const carrier = createCarrier({
+    leadsTo: () => ({ host: "127.0.0.1", port }),
+    send: (message, out = () => undefined) => void sent.push({ message, out }),
+    unsent: () => link.unsent,
+  });
+  const dial = (connection: bigint) =>
+    carrier.take({ type: "connect", connection, protocol: "tcp", address: `127.0.0.1:${port}` });
+  const said = (connection: bigint) =>
+    sent.flatMap(({ message }) =>
+      message.type === "data" && message.connection === connection ? [Buffer.from(message.data).toString()] : [],
+    );
+  const until = async (what: string, is: () => boolean) => {
+    for (let ms = 0; !is(); ms += 5) {
+      assert.ok(ms < never, what);
+      await new Promise((resolve) => setTimeout(resolve, 5));
+    }
+  };
+  return {
+    carrier,
+    link,
+    sent,
+    sockets,
+    dial,
+    said,
+    until,
+    [Symbol.dispose]() {
+      carrier.close();
+      server.close();
+      for (const socket of sockets) socket.destroy();
+    },
+  };
+}
+
+test("connections that waited for the link go on once it has room, whosever bytes were the last", async () => {
+  using t = await rig((socket) => {
+    socket.write("first");
+    socket.on("data", () => socket.write("second"));
+  });
+  t.link.unsent = 2 ** 21;
+  for (const connection of [1n, 2n]) t.dial(connection);
+  await t.until("what both say first", () => t.said(1n).length === 1 && t.said(2n).length === 1);
+  const [earlier, later] = t.sent;
+  earlier?.out();
+  t.link.unsent = 0;
+  later?.out();
+  for (const connection of [1n, 2n]) t.carrier.take({ type: "data", connection, data: Buffer.from("go") });
+  await t.until("what both say then", () => t.said(1n).length === 2 && t.said(2n).length === 2);
+});
+
+test("a connection that the server has paused stays so while the link has room", async () => {
+  using t = await rig((socket) => socket.on("data", () => socket.write("said")));
+  t.dial(1n);
+  t.carrier.take({ type: "pause", connection: 1n });
+  t.carrier.take({ type: "data", connection: 1n, data: Buffer.from("go") });
+  await t.until("the connection", () => t.sockets.size === 1);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.deepEqual(t.said(1n), []);
+  t.carrier.take({ type: "resume", connection: 1n });
+  await t.until("what it says", () => t.said(1n).length === 1);
+});
+
+test("what a kubelet does not take of a connection that is over goes with the session at the latest", async () => {
+  using t = await rig((socket) => socket.pause());
+  t.dial(1n);
+  const block = Buffer.alloc(2 ** 20);
+  for (let count = 0; count < 16; count += 1) t.carrier.take({ type: "data", connection: 1n, data: block });
+  await t.until("the connection", () => t.sockets.size === 1);
+  t.carrier.take({ type: "error", connection: 1n, text: "EOF" });
+  await new Promise((resolve) => setTimeout(resolve, 50));
+  assert.equal(t.sockets.size, 1, "it is given time to take it");
+  t.carrier.close();
+  let taken = 0;
+  for (const socket of t.sockets) socket.on("data", (bytes: Buffer) => void (taken += bytes.length)).resume();
+  await t.until("its end", () => t.sockets.size === 0);
+  assert.ok(taken < 16 * 2 ** 20, `${taken} bytes`);
+});
