@@ -38,8 +38,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   const carried = new Map<bigint, Carried>();
   /** Read no further until less waits for the link, whosever it is. */
   const waiting = new Set<Carried>();
-  /** Over for the server; what it had sent is still being taken. */
-  const ending = new Set<Socket>();
+  const ending = createEnding();
   const goOn = () => {
     if (unsent() >= mostUnsent) return;
     for (const { socket, paused } of waiting) if (!paused) socket.resume();
@@ -48,10 +47,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   const finish = (connection: bigint) => {
     const known = carried.get(connection);
     carried.delete(connection);
-    if (!known || known.socket.destroyed) return;
-    ending.add(known.socket);
-    known.socket.once("close", () => ending.delete(known.socket));
-    known.socket.destroySoon();
+    if (known) ending.add(known.socket);
   };
   const open = ({ connection, protocol, address }: Message & { type: "connect" }) => {
     const place = leadsTo(protocol, address);
@@ -106,8 +102,25 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     },
     known: () => [...carried.keys()].sort((one, other) => (one < other ? -1 : 1)),
     close() {
-      for (const socket of [...[...carried.values()].map((known) => known.socket), ...ending]) socket.destroy();
+      for (const { socket } of carried.values()) socket.destroy();
       carried.clear();
+      ending.close();
+    },
+  };
+}
+
+/** Connections that are over for the server, and still take what it had sent. */
+function createEnding() {
+  const sockets = new Set<Socket>();
+  return {
+    add(socket: Socket) {
+      if (socket.destroyed) return;
+      sockets.add(socket);
+      socket.once("close", () => sockets.delete(socket));
+      socket.destroySoon();
+    },
+    close() {
+      for (const socket of sockets) socket.destroy();
     },
   };
 }
