@@ -36,14 +36,8 @@ const mostUnsent = 2 ** 20;
 /** Carries connections between a tunnel and what it leads to. */
 export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   const carried = new Map<bigint, Carried>();
-  /** Read no further until less waits for the link, whosever it is. */
-  const waiting = new Set<Carried>();
+  const room = createRoom(unsent);
   const ending = createEnding();
-  const goOn = () => {
-    if (unsent() >= mostUnsent) return;
-    for (const { socket, paused } of waiting) if (!paused) socket.resume();
-    waiting.clear();
-  };
   const finish = (connection: bigint) => {
     const known = carried.get(connection);
     carried.delete(connection);
@@ -62,11 +56,8 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     };
     socket.on("data", (read) => {
       if (carried.get(connection) !== known) return;
-      if (unsent() > mostUnsent) {
-        socket.pause();
-        waiting.add(known);
-      }
-      send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, goOn);
+      room.look(known);
+      send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, room.goOn);
     });
     socket.on("drain", () => {
       if (known.full) send({ type: "resume", connection });
@@ -74,7 +65,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     });
     socket.once("error", (error) => end(messageOf(error)));
     socket.once("close", () => {
-      waiting.delete(known);
+      room.forget(known);
       end("EOF");
     });
   };
@@ -91,7 +82,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     if (!known) return;
     known.paused = paused;
     if (paused) known.socket.pause();
-    else if (!waiting.has(known)) known.socket.resume();
+    else if (!room.waits(known)) known.socket.resume();
   };
   return {
     take(message) {
@@ -106,6 +97,25 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       carried.clear();
       ending.close();
     },
+  };
+}
+
+/** Room on the link to the server: while much waits for it, connections are read no further, whosever it is. */
+function createRoom(unsent: () => number) {
+  const waiting = new Set<Carried>();
+  return {
+    look(known: Carried) {
+      if (unsent() <= mostUnsent) return;
+      known.socket.pause();
+      waiting.add(known);
+    },
+    goOn() {
+      if (unsent() >= mostUnsent) return;
+      for (const { socket, paused } of waiting) if (!paused) socket.resume();
+      waiting.clear();
+    },
+    waits: (known: Carried) => waiting.has(known),
+    forget: (known: Carried) => void waiting.delete(known),
   };
 }
 
