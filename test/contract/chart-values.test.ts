@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
+import { cp, mkdtempDisposable, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { before, describe, test } from "node:test";
-import { parse } from "yaml";
+import { parse, stringify } from "yaml";
 import { templateArguments } from "../harness/chart.ts";
 import { chart, findHelm } from "../harness/helm.ts";
 import { run } from "../harness/processes.ts";
@@ -200,14 +203,36 @@ interface Schema {
   readonly $defs: Readonly<Record<string, Pick<Schema, "properties">>>;
 }
 
+test("a registry for all images, also of a chart that graftlet's is a part of", async () => {
+  const helm = await findHelm();
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-chart-"));
+  const parent = { apiVersion: "v2", name: "site", version: "0.1.0" };
+  await writeFile(join(folder.path, "Chart.yaml"), stringify(parent));
+  await cp(chart, join(folder.path, "charts", "graftlet"), { recursive: true });
+  for (const [path, prefix] of [
+    [chart, ""],
+    [folder.path, "graftlet."],
+  ] as const) {
+    const set = ["global.imageRegistry=registry.example:5000", ...node.map((each) => `${prefix}${each}`)];
+    const argv = [helm, "template", "edge", path, ...set.flatMap((each) => ["--set", each])];
+    const { code, stdout, stderr } = await run(argv);
+    assert.equal(code, 0, stderr);
+    const images = [...stdout.matchAll(/^ *(?:- )?image: "?([^\s"]+)|name: IMAGE, value: "([^"]+)"/gm)].map(
+      ([, a, b]) => a ?? b,
+    );
+    assert.ok(images.length >= 2);
+    for (const image of images) assert.match(String(image), /^registry\.example:5000\/[a-z]/);
+    assert.ok(images.includes("registry.example:5000/e2e-test-images/busybox:1.37.0-1"));
+  }
+});
+
 describe("values.yaml", () => {
   const text = readFileSync(`${chart}/values.yaml`, "utf8");
 
   test("the schema and the README know each value, and no other", () => {
     const values = parse(text) as Readonly<Record<string, unknown>>;
     const schema = JSON.parse(readFileSync(`${chart}/values.schema.json`, "utf8")) as Schema;
-    const { global: _ofHelm, ...known } = schema.properties;
-    assert.deepEqual(Object.keys(known).sort(), Object.keys(values).sort());
+    assert.deepEqual(Object.keys(schema.properties).sort(), Object.keys(values).sort());
     const rows = [...readFileSync(`${chart}/README.md`, "utf8").matchAll(/^\| `([^`]+)`/gm)].map(([, name]) => name);
     for (const name of leaves(values)) assert.ok(rows.includes(name), `README.md has no row for ${name}`);
     const fieldsOf = (group: string) => Object.keys(schema.$defs[group]?.properties ?? {});
@@ -226,6 +251,7 @@ describe("values.yaml", () => {
 /** The values that a README names: maps of the chart's own are taken apart, those of Kubernetes are one value. */
 function leaves(values: Readonly<Record<string, unknown>>): string[] {
   const own = new Set([
+    "global",
     "image",
     "publishServices",
     "reverse",

@@ -102,9 +102,14 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- toJson $names -}}
 {{- end -}}
 
+{{- /* Its registry is what is before the first slash. */ -}}
+{{- define "graftlet.testImage" -}}
+{{- with .Values.global.imageRegistry }}{{ . }}/{{ regexReplaceAll "^[^/]*/" $.Values.test.image "" }}{{ else }}{{ .Values.test.image }}{{ end -}}
+{{- end -}}
+
 {{- define "graftlet.image" -}}
 {{- $image := .Values.image -}}
-{{- $name := printf "%s/%s" $image.registry $image.repository -}}
+{{- $name := printf "%s/%s" (.Values.global.imageRegistry | default $image.registry) $image.repository -}}
 {{- if $image.digest -}}
 {{ $name }}@{{ $image.digest }}
 {{- else -}}
