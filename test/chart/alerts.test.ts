@@ -39,51 +39,70 @@ const cases: Readonly<
     at: "11m",
   },
   GraftletCertificateExpires: {
-    bad: ['kubelet_certificate_manager_server_ttl_seconds{node="n"} 80000x90'],
+    bad: ['kubelet_certificate_manager_server_ttl_seconds{job="graftlet", node="n"} 80000x90'],
     well: [
-      'kubelet_certificate_manager_server_ttl_seconds{node="n"} 90000x90',
-      'kubelet_certificate_manager_client_ttl_seconds{node="n"} 9000000x90',
+      'kubelet_certificate_manager_server_ttl_seconds{job="graftlet", node="n"} 90000x90',
+      'kubelet_certificate_manager_client_ttl_seconds{job="graftlet", node="n"} 9000000x90',
     ],
     at: "61m",
   },
+  GraftletDiskFills: {
+    bad: [
+      'container_fs_usage_bytes{job="graftlet", node="n", id="/", device="sda"} 86x40',
+      'container_fs_limit_bytes{job="graftlet", node="n", id="/", device="sda"} 100x40',
+    ],
+    well: [
+      'container_fs_usage_bytes{job="graftlet", node="n", id="/", device="sda"} 86x10 84x30',
+      'container_fs_limit_bytes{job="graftlet", node="n", id="/", device="sda"} 100x40',
+      'container_fs_usage_bytes{job="graftlet", node="n", id="/kubepods", device="sda"} 99x40',
+      'container_fs_limit_bytes{job="graftlet", node="n", id="/kubepods", device="sda"} 100x40',
+    ],
+    at: "20m",
+  },
   GraftletEvictions: {
-    bad: ['kubelet_evictions{node="n", eviction_signal="memory.available"} 0x10 1x20'],
-    well: ['kubelet_evictions{node="n", eviction_signal="memory.available"} 7x30'],
+    bad: ['kubelet_evictions{job="graftlet", node="n", eviction_signal="memory.available"} 0x10 1x20'],
+    well: ['kubelet_evictions{job="graftlet", node="n", eviction_signal="memory.available"} 7x30'],
     at: "15m",
   },
   GraftletPlegStalled: {
-    bad: ['kubelet_pleg_last_seen_seconds{node="n"} 60x30'],
-    well: ['kubelet_pleg_last_seen_seconds{node="n"} 0+60x30'],
+    bad: ['kubelet_pleg_last_seen_seconds{job="graftlet", node="n"} 60x30'],
+    well: ['kubelet_pleg_last_seen_seconds{job="graftlet", node="n"} 0+60x30'],
     at: "10m",
   },
   GraftletRuntimeErrors: {
     bad: [
-      'kubelet_runtime_operations_errors_total{node="n", operation_type="a"} 0+20x40',
-      'kubelet_runtime_operations_total{node="n", operation_type="a"} 0+100x40',
+      'kubelet_runtime_operations_errors_total{job="graftlet", node="n", operation_type="a"} 0+20x40',
+      'kubelet_runtime_operations_total{job="graftlet", node="n", operation_type="a"} 0+100x40',
     ],
     well: [
-      'kubelet_runtime_operations_errors_total{node="n", operation_type="a"} 0+5x40',
-      'kubelet_runtime_operations_total{node="n", operation_type="a"} 0+100x40',
+      'kubelet_runtime_operations_errors_total{job="graftlet", node="n", operation_type="a"} 0+5x40',
+      'kubelet_runtime_operations_total{job="graftlet", node="n", operation_type="a"} 0+100x40',
     ],
     at: "25m",
   },
   GraftletWritesRefused: {
-    bad: ['rest_client_requests_total{node="n", method="PATCH", code="403"} 0+1x30'],
-    well: ['rest_client_requests_total{node="n", method="GET", code="403"} 0+9x30'],
+    bad: ['rest_client_requests_total{job="graftlet", node="n", method="PATCH", code="403"} 0+1x30'],
+    well: ['rest_client_requests_total{job="graftlet", node="n", method="GET", code="403"} 0+9x30'],
     at: "15m",
   },
   GraftletContainersRestart: {
     bad: [
-      'kubelet_started_containers_total{node="n", container_type="container"} 0+4x40',
-      'kubelet_started_pods_total{node="n", static=""} 0x40',
+      'kubelet_started_containers_total{job="graftlet", node="n", container_type="container"} 0+4x40',
+      'kubelet_started_pods_total{job="graftlet", node="n", static=""} 0x40',
     ],
     well: [
-      'kubelet_started_containers_total{node="n", container_type="container"} 0+4x40',
-      'kubelet_started_pods_total{node="n", static=""} 0+2x40',
+      'kubelet_started_containers_total{job="graftlet", node="n", container_type="container"} 0+4x40',
+      'kubelet_started_pods_total{job="graftlet", node="n", static=""} 0+2x40',
     ],
     at: "30m",
   },
 };
+
+/** The same series as Prometheus has them of a kubelet: those that are graftlet's alone it has not. */
+const ofKubelets = (lines: readonly string[]) =>
+  lines.flatMap((line) =>
+    line.includes('job="graftlet"') ? [line.replaceAll('job="graftlet"', 'job="kubelet"')] : [],
+  );
 
 describe("the chart's alerts", { timeout: 120_000 }, () => {
   const { groups } = parse(readFileSync(rulesFile, "utf8")) as Groups;
@@ -103,7 +122,7 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
   });
 
   for (const [alert, { bad, well, at }] of Object.entries(cases))
-    test(`${alert} fires for its node, and not for one that is well`, async () => {
+    test(`${alert} fires for its node, and not for one that is well, nor for a kubelet's`, async () => {
       const file = join(folder, `${alert}.yaml`);
       const series = (lines: readonly string[]) =>
         lines.map((line) => {
@@ -123,7 +142,11 @@ describe("the chart's alerts", { timeout: 120_000 }, () => {
       });
       writeFileSync(
         file,
-        stringify({ rule_files: [rulesFile], evaluation_interval: "1m", tests: [now(bad, 1), now(well, 0)] }),
+        stringify({
+          rule_files: [rulesFile],
+          evaluation_interval: "1m",
+          tests: [now(bad, 1), now(well, 0), now(ofKubelets(bad), 0)],
+        }),
       );
       await must(["promtool", "test", "rules", file]);
     });

@@ -112,7 +112,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     await until('count(up{job="graftlet"} == 1) == 4');
     const { groups } = parse(readFileSync(rulesFile, "utf8")) as Rules;
     const exprs = groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)).join(" ");
-    const names = new Set(exprs.match(/\b(?:graftlet|kubelet|rest_client)_\w+/g));
+    const names = new Set(exprs.match(/\b(?:graftlet|kubelet|rest_client|container_fs)_\w+/g));
     assert.ok(names.size >= 10);
     for (const name of names) if (!rare.includes(name)) await until(`${name}{node="${release.node}"}`);
     assert.equal((await ask("graftlet_link_up"))[0]?.value[1], "1");
