@@ -47,7 +47,8 @@ export async function execInContainer(
   const ended = Promise.withResolvers<Ended>();
   const socket = new WebSocket(url, [protocol], { ...tls, headers, perMessageDeflate: false });
   socket.on("message", (data: Buffer) => {
-    if (data[0] === statusChannel) ended.resolve(JSON.parse(data.subarray(1).toString()) as Ended);
+    if (data[0] !== statusChannel) return;
+    Promise.try(() => JSON.parse(data.subarray(1).toString()) as Ended).then(ended.resolve, ended.reject);
   });
   socket.once("unexpected-response", (_request, answer) => {
     text(answer).then((body) => ended.reject(apiError(answer.statusCode ?? 0, body)), ended.reject);

@@ -14,7 +14,7 @@ export function unserved(services: readonly Service[], pods: readonly Pod[]): st
   const [first] = found.toSorted((one, other) => (nameOf(one.service) < nameOf(other.service) ? -1 : 1));
   if (!first) return undefined;
   const others = found.length - 1;
-  const more = others > 0 ? `, and ${others} Services more` : "";
+  const more = others > 0 ? `, and ${others} more` : "";
   return `the cluster does not reach pods of this node by ${nameOf(first.service)}: ${first.why}${more}`;
 }
 

@@ -30,7 +30,7 @@ test("kinds of Services that the link does not carry into a target are named, wi
 
 test("several are one sentence, whatever their order", () => {
   const some = ["b", "a", "c"].map((name) => shop({ clusterIP: "None" }, name));
-  assert.match(said(...some), /by default\/a: .*, and 2 Services more$/);
+  assert.match(said(...some), /by default\/a: .*, and 2 more$/);
   assert.equal(said(...some), said(...some.toReversed()));
 });
 
