@@ -39,7 +39,7 @@ function flagsIn(...shapes: readonly Shape[]): readonly Flag[] {
     .toSorted((one, other) => (one.name < other.name ? -1 : 1));
 }
 
-const ofNode = () => flagsIn(optionFields, kubeletFields);
+const ofNode = () => [...flagsIn(optionFields, kubeletFields), { name: "version", bare: true }];
 
 function words(flags: readonly Flag[]): string {
   return flags.map(({ name }) => (name.length === 1 ? `-${name}` : `--${name}`)).join(" ");

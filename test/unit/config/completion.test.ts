@@ -31,6 +31,7 @@ describe("completion", () => {
   test("bash: commands, flags of a node, and those of a command", () => {
     assert.deepEqual(proposedByBash("graftlet", "do"), ["doctor"]);
     assert.deepEqual(proposedByBash("graftlet", "--provider"), ["--provider", "--provider-config", "--provider-id"]);
+    assert.deepEqual(proposedByBash("graftlet", "--vers"), ["--version"]);
     assert.deepEqual(proposedByBash("graftlet", "leave", "--deploy"), ["--deployment"]);
     assert.deepEqual(proposedByBash("graftlet", "doctor", "--deploy"), [""]);
     assert.deepEqual(proposedByBash("graftlet", "completion", "z"), ["zsh"]);
