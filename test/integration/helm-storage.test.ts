@@ -120,7 +120,16 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     await nodeReady(lab.cluster, release.node);
     const now = await lab.cluster.get<Pod>("pod", "data");
     assert.deepEqual([now?.metadata.uid, now?.status?.containerStatuses?.[0]?.restartCount], [uid, 0]);
-    assert.equal(await kubectl("exec", "data", "--", "cat", "/v/table"), "row\nrow\n");
+    // Endpoints name the new Pod's address a moment after it is Ready.
+    const rows = await lab.cluster.waitFor(
+      "the way to the pod",
+      async () => {
+        const { code, stdout } = await lab.cluster.kubectl(["exec", "data", "--", "cat", "/v/table"]);
+        return code === 0 ? stdout : undefined;
+      },
+      { explain: edge.log },
+    );
+    assert.equal(rows, "row\nrow\n");
   });
 
   test("helm uninstall with onUninstall: drain gives the volume back, and nothing is left below either root", async () => {
