@@ -91,14 +91,14 @@ export type ParseResult =
       readonly nodes: readonly NodeConfig[];
       /** Kubeconfig for the cluster's part; undefined for the targets alone, or in a Pod. */
       readonly kubeconfig: string | undefined;
-      /** What their process serves beside them, and the socket by which it is asked. */
+      /** Endpoints of their process. */
       readonly process: ServedByProcess;
       readonly output: "text" | "json";
       /** Manifest of a pod, or of a workload, to look at in place of targets and cluster. */
       readonly manifest: Readonly<Record<string, unknown>> | undefined;
     };
 
-/** What a process of graftlet listens on beside what its nodes do; undefined where it does not. */
+/** Endpoints of a graftlet process, beside those of its nodes; undefined ones are not served. */
 export interface ServedByProcess {
   readonly health: Endpoint | undefined;
   readonly page: Endpoint | undefined;

@@ -9,7 +9,7 @@ export interface CertificateFile {
   readonly of: string;
   /** It may be missing: the node then asks for it, or makes it. */
   readonly file: string;
-  /** What renews it. */
+  /** Remedy for one that is over, or was not renewed. */
   readonly remedy: string;
 }
 

@@ -1,4 +1,5 @@
-import type { ApiClient, ObjectList } from "../api/client.ts";
+import type { ApiClient } from "../api/client.ts";
+import { listAll } from "../api/list-all.ts";
 import { type Network, overlaps } from "../host/networks.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { Node, ServiceCIDR } from "../objects.ts";
@@ -19,8 +20,6 @@ export interface ClusterRanges {
   readonly pods: readonly string[];
 }
 
-const pageSize = 500;
-
 /** Reads the ranges of Services and of other nodes' pods. */
 export async function readRanges(
   client: Pick<ApiClient, "list">,
@@ -29,15 +28,13 @@ export async function readRanges(
 ): Promise<ClusterRanges> {
   const path = "/apis/networking.k8s.io/v1/servicecidrs";
   const services = await unlessGone(client.list<ServiceCIDR>(path, { signal }));
-  const pods: string[] = [];
-  let token: string | undefined;
-  do {
-    const query = { limit: pageSize, continue: token };
-    const page: ObjectList<Node> = await client.list<Node>("/api/v1/nodes", { query, signal });
-    for (const { metadata, spec } of page.items ?? []) if (metadata.name !== nodeName) pods.push(...podRanges(spec));
-    token = page.metadata?.continue || undefined;
-  } while (token !== undefined);
-  return { services: services?.items?.flatMap(({ spec }) => spec?.cidrs ?? []), pods };
+  const others = (await listAll<Node>(client, "/api/v1/nodes", {}, signal)).filter(
+    ({ metadata }) => metadata.name !== nodeName,
+  );
+  return {
+    services: services?.items?.flatMap(({ spec }) => spec?.cidrs ?? []),
+    pods: others.flatMap(({ spec }) => podRanges(spec)),
+  };
 }
 
 function podRanges(spec: Node["spec"]): readonly string[] {

@@ -37,11 +37,13 @@ export async function examineCluster(of: ClusterExamination, signal: AbortSignal
   ];
   const found = await examine(first.map(whereAllowed), signal);
   if (!made.node) return [...server, ...found];
+  let container: ReturnType<typeof running> | undefined;
+  const place = (until: AbortSignal) => (container ??= running(of, until));
   const checks = [
     bounded("lease", (until) => lease(of, until)),
     bounded("kubelet API", (until) => kubeletApi(of, until)),
-    bounded("logs", (until) => logs(of, until)),
-    bounded("exec", (until) => exec(of, until)),
+    bounded("logs", async (until) => logs(of, await place(until), until)),
+    bounded("exec", async (until) => exec(of, await place(until), until)),
   ].map(whereAllowed);
   return [...server, ...found, ...(await examine(checks, signal))];
 }
@@ -117,20 +119,18 @@ async function running({ client, nodeName }: ClusterExamination, signal: AbortSi
   return undefined;
 }
 
-async function logs(of: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
-  const at = await running(of, signal);
+async function logs({ client }: ClusterExamination, at: Running | undefined, signal: AbortSignal): Promise<Verdict> {
   if (!at) return ok("no pod runs there whose log could be read");
   const { namespace, pod, container } = at;
   const path = `/api/v1/namespaces/${namespace}/pods/${pod}/log`;
-  await of.client.text(path, { query: { container, tailLines: 1 }, signal });
+  await client.text(path, { query: { container, tailLines: 1 }, signal });
   return ok(`that of ${namespace}/${pod} was read`);
 }
 
 /** A runtime's word for a program that an image does not have: it has looked for it in the container, so the way there works. */
 const noProgram = /executable file not found|no such file or directory/;
 
-async function exec(of: ClusterExamination, signal: AbortSignal): Promise<Verdict> {
-  const at = await running(of, signal);
+async function exec(of: ClusterExamination, at: Running | undefined, signal: AbortSignal): Promise<Verdict> {
   if (!at) return ok("no pod runs there in which a command could be run");
   const ended = await unlessCode(of.exec({ ...at, argv: ["true"] }, signal), "unimplemented");
   if (!ended) return warning("not looked at: the kubeconfig has a proxy-url");

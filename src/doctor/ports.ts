@@ -5,7 +5,7 @@ import type { Listener } from "./listeners.ts";
 
 /** A port of graftlet's own machine. */
 export interface Port extends ListenAt {
-  /** What is served there. */
+  /** Name of the server there. */
   readonly of: string;
 }
 

@@ -93,15 +93,14 @@ export function podSettings(
   };
 }
 
-/** What feature gate MemoryQoS asks for; undefined while it is off. */
+/** Settings of feature gate MemoryQoS; undefined while it is off. */
 export function memoryQos(kubelet: NodeConfig["kubelet"]): ContainerMemoryQos | undefined {
   const { featureGates, memoryThrottlingFactor, memoryReservationPolicy, kubeReserved, systemReserved } = kubelet;
   if (!gateEnabled(featureGates, "MemoryQoS") || memoryThrottlingFactor === undefined) return undefined;
-  const [own, system] = [kubeReserved, systemReserved].map(({ memory }) => quantityValue(memory ?? "0"));
   return {
     throttlingFactor: memoryThrottlingFactor,
     reserves: memoryReservationPolicy === "TieredReservation",
-    reservedBytes: (own ?? 0) + (system ?? 0),
+    reservedBytes: quantityValue(kubeReserved["memory"] ?? "0") + quantityValue(systemReserved["memory"] ?? "0"),
   };
 }
 

@@ -1,4 +1,5 @@
 import type { ApiClient } from "../api/client.ts";
+import { listAll } from "../api/list-all.ts";
 import { deletePod } from "../api/pod-deletion.ts";
 import type { Clock } from "../lib/clock.ts";
 import { unlessGone } from "../lib/errors.ts";
@@ -19,7 +20,6 @@ export interface PodsDeps {
 const everyMs = 1_000;
 /** A node that is unready for this long does not terminate pods. */
 const unreadyMs = 30_000;
-const pageSize = 500;
 
 /** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to stop
  *  them. Those with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror pods stay, and
@@ -76,16 +76,8 @@ function hasStorage({ spec }: Pod): boolean {
   );
 }
 
-async function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<Pod[]> {
-  const pods: Pod[] = [];
-  const fieldSelector = `spec.nodeName=${nodeName}`;
-  for (let token: string | undefined; ; ) {
-    const query = { fieldSelector, limit: pageSize, continue: token };
-    const page = await client.list<Pod>("/api/v1/pods", { query, signal });
-    pods.push(...(page.items ?? []));
-    token = page.metadata?.continue || undefined;
-    if (token === undefined) return pods;
-  }
+function podsOf({ client, nodeName }: PodsDeps, signal: AbortSignal): Promise<readonly Pod[]> {
+  return listAll<Pod>(client, "/api/v1/pods", { fieldSelector: `spec.nodeName=${nodeName}` }, signal);
 }
 
 /** Status of the node's Ready condition, or `gone`. */

@@ -2,7 +2,7 @@ import type { Container, Pod } from "../objects.ts";
 import { qosClass } from "./qos.ts";
 import { quantityValue } from "./quantity.ts";
 
-/** What feature gate MemoryQoS does on cgroup v2, by the KubeletConfiguration. */
+/** Settings of feature gate MemoryQoS, which is for cgroup v2, in the KubeletConfiguration. */
 export interface MemoryQos {
   /** memoryThrottlingFactor: where between its request and its limit a container is slowed down, 0 to 1. */
   readonly throttlingFactor: number;
@@ -42,7 +42,7 @@ function kept(pod: Pod, request: number, reserves: boolean): Readonly<Record<str
   return { [qosClass(pod.spec) === "Guaranteed" ? "memory.min" : "memory.low"]: String(request) };
 }
 
-/** What is kept for a pod's cgroup. @param requestBytes of the whole pod. */
+/** Memory that is kept for a pod's cgroup. @param requestBytes of the whole pod. */
 export function podKeptMemory(pod: Pod, requestBytes: number): KeptMemory {
   if (requestBytes === 0) return {};
   return qosClass(pod.spec) === "Guaranteed" ? { memoryMinBytes: requestBytes } : { memoryLowBytes: requestBytes };

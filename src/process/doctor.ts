@@ -26,7 +26,7 @@ export interface DoctorOptions {
   readonly nodes: readonly NodeConfig[];
   /** Kubeconfig for the cluster's part; undefined in a Pod, and where only the targets are looked at. */
   readonly kubeconfig: string | undefined;
-  /** What the nodes' process serves beside them. */
+  /** Endpoints of the nodes' process. */
   readonly process: ServedByProcess;
   readonly output: "text" | "json";
   /** Of a pod or a workload, to look at in place of targets and cluster. */

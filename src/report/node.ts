@@ -4,7 +4,7 @@ import type { EventType } from "../pipeline.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
 import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
 
-// What a node tells its process: `graftlet status` and the page read it.
+// News of a node for its process: `graftlet status` and the page read them.
 
 /** A node at work: what its kubelet API serves, and who may see that. */
 export interface NodeWork {
@@ -32,14 +32,14 @@ export interface ReadGate {
 /** The way to a target: `local` where it is graftlet's own machine. */
 export type NodeLink = "local" | { trouble(): LinkTrouble | undefined };
 
-/** What an event is about, as its `involvedObject`. */
+/** Object of an event, as its `involvedObject`. */
 export interface Subject {
   readonly kind?: string;
   readonly namespace?: string;
   readonly name?: string;
 }
 
-/** What a node says of itself while it starts, works and stops. */
+/** News of a node while it starts, works and stops. */
 export interface NodeTelling {
   /** @param link undefined when the node has no target any more. */
   opened(link: NodeLink | undefined): void;

@@ -41,7 +41,7 @@ export interface NodeReport {
 /** Warnings and errors of a node that a report has. */
 const mostErrors = 10;
 
-/** What is to be said of a node, by what it told. */
+/** Report on a node, by its news. */
 export function nodeReport(of: ReportedNode, notes: Pick<Notes, "all">): NodeReport {
   const { name, provider } = of;
   const [link, work] = [of.link(), of.work()];

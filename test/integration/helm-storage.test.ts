@@ -61,6 +61,11 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
 
   const kubectl = (...args: readonly string[]) => lab.cluster.mustKubectl(args, { timeoutMs: 130_000 });
   const inside = (script: string) => lab.edge.mustInside(["sh", "-ec", script]);
+  /** Content of the only volume with a table, where the driver keeps it. */
+  const rows = () => {
+    const [folder = ""] = readdirSync(driver.data).filter((name) => existsSync(join(driver.data, name, "table")));
+    return readFileSync(join(driver.data, folder, "table"), "utf8");
+  };
   const ready = (name: string) => kubectl("wait", "--for=condition=Ready", `pod/${name}`, "--timeout=90s");
   const pod = (name: string, spec: Partial<Pod["spec"]>): object => ({
     apiVersion: "v1",
@@ -98,8 +103,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     await lab.cluster.apply([using("data", "echo row >> /v/table; sleep 3600")]);
     await ready("data");
     assert.match(await kubectl("get", "csinode", release.node, "-o=jsonpath={.spec.drivers[*].name}"), /hostpath/);
-    const [folder] = readdirSync(driver.data).filter((name) => existsSync(join(driver.data, name, "table")));
-    assert.equal(readFileSync(join(driver.data, folder ?? "", "table"), "utf8"), "row\n");
+    assert.equal(rows(), "row\n");
     assert.match(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/pods\/.*kubernetes\.io~csi/);
   });
 
@@ -121,7 +125,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     const now = await lab.cluster.get<Pod>("pod", "data");
     assert.deepEqual([now?.metadata.uid, now?.status?.containerStatuses?.[0]?.restartCount], [uid, 0]);
     // Endpoints name the new Pod's address a moment after it is Ready.
-    const rows = await lab.cluster.waitFor(
+    const said = await lab.cluster.waitFor(
       "the way to the pod",
       async () => {
         const { code, stdout } = await lab.cluster.kubectl(["exec", "data", "--", "cat", "/v/table"]);
@@ -129,7 +133,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
       },
       { explain: edge.log },
     );
-    assert.equal(rows, "row\nrow\n");
+    assert.equal(said, "row\nrow\n");
   });
 
   test("helm uninstall with onUninstall: drain gives the volume back, and nothing is left below either root", async () => {
@@ -137,7 +141,6 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     await edge.isGone();
     assert.doesNotMatch(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/./);
     assert.equal(await inside(`find ${kubeletRoot} -mindepth 1 -path '*pods/*' -o -mindepth 1 -name table`), "");
-    const [folder] = readdirSync(driver.data).filter((name) => existsSync(join(driver.data, name, "table")));
-    assert.equal(readFileSync(join(driver.data, folder ?? "", "table"), "utf8"), "row\nrow\n", "the data stays");
+    assert.equal(rows(), "row\nrow\n", "the data stays");
   });
 });

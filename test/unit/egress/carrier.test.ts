@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
-import { once } from "node:events";
-import { type AddressInfo, createServer, type Socket } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { test } from "node:test";
 import { createCarrier } from "../../../src/egress/carrier.ts";
 import type { Message } from "../../../src/egress/messages.ts";
-
-const never = 10_000;
+import { listen } from "../../harness/ports.ts";
+import { waitFor } from "../../harness/wait.ts";
 
 /** A carrier to a server of the test's. The link to the API server holds as many bytes as the test says. */
 async function rig(serve: (socket: Socket) => void) {
@@ -15,9 +14,7 @@ async function rig(serve: (socket: Socket) => void) {
     socket.on("error", () => undefined).once("close", () => sockets.delete(socket));
     serve(socket);
   });
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
+  const port = await listen(server);
   const link = { unsent: 0 };
   const sent: { readonly message: Message; readonly out: () => void }[] = [];
   const carrier = createCarrier({
@@ -31,12 +28,7 @@ async function rig(serve: (socket: Socket) => void) {
     sent.flatMap(({ message }) =>
       message.type === "data" && message.connection === connection ? [Buffer.from(message.data).toString()] : [],
     );
-  const until = async (what: string, is: () => boolean) => {
-    for (let ms = 0; !is(); ms += 5) {
-      assert.ok(ms < never, what);
-      await new Promise((resolve) => setTimeout(resolve, 5));
-    }
-  };
+  const until = (what: string, is: () => boolean) => waitFor(what, is, { timeoutMs: 10_000, everyMs: 5 });
   return {
     carrier,
     link,
