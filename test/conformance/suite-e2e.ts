@@ -58,7 +58,7 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
   const cluster = stack.use(await startCluster({ name: "conformance", provider: run.provider, say: run.say }));
   await showOwnMounts(cluster.layout);
   const ofCsi = run.names.some((name) => ofStorage.test(name));
-  const rootDir = ofCsi && run.provider !== "ssh" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
+  const rootDir = ofCsi && run.agent === "kubelet" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
   const agent =
     run.agent === "kubelet" ? startKubelet(cluster, { rootDir }) : startGraftlet(cluster, { built: true, rootDir });
   stack.use(await agent);
@@ -67,8 +67,8 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
   return { cluster, rootDir, args: [] };
 }
 
-/** Shows the root directory at a short path of the cluster's machine. A socket's path has at most 107 characters, and tests of CSI put
- *  some 70 of them below that directory. */
+/** Shows the root directory at a short path of the cluster's machine, for an agent that reaches no socket whose path has more than 107
+ *  characters: tests of CSI put some 70 of them below that directory. */
 async function shortRoot(cluster: Cluster): Promise<string> {
   const path = "/srv";
   await cluster.mustRunInside(["mount", "--bind", cluster.layout.kubeletRoot, path]);
