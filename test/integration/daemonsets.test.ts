@@ -31,7 +31,8 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
       .replaceAll("path: /etc/cni/net.d", `path: ${cniFolder()}`);
   const cniFolder = () => join(lab.cluster.layout.containerd, "cni");
   const inside = (command: string) => lab.cluster.mustRunInside(["sh", "-c", command]);
-  const rules = () => inside("iptables-save | grep -v '^#' | sed 's/\\[[0-9:]*\\]//'");
+  // Sorted: kube-proxy writes the rules of its Services in another order each time.
+  const rules = () => inside("iptables-save | grep -v '^#' | sed 's/\\[[0-9:]*\\]//' | sort");
   const network = () => inside(`cd ${cniFolder()} && ls -l && cat *`);
   const machine = async (): Promise<string> => `${await rules()}${await network()}`;
   /** Beside pods of others, which have rules of their own: what the agents would do there. */
