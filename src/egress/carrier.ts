@@ -60,7 +60,8 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, room.goOn);
     });
     socket.on("drain", () => {
-      if (known.full) send({ type: "resume", connection });
+      // While the server holds us up, its own end of that would be lost: it hears this with our answer to it.
+      if (known.full && !known.paused) send({ type: "resume", connection });
       known.full = false;
     });
     socket.once("error", (error) => end(messageOf(error)));
@@ -81,8 +82,10 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     const known = carried.get(connection);
     if (!known) return;
     known.paused = paused;
-    if (paused) known.socket.pause();
-    else if (!room.waits(known)) known.socket.resume();
+    if (paused) return void known.socket.pause();
+    // The library has one flag for both ways, and forgets to wake its writer when it resumes by itself: it is told anew how we stand.
+    send({ type: known.full ? "pause" : "resume", connection });
+    if (!room.waits(known)) known.socket.resume();
   };
   return {
     take(message) {

@@ -113,6 +113,15 @@ async function tunnel(deps: TunnelDeps, url: string, stands: () => void, signal:
   const { servername: _ofTheApiServer, ...own } = tls;
   const server = new WebSocket(url, { ...own, headers, handshakeTimeout: handshakeMs, perMessageDeflate: false });
   server.on("error", () => undefined);
+  const leadsTo = (protocol: string, address: string) =>
+    protocol === "tcp" && [`127.0.0.1:${shownPort}`, `[::1]:${shownPort}`].includes(address) ? kubelet : undefined;
+  let session: Promise<void> | undefined;
+  // Within the event, not after a promise of it: the server's first message may be read together with its answer.
+  server.once("open", () => {
+    stands();
+    log.info({ url }, "the API server reaches the kubelet API through a tunnel");
+    session = serveSession(server, { leadsTo, clock }, signal);
+  });
   const refused = once(server, "unexpected-response").then(([, answer]: { statusCode?: number }[]) => {
     throw new CodedError("permission_denied", `the server answered ${answer?.statusCode ?? "nothing"}`);
   });
@@ -122,10 +131,7 @@ async function tunnel(deps: TunnelDeps, url: string, stands: () => void, signal:
   } catch (error) {
     server.terminate();
     throw error;
+  } finally {
+    await session;
   }
-  stands();
-  log.info({ url }, "the API server reaches the kubelet API through a tunnel");
-  const leadsTo = (protocol: string, address: string) =>
-    protocol === "tcp" && [`127.0.0.1:${shownPort}`, `[::1]:${shownPort}`].includes(address) ? kubelet : undefined;
-  await serveSession(server, { leadsTo, clock }, signal);
 }

@@ -3,11 +3,14 @@ import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { type IncomingMessage, request } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import { createServer, type Server, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer, text } from "node:stream/consumers";
 import { after, before, describe, test } from "node:test";
+import { WebSocketServer } from "ws";
+import { decodeMessage, encodeMessage, type Message } from "../../src/egress/messages.ts";
 import { createTunnels, type Distribution, type Tunnels } from "../../src/egress/tunnels.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
@@ -242,5 +245,33 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     assert.equal(String(await once(socket, "data")), "hello");
     for (const one of sockets) one.end("bye");
     assert.equal(await text(socket), "bye");
+  });
+
+  test("what a server says together with its answer is heard", async () => {
+    const { cert, key } = certificates.apiServer;
+    const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) });
+    const sessions = new WebSocketServer({ noServer: true });
+    const heard: Message[] = [];
+    const address = `127.0.0.1:${shownPort}`;
+    server.on("upgrade", (asked, socket, head) => {
+      socket.cork();
+      sessions.handleUpgrade(asked, socket, head, (session) => {
+        session.on("message", (bytes: Buffer) => {
+          const message = decodeMessage(bytes);
+          if (message) heard.push(message);
+        });
+        session.send(encodeMessage({ type: "connect", connection: 1n, protocol: "tcp", address }, 1n));
+        session.send(encodeMessage({ type: "data", connection: 1n, data: Buffer.from("ehello") }, 2n));
+        process.nextTick(() => socket.uncork());
+      });
+    });
+    const port = await listen(server);
+    try {
+      await using _node = run({ ports: () => [port] });
+      await waitFor("the echo", () => heard.length > 0, 10_000);
+      assert.deepEqual(heard, [{ type: "data", connection: 1n, data: Buffer.from("hello") }]);
+    } finally {
+      server.close();
+    }
   });
 });

@@ -73,6 +73,34 @@ test("a connection that the server has paused stays so while the link has room",
   await t.until("what it says", () => t.said(1n).length === 1);
 });
 
+const controls = (t: Awaited<ReturnType<typeof rig>>) =>
+  t.sent.flatMap(({ message: { type } }) => (type === "pause" || type === "resume" ? [type] : []));
+
+test("a server that goes on is told to, since its own pause may still hold up its writer", async () => {
+  using t = await rig(() => undefined);
+  t.dial(1n);
+  t.carrier.take({ type: "pause", connection: 1n });
+  t.carrier.take({ type: "resume", connection: 1n });
+  assert.deepEqual(controls(t), ["resume"]);
+});
+
+test("a pause of ours outlives the server's, and no word of ours ends the server's", async () => {
+  using t = await rig((socket) => socket.pause());
+  t.dial(1n);
+  const block = Buffer.alloc(2 ** 20);
+  for (let count = 0; count < 32; count += 1) t.carrier.take({ type: "data", connection: 1n, data: block });
+  assert.deepEqual(controls(t), ["pause"]);
+  for (const type of ["pause", "resume", "pause"] as const) t.carrier.take({ type, connection: 1n });
+  assert.deepEqual(controls(t), ["pause", "pause"]);
+  await t.until("the connection", () => t.sockets.size === 1);
+  let taken = 0;
+  for (const socket of t.sockets) socket.on("data", (bytes: Buffer) => void (taken += bytes.length)).resume();
+  await t.until("all to be taken", () => taken === 32 * 2 ** 20);
+  assert.deepEqual(controls(t), ["pause", "pause"]);
+  t.carrier.take({ type: "resume", connection: 1n });
+  assert.deepEqual(controls(t), ["pause", "pause", "resume"]);
+});
+
 test("what a kubelet does not take of a connection that is over goes with the session at the latest", async () => {
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
