@@ -1,5 +1,5 @@
 import { parse } from "yaml";
-import { type Network, networks, type Provider, providers } from "./options.ts";
+import { isWhole, type Network, networks, type Provider, type Whole, wholes } from "./options.ts";
 import { type ListedTest, whole } from "./list.ts";
 
 /** What some tests ask for and a provider cannot give, whoever wrote the agent. It explains a failure and excuses none. */
@@ -11,17 +11,17 @@ export interface Limit {
   readonly tests: readonly string[];
 }
 
-export type Limits = Readonly<Record<Provider, readonly Limit[]>>;
+export type Limits = Readonly<Record<Whole, readonly Limit[]>>;
 
 /** Reads the limits of all providers. @param listed what there is: a limit of a test that is not listed is an error.
  *  @param source the file, for errors. @throws a sentence that names the fault and where it is. */
 export function parseLimits(text: string, source: string, listed: readonly ListedTest[]): Limits {
   const given = (parse(text) ?? {}) as Readonly<Record<string, unknown>>;
-  const unknown = Object.keys(given).find((key) => !providers.some((provider) => provider === key));
+  const unknown = Object.keys(given).find((key) => !wholes.some((provider) => provider === key));
   if (unknown !== undefined)
-    throw new Error(`${source} has limits of ${JSON.stringify(unknown)}: it is one of ${providers.join(", ")}`);
+    throw new Error(`${source} has limits of ${JSON.stringify(unknown)}: it is one of ${wholes.join(", ")}`);
   const known = new Set(listed.map(whole));
-  const of = (provider: Provider): readonly Limit[] => {
+  const of = (provider: Whole): readonly Limit[] => {
     const limits = given[provider] ?? [];
     if (!Array.isArray(limits)) throw new Error(`${provider} of ${source} is no list: give one of cause and tests`);
     return limits.map((limit, index) => checked(limit, `${provider}[${index}] of ${source}`, known));
@@ -44,9 +44,10 @@ function checked(limit: unknown, where: string, known: ReadonlySet<string>): Lim
   return { cause: cause.trim(), tests, ...(network && { network }) };
 }
 
-/** Those of a provider's limits that a run with this network meets. */
-export function limitsWith(network: Network, limits: readonly Limit[]): readonly Limit[] {
-  return limits.filter((limit) => limit.network === undefined || limit.network === network);
+/** The limits that a run with this provider and network meets: a guest is reached over SSH. */
+export function limitsWith(provider: Provider, network: Network, limits: Limits): readonly Limit[] {
+  const ofProvider = limits[isWhole(provider) ? provider : "ssh"];
+  return ofProvider.filter((limit) => limit.network === undefined || limit.network === network);
 }
 
 /** The limit that makes a test impossible; undefined where none is known. */

@@ -1,5 +1,11 @@
-/** What a run may be of; over SSH the runtime is containerd. */
-export const providers = ["cri", "docker", "ssh"] as const;
+/** What whole runs are of; over SSH the runtime is containerd. */
+export const wholes = ["cri", "docker", "ssh"] as const;
+export type Whole = (typeof wholes)[number];
+/** Over SSH on a machine with a kernel of its own, by emulation: containerd, or a Docker Engine that starts privileged containers. */
+export const guests = ["ssh-guest", "ssh-docker-guest"] as const;
+export type Guest = (typeof guests)[number];
+/** What a run may be of. */
+export const providers = [...wholes, ...guests] as const;
 export type Provider = (typeof providers)[number];
 
 /** Pods' network on a node over SSH: by routes, or over the link on a machine that is no part of the cluster's network. */
@@ -45,8 +51,14 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
   const again = oneOf("AGAIN", ["", "1"], env.AGAIN ?? "") === "1";
   const list = env.LIST || undefined;
-  const whole = agent === "graftlet" && network === "routed" && focus === undefined && list === undefined && !part;
+  const all = focus === undefined && list === undefined && !part;
+  const whole = agent === "graftlet" && network === "routed" && isWhole(provider) && all;
   return { provider, agent, network, focus, list, part, again, whole };
+}
+
+/** Whether there are whole runs of a provider. A guest takes ten times as long, and a part of the tests is run there. */
+export function isWhole(provider: Provider): provider is Whole {
+  return wholes.some((each) => each === provider);
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

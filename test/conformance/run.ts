@@ -9,7 +9,7 @@ import { type ConformanceOptions, readOptions } from "./options.ts";
 import type { SuiteOutcome } from "./outcomes.ts";
 import { createProgress } from "./progress.ts";
 import { failureLine, partOf, tableOf } from "./page.ts";
-import { runFolder, suites } from "./suites.ts";
+import { runFolder, runsSuite, suites } from "./suites.ts";
 import { verdictsOn } from "./verdicts.ts";
 import { versionsLine } from "./versions.ts";
 
@@ -30,12 +30,11 @@ async function conformance(options: ConformanceOptions): Promise<number> {
   const { provider, agent, network, whole } = options;
   const list = parseList(fileHere("tests.txt"), "test/conformance/tests.txt");
   const limits = parseLimits(fileHere("limits.yaml"), "test/conformance/limits.yaml", list);
-  const met = limitsWith(network, limits[provider]);
+  const met = limitsWith(provider, network, limits);
   const part = parseList(fileHere("part.txt"), "test/conformance/part.txt");
   const others = options.list === undefined ? undefined : parseList(readFileSync(options.list, "utf8"), options.list);
   const asked = matching(others ?? (options.part ? part : list), options.focus);
-  // The suite of a node has an API server alone: no Services, and no Pod that graftlet could run in.
-  const tests = network === "tunneled" ? asked.filter(({ suite }) => suite === "e2e") : asked;
+  const tests = asked.filter(({ suite }) => runsSuite(suite, options));
   const began = performance.now();
   const tools = await findTools(say);
   const madeOn = await versionsLine(tools, provider, agent);

@@ -4,6 +4,7 @@ import type { SuiteProgram } from "../harness/tools.ts";
 import type { SuiteName } from "./list.ts";
 import { runE2e } from "./suite-e2e.ts";
 import { runE2eNode } from "./suite-node.ts";
+import { type ConformanceOptions, isWhole } from "./options.ts";
 import type { RunSuite } from "./suite-run.ts";
 
 /** What each suite is run with. */
@@ -11,6 +12,15 @@ export const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram
   e2e: { program: "e2e.test", run: runE2e },
   e2e_node: { program: "e2e_node.test", run: runE2eNode },
 };
+
+/** Whether a suite is run at all. That of a node has an API server alone, no Services and no Pod that graftlet could run in, and reads
+ *  files and cgroups of the machine that it is on. */
+export function runsSuite(
+  suite: SuiteName,
+  { network, provider }: Pick<ConformanceOptions, "network" | "provider">,
+): boolean {
+  return suite === "e2e" || (network === "routed" && isWhole(provider));
+}
 
 /** A folder below the cache for what a run leaves. @param parts of its name; empty ones are left out. */
 export function runFolder(...parts: readonly string[]): string {

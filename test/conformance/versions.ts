@@ -11,7 +11,7 @@ export async function versionsLine(tools: Tools, provider: Provider, agent: Agen
   const { version } = JSON.parse(readFileSync(join(project, "package.json"), "utf8")) as { version: string };
   const versionOf = async (program: string): Promise<string> => (await must([tools.path(program), "--version"])).trim();
   const kubernetes = (await versionOf("kubelet")).replace("Kubernetes ", "");
-  const daemon = provider === "docker" ? "dockerd" : "containerd";
+  const daemon = provider.includes("docker") ? "dockerd" : "containerd";
   const runtime = /\d+\.\d+\.\d+/.exec(await versionOf(daemon))?.[0] ?? "of an unknown version";
   const memory = `${Math.round(totalmem() / 2 ** 30)} GiB`;
   const node = agent === "graftlet" ? `graftlet ${version} on Node ${process.versions.node}` : `kubelet ${kubernetes}`;

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { buildSuites } from "../../harness/tools.ts";
 import type { RunLimits } from "../ginkgo.ts";
 import { type ListedTest, matching, type SuiteName, suiteNames, whole } from "../list.ts";
-import { type ConformanceOptions, readOptions } from "../options.ts";
-import { runFolder, suites } from "../suites.ts";
+import { type ConformanceOptions, isWhole, readOptions } from "../options.ts";
+import { runFolder, runsSuite, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
 import { attemptsIn, isPassed } from "./lists.ts";
 import { addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
@@ -16,6 +16,7 @@ import { reasonAgainst } from "./withheld.ts";
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
 /** Tests that run at a time where none wants the node for itself: they wait more than they work. */
 const sideBySide = 10;
+const sideBySideInGuest = 3;
 const say = (line: string): void => console.error(`${new Date().toISOString().slice(11, 16)} ${line}`);
 const mark = process.env.GRAFTLET_TEST_MARK ?? "";
 
@@ -37,7 +38,7 @@ async function score(options: ConformanceOptions): Promise<void> {
   const tests =
     agent === "kubelet"
       ? readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined)
-      : readEntries().filter(isPassed);
+      : readEntries().filter((entry) => isPassed(entry) && runsSuite(entry.suite, options));
   const chosen = matching(tests, options.focus);
   say(`${chosen.length} tests with ${agent} on ${provider}; output and reports in ${folder}`);
   const run = { options, folder, records, chosen };
@@ -110,7 +111,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
       names,
       programs: await buildSuites([program, "ginkgo"], say),
       folder: join(run.folder, [shard.name, mark].filter(Boolean).join("-")),
-      processes: shard.serial ? 1 : sideBySide,
+      processes: shard.serial ? 1 : isWhole(provider) ? sideBySide : sideBySideInGuest,
       limits,
       ended({ title, state, seconds }) {
         const name = nameOf(title, names);

@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { withPart } from "../../bench/document.ts";
 import { type ListedTest, parseList } from "../list.ts";
-import { type AgentName, type Provider, providers } from "../options.ts";
+import type { AgentName, Provider } from "../options.ts";
 import { type Entry, isPassed, lists, type ListName, listText, parseEntries, placeAll } from "./lists.ts";
 import { attemptsOf, readRecords } from "./records.ts";
 import { parseResults, type Result, resultsOf, resultsText } from "./results.ts";
@@ -50,7 +50,6 @@ export function writeScore(agent: AgentName, provider: Provider, records: string
     mkdirSync(join(folder, "results"), { recursive: true });
     writeFileSync(resultsFile(provider), resultsText(provider, results));
   }
-  const [cri, docker, ssh] = providers.map(readResults);
-  const text = scoreText({ candidates, entries, results: { cri: cri ?? [], docker: docker ?? [], ssh: ssh ?? [] } });
+  const text = scoreText({ candidates, entries, results: readResults });
   writeFileSync(page, withPart(readFileSync(page, "utf8"), "conformance score", text));
 }

@@ -1,6 +1,6 @@
 import { markdownTable } from "../../bench/table.ts";
 import { type ListedTest, whole } from "../list.ts";
-import { type Provider, providers } from "../options.ts";
+import { type Guest, guests, type Provider, wholes } from "../options.ts";
 import { capabilityOf } from "./capabilities.ts";
 import { type Entry, isPassed } from "./lists.ts";
 import type { Result } from "./results.ts";
@@ -9,12 +9,12 @@ import type { Result } from "./results.ts";
 export interface Standing {
   readonly candidates: readonly ListedTest[];
   readonly entries: readonly Entry[];
-  readonly results: Readonly<Record<Provider, readonly Result[]>>;
+  readonly results: (provider: Provider) => readonly Result[];
 }
 
 /** The score's part of docs/conformance.md, in Markdown. */
 export function scoreText(standing: Standing): string {
-  return [sentence(standing), tableOf(standing)].join("\n\n");
+  return [sentence(standing), tableOf(standing), guestsOf(standing)].filter(Boolean).join("\n\n");
 }
 
 function sentence({ candidates, entries }: Standing): string {
@@ -38,13 +38,33 @@ function tableOf({ candidates, entries, results }: Standing): string {
     const listed = passed.filter(({ capability }) => belongs(capability));
     const unknown = all.filter((test) => !known.has(whole(test))).length;
     const kubelet = notRun(`${listed.length}`, unknown, all.length);
-    return [name, `${all.length}`, kubelet, ...providers.map((provider) => cell(listed, results[provider]))];
+    return [name, `${all.length}`, kubelet, ...wholes.map((provider) => cell(listed, results(provider)))];
   };
   const capabilities = [...new Set(candidates.map(capabilityOf))].toSorted();
   return markdownTable(
-    ["capability", "candidates", "kubelet passes", ...providers.map((provider) => `graftlet, ${provider}`)],
+    ["capability", "candidates", "kubelet passes", ...wholes.map((provider) => `graftlet, ${provider}`)],
     [...capabilities.map((name) => row(name, (capability) => capability === name)), row("all", () => true)],
   );
+}
+
+const runtimes: Readonly<Record<Guest, string>> = {
+  "ssh-guest": "containerd",
+  "ssh-docker-guest": "a Docker Engine",
+};
+
+/** What graftlet passes in guests, of what was run there; empty when that is nothing. */
+function guestsOf({ entries, results }: Standing): string {
+  const listed = new Set(entries.filter(isPassed).map(whole));
+  const lines = guests.flatMap((guest) => {
+    const run = results(guest).filter((test) => listed.has(whole(test)));
+    const passed = run.filter(({ state }) => state === "passed").length;
+    return run.length > 0 ? `- \`${guest}\`, ${runtimes[guest]}: ${passed} of ${run.length} that were run.` : [];
+  });
+  return lines.length > 0
+    ? ["In a guest, a machine with a kernel of its own that is reached over SSH, graftlet passes:", "", ...lines].join(
+        "\n",
+      )
+    : "";
 }
 
 /** What graftlet passes of what the kubelet passes. */

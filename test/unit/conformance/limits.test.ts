@@ -20,9 +20,15 @@ test("a limit is the cause of the tests that it names, in their suite alone", ()
 
 test("a limit of a network is met with that one alone", () => {
   const text = 'ssh:\n  - cause: no route\n    network: tunneled\n    tests: ["e2e [sig-node] A"]\n';
-  const { ssh } = parseLimits(text, "limits", listed);
-  assert.deepEqual(limitsWith("tunneled", ssh), ssh);
-  assert.deepEqual(limitsWith("routed", ssh), []);
+  const limits = parseLimits(text, "limits", listed);
+  assert.deepEqual(limitsWith("ssh", "tunneled", limits), limits.ssh);
+  assert.deepEqual(limitsWith("ssh", "routed", limits), []);
+});
+
+test("a guest, which is reached over SSH, meets the limits of that", () => {
+  const text = 'docker: []\nssh:\n  - cause: far\n    tests: ["e2e [sig-node] A"]\n';
+  const limits = parseLimits(text, "limits", listed);
+  assert.deepEqual(limitsWith("ssh-docker-guest", "routed", limits), limits.ssh);
 });
 
 test("a fault of the file is named with its place", () => {

@@ -22,13 +22,16 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
 test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
   assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
   const tunneled = { PROVIDER: "ssh", NETWORK: "tunneled" };
-  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }, tunneled])
+  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }, { PROVIDER: "ssh-guest" }, tunneled])
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
 
 test("a wrong variable is refused by name", () => {
   for (const [env, why] of [
-    [{ PROVIDER: "podman" }, /^Error: PROVIDER is "podman": it is one of cri, docker, ssh$/],
+    [
+      { PROVIDER: "podman" },
+      /^Error: PROVIDER is "podman": it is one of cri, docker, ssh, ssh-guest, ssh-docker-guest$/,
+    ],
     [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
     [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],
     [{ NETWORK: "isolated" }, /^Error: NETWORK is "isolated": it is one of routed, tunneled$/],

@@ -4,12 +4,13 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
 import type { ListedTest } from "../../conformance/list.ts";
+import { type Provider, providers } from "../../conformance/options.ts";
 import type { Outcome } from "../../conformance/outcomes.ts";
 import { capabilityOf } from "../../conformance/score/capabilities.ts";
 import { isOpen, judge } from "../../conformance/score/judgement.ts";
 import { attemptsIn, listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
 import { addRecords, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
-import { parseResults, resultsOf, resultsText } from "../../conformance/score/results.ts";
+import { parseResults, type Result, resultsOf, resultsText } from "../../conformance/score/results.ts";
 import { shardsOf } from "../../conformance/score/shards.ts";
 import { readCandidates, readEntries, readResults, readWithheld } from "../../conformance/score/store.ts";
 import { scoreText } from "../../conformance/score/table.ts";
@@ -151,14 +152,17 @@ test("the table counts what was not run apart from what failed", () => {
   );
   const ran = (count: number, state: string) =>
     candidates.slice(0, count).map((each) => ({ ...each, state, says: "" }));
-  const text = scoreText({
-    candidates,
-    entries,
-    results: { cri: ran(2, "passed"), docker: [], ssh: ran(3, "failed") },
-  });
+  const results: Partial<Record<Provider, readonly Result[]>> = {
+    cri: ran(2, "passed"),
+    ssh: ran(3, "failed"),
+    "ssh-guest": [...ran(1, "passed"), ...ran(4, "failed").slice(2)],
+  };
+  const text = scoreText({ candidates, entries, results: (provider) => results[provider] ?? [] });
   assert.match(text, /^Of 4 candidates the kubelet passes 3 on this machine, 3 of them with one attempt so far\.$/m);
   assert.match(text, /^and 1 has not been run yet\.$/m);
   assert.match(text, /^\| DRA +\| 4 +\| 3, 1 not run +\| 2 of 3, 1 not run +\| not run +\| 0 of 3 +\|$/m);
+  assert.match(text, /^- `ssh-guest`, containerd: 1 of 2 that were run\.$/m);
+  assert.doesNotMatch(text, /ssh-docker-guest/);
 });
 
 test("an entry of the withheld tests without a reason is named", () => {
@@ -178,7 +182,7 @@ test("what is committed agrees: lists and results name candidates, each in one l
     assert.ok(candidates.has(key(entry)), key(entry));
     assert.equal(entry.capability, capabilityOf(entry), key(entry));
   }
-  for (const provider of ["cri", "docker", "ssh"] as const)
+  for (const provider of providers)
     for (const result of readResults(provider)) assert.ok(candidates.has(key(result)), key(result));
   assert.ok(
     readWithheld().every((entry) => readCandidates().some((test) => reasonAgainst([entry], test) !== undefined)),
