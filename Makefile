@@ -157,9 +157,9 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 
 # FOCUS, LIST, PROVIDER, NETWORK, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
 .PHONY: conformance conformance-part
-conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker or ssh; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root
+conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker, ssh, ssh-guest or ssh-docker-guest; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root
 	$(call say,conformance)
-	@node test/conformance/$(if $(SCORE),score/)run.ts
+	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/conformance/$(if $(SCORE),score/)run.ts
 
 conformance-part: $(deps) packages cluster-tools build ## a few of Kubernetes' own tests, of every area, in ten minutes; root
 	$(call say,conformance: a part)

@@ -242,16 +242,20 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     assert.equal(first.stdout(), "got one\nno more\n");
 
     const more = await run({ command: ["sh", "-c", script], stdin: true });
+    const [inputOfSecond, inputOfThird] = [new PassThrough(), new PassThrough()];
     const leaves = new AbortController();
-    const second = await attachTo(more, { stdin: Readable.from([Buffer.from("one\n")]), signal: leaves.signal });
+    const second = await attachTo(more, { stdin: inputOfSecond });
+    inputOfSecond.write("one\n");
     await waitFor("the answer", () => second.stdout() === "got one\n");
-    const third = await attachTo(more, { stdin: Readable.from([Buffer.from("two\n")]) });
-    await waitFor(
-      "both to see the next",
-      () => second.stdout().endsWith("got two\n") && third.stdout() === "got two\n",
-    );
+    const third = await attachTo(more, { stdin: inputOfThird });
+    const fourth = await attachTo(more, { stdin: new PassThrough(), signal: leaves.signal });
+    inputOfSecond.end("two\n");
+    assert.equal(await second.ended, 0, "its output ends with its input");
+    await waitFor("others to see the next", () => third.stdout() === "got two\n");
     leaves.abort();
-    await assert.rejects(second.ended);
+    await assert.rejects(fourth.ended);
+    inputOfThird.write("three\n");
+    await waitFor("the process to go on", () => third.stdout() === "got two\ngot three\n");
     await docker.runtime.stopContainer(more, 0, patience());
     assert.equal(await third.ended, 0);
   });

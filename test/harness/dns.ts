@@ -2,6 +2,7 @@ import { addImage } from "../cluster/images/build.ts";
 import { type Cluster } from "./cluster.ts";
 import { addresses } from "./namespaces.ts";
 import { servedStore } from "./registry.ts";
+import { kubectlTimeout, patience } from "./wait.ts";
 
 /** The image of the catalog. */
 const image = "registry.k8s.io/coredns/coredns:v1.15.0";
@@ -108,5 +109,6 @@ export async function startDns(cluster: Cluster): Promise<void> {
     service("outside", outsideServer, 5353),
     pod,
   ]);
-  await cluster.mustKubectl(["wait", "--for=condition=Ready", "pod/coredns", `-n=${namespace}`, "--timeout=60s"]);
+  const ready = ["wait", "--for=condition=Ready", "pod/coredns", `-n=${namespace}`, kubectlTimeout(60)];
+  await cluster.mustKubectl(ready, { timeoutMs: patience(60_000) + 5_000 });
 }

@@ -8,8 +8,8 @@ import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 import { followSizes } from "./terminal-size.ts";
 
-/** Attaches a client to a container's main process until the process ends or the client is gone. The end of the client's
- *  input closes the process's only with stdinOnce.
+/** Attaches a client to a container's main process until the process ends, or the client's input does, or the client is gone. The end of
+ *  that input closes the process's only with stdinOnce and without a terminal; else it ends this client's output, as containerd has it.
  *  @returns 0: the container's status tells how the process ended. */
 export async function attach(
   parts: DockerParts,
@@ -18,7 +18,7 @@ export async function attach(
   gone: AbortSignal,
 ): Promise<number> {
   const { docker } = parts;
-  const { Tty: tty, StdinOnce: stdinOnce } = (await inspectRunning(parts, containerId, gone)).Config;
+  const { Tty: tty } = (await inspectRunning(parts, containerId, gone)).Config;
   const path = `/containers/${containerId}`;
   const query = {
     stream: "1",
@@ -36,8 +36,8 @@ export async function attach(
   try {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
-    // The daemon ends the output at the end of an input that it is not to close.
-    streams.stdin?.pipe(connection, { end: stdinOnce && !tty });
+    // The daemon ends the output itself at the end of an input that it is not to close.
+    streams.stdin?.pipe(connection);
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
     await stillAnswers(parts, containerId, gone);
     return 0;
