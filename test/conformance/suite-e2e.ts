@@ -2,7 +2,7 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { addStorageImages } from "../harness/csi.ts";
+import { addStorageImages, pullAll } from "../harness/csi.ts";
 import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
@@ -65,7 +65,10 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
     run.agent === "kubelet" ? startKubelet(cluster, { rootDir }) : startGraftlet(cluster, { built: true, rootDir });
   stack.use(await agent);
   await startDns(cluster);
-  if (ofCsi) await addStorageImages(cluster);
+  if (ofCsi) {
+    const images = await addStorageImages(cluster);
+    if (!isWhole(run.provider)) await pullAll(cluster, images);
+  }
   return { cluster, rootDir, args: [] };
 }
 

@@ -7,7 +7,7 @@ import { storageImages } from "../cluster/images/storage.ts";
 import type { Cluster } from "./cluster.ts";
 import { servedStore } from "./registry.ts";
 import type { Layout } from "./state.ts";
-import { kubectlTimeout } from "./wait.ts";
+import { kubectlTimeout, patience } from "./wait.ts";
 
 /** Programs of others that serve claims and attachments for a driver: those of sidecars.yaml. */
 export type Sidecar = "csi-provisioner" | "csi-attacher" | "csi-resizer";
@@ -57,11 +57,22 @@ export const csi = {
   namespace: "kube-system",
 } as const;
 
-/** Has a cluster's registries serve what the manifests of Kubernetes' tests of CSI name, each built once per machine. */
-export async function addStorageImages({ layout }: Pick<Cluster, "layout">): Promise<void> {
-  const names = storageImages(shell).map(({ name }) => name);
-  for (const name of names.filter((each) => each.startsWith("sig-storage/")))
-    await addImage(name, servedStore(layout), console.error);
+/** Has a cluster's registries serve what the manifests of Kubernetes' tests of CSI name, each built once per machine.
+ *  @returns the names, with their tags. */
+export async function addStorageImages({ layout }: Pick<Cluster, "layout">): Promise<readonly string[]> {
+  const images = storageImages(shell).filter(({ name }) => name.startsWith("sig-storage/"));
+  for (const { name } of images) await addImage(name, servedStore(layout), console.error);
+  return images.flatMap(({ name, tags }) => tags.map((tag) => `registry.k8s.io/${name}:${tag}`));
+}
+
+/** Has a cluster's node pull images before anybody waits for them: in a guest each takes a minute. */
+export async function pullAll(cluster: Cluster, images: readonly string[]): Promise<void> {
+  const containers = images.map((image, index) => ({ name: `image-${index}`, image, args: ["--help"] }));
+  const spec = { containers, restartPolicy: "Never", terminationGracePeriodSeconds: 0 };
+  await cluster.apply({ apiVersion: "v1", kind: "Pod", metadata: { name: "images", namespace: "kube-system" }, spec });
+  const phase = ["get", "pod/images", "-n=kube-system", "-o=jsonpath={.status.phase}"];
+  await cluster.waitFor("the images", async () => /Succeeded|Failed/.test(await cluster.mustKubectl(phase)), 120_000);
+  await cluster.mustKubectl(["delete", "pod/images", "-n=kube-system"], { timeoutMs: patience(60_000) });
 }
 
 const always = ["hostpathplugin", "csi-node-driver-registrar", "livenessprobe"];
