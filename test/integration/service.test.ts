@@ -13,10 +13,10 @@ import { machineOf } from "../machines/enter.ts";
 
 const project = join(import.meta.dirname, "..", "..");
 
-/** The unit as docs/install.md has it. */
+/** The unit as docs/service.md has it. */
 function documentedUnit(): string {
-  const [, unit] = /```ini\n(\[Unit\][^`]*)```/.exec(readFileSync(join(project, "docs/install.md"), "utf8")) ?? [];
-  return unit ?? assert.fail("docs/install.md has no unit");
+  const [, unit] = /```ini\n(\[Unit\][^`]*)```/.exec(readFileSync(join(project, "docs/service.md"), "utf8")) ?? [];
+  return unit ?? assert.fail("docs/service.md has no unit");
 }
 
 /** Shorter times than a user's. */
