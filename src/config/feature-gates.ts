@@ -12,6 +12,7 @@ const heeded = new Set([
   "PodLogsQuerySplitStreams",
   "ResourceHealthStatus",
   "CSIVolumeHealth",
+  "MemoryQoS",
   "GracefulNodeShutdown",
   "GracefulNodeShutdownBasedOnPodPriority",
 ]);

@@ -210,7 +210,7 @@ export const kubeletFields = {
   kernelMemcgNotification: field(bool, false, { flag: "kernel-memcg-notification" }),
   logging: loggingFields,
   enableSystemLogHandler: pointer(bool, true),
-  enableSystemLogQuery: pointer(bool, false, { instead: "the machine's own logs are not served" }),
+  enableSystemLogQuery: pointer(bool, false, { instead: "/logs serves files, and asks no service for its log" }),
   shutdownGracePeriod: field(duration, 0),
   shutdownGracePeriodCriticalPods: field(duration, 0),
   shutdownGracePeriodByPodPriority: field(priorityGraces, []),
@@ -226,11 +226,8 @@ export const kubeletFields = {
   seccompDefault: pointer(bool, false, { flag: "seccomp-default" }),
   memoryThrottlingFactor: pointer(decimal, 0.9, {
     check: (value) => (value > 0 && value <= 1 ? undefined : "give a number above 0 and up to 1"),
-    instead: "memory is limited, never throttled",
   }),
-  memoryReservationPolicy: field(oneOf("None", "TieredReservation"), "None", {
-    instead: "memory is limited, never throttled",
-  }),
+  memoryReservationPolicy: field(oneOf("None", "TieredReservation"), "None"),
   registerWithTaints: field(taints, [], { flag: "register-with-taints" }),
   registerNode: pointer(bool, true, { flag: "register-node" }),
   tracing: {

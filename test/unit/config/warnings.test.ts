@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { test } from "node:test";
-import { gateEnabled } from "../../../src/config/feature-gates.ts";
+import { gateEnabled, gateWarnings } from "../../../src/config/feature-gates.ts";
 import { configurationDocument, defaultConfiguration } from "../../../src/config/kubelet-configuration.ts";
 import { kubeletFields } from "../../../src/config/kubelet-fields.ts";
 import { optionFields } from "../../../src/config/option-fields.ts";
@@ -39,12 +39,17 @@ test("values that make no difference do not warn", () => {
 /** Fields that change nothing in a kubelet 1.36 either. */
 const idle = ["streamingConnectionIdleTimeout", "hairpinMode", "iptablesMasqueradeBit", "iptablesDropBit"];
 
-test("each field and flag is read somewhere, or says what happens instead", () => {
+/** The texts of the program's files, but of those that declare fields and flags. */
+function sourceTexts(): readonly string[] {
   const source = join(import.meta.dirname, "..", "..", "..", "src");
   const declared = ["config/kubelet-fields.ts", "config/kubelet-groups.ts", "config/option-fields.ts"];
-  const texts = readdirSync(source, { recursive: true, encoding: "utf8" })
+  return readdirSync(source, { recursive: true, encoding: "utf8" })
     .filter((name) => name.endsWith(".ts") && !declared.includes(name))
     .map((name) => readFileSync(join(source, name), "utf8"));
+}
+
+test("each field and flag is read somewhere, or says what happens instead", () => {
+  const texts = sourceTexts();
   const ignored = [...fieldsOf({ ...kubeletFields, ...optionFields })].flatMap(([path, { instead }]) => {
     const name = new RegExp(`\\b${path.split(".").at(-1)}\\b`);
     return instead || idle.includes(path) || texts.some((text) => name.test(text)) ? [] : [path];
@@ -169,6 +174,17 @@ test("gates warn where the kubelet would heed them and graftlet does not", () =>
   assert.deepEqual(warningsOf("AllAlpha=true"), [
     "feature gate AllAlpha=true is not served yet: graftlet keeps its behaviour for alpha features",
   ]);
+});
+
+test("a gate that the program asks for does not warn, on or off, nor do its settings", () => {
+  const asked = sourceTexts().flatMap((text) => [...text.matchAll(/gateEnabled\([^()]*, "(\w+)"\)/g)]);
+  assert.ok(asked.length > 5);
+  // That gate is locked: it may only be given as it is.
+  const gates = new Set(asked.map(([, gate = ""]) => gate)).difference(new Set(["NodeSwap"]));
+  for (const gate of gates) for (const on of [true, false]) assert.deepEqual(gateWarnings({ [gate]: on }), [], gate);
+  const body =
+    "featureGates: {MemoryQoS: true}\nmemoryThrottlingFactor: 0.8\nmemoryReservationPolicy: TieredReservation\n";
+  assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
 test("a gate is on as set, else by its stage, else by default", () => {
