@@ -159,24 +159,29 @@ function parseDoctor(argv: readonly string[], io: ConfigIo): ParseResult {
   if (ofPod && file === undefined)
     throw refuse("doctor pod", undefined, "names no file; give that of a pod's manifest");
   const options = optionsFrom(values);
-  const nodes = chosenNodes(io, options, values);
   return {
     kind: "doctor",
-    nodes,
-    process: servedByProcess(io, options, nodes),
+    ...nodesWithProcess(io, options, values),
     kubeconfig: options.kubeconfig ? kubeconfigFrom(io, "--kubeconfig", options.kubeconfig) : undefined,
     output: values.get("output") === "json" ? "json" : "text",
     manifest: file === undefined ? undefined : readDocument(io, "doctor pod", file),
   };
 }
 
-/** @param nodes those of the flags. */
-function servedByProcess(io: ConfigIo, options: Options, nodes: readonly NodeConfig[]): ServedByProcess {
-  const { health, page } =
-    options.nodes === undefined
-      ? { health: undefined, page: pageFrom(options, nodes, "--page-port") }
-      : readGraftletConfiguration(io, options.nodes, options, "remove");
-  return { health, page, statusSocket: statusSocket(io, options) };
+/** The nodes that a command applies to, with the endpoints of their process, from one reading of the file of --nodes. */
+function nodesWithProcess(
+  io: ConfigIo,
+  options: Options,
+  values: Flags,
+): { readonly nodes: readonly NodeConfig[]; readonly process: ServedByProcess } {
+  const socket = statusSocket(io, options);
+  if (options.nodes === undefined) {
+    const nodes = [nodeOfFlags(io, options, values)];
+    const page = pageFrom(options, nodes, "--page-port");
+    return { nodes, process: { health: undefined, page, statusSocket: socket } };
+  }
+  const { nodes, health, page } = readGraftletConfiguration(io, options.nodes, options, "remove");
+  return { nodes: chosenOf(nodes, values), process: { health, page, statusSocket: socket } };
 }
 
 /** `graftlet status`: of the flags that the process was started with those count that say where its socket is. */
@@ -284,14 +289,22 @@ function parseLeave(argv: readonly string[], io: ConfigIo): ParseResult {
 
 /** The nodes that a command applies to: that of the flags, all of the file of --nodes, or the one selected by --node. */
 function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly NodeConfig[] {
+  return options.nodes === undefined
+    ? [nodeOfFlags(io, options, values)]
+    : chosenOf(readNodes(io, options.nodes, options, "remove"), values);
+}
+
+/** All nodes of a file, or the one of --node. */
+function chosenOf(nodes: readonly NodeConfig[], values: Flags): readonly NodeConfig[] {
   const name = values.get("node");
-  if (options.nodes !== undefined) {
-    const nodes = readNodes(io, options.nodes, options, "remove");
-    if (name === undefined) return nodes;
-    const chosen = nodes.filter(({ nodeName }) => nodeName === name);
-    if (chosen.length > 0) return chosen;
-    throw refuse("--node", name, nameOne(values, nodes));
-  }
+  if (name === undefined) return nodes;
+  const chosen = nodes.filter(({ nodeName }) => nodeName === name);
+  if (chosen.length > 0) return chosen;
+  throw refuse("--node", name, nameOne(values, nodes));
+}
+
+function nodeOfFlags(io: ConfigIo, options: Options, values: Flags): NodeConfig {
+  const name = values.get("node");
   if (name !== undefined)
     throw refuse(
       "--node",
@@ -301,7 +314,7 @@ function chosenNodes(io: ConfigIo, options: Options, values: Flags): readonly No
   const node = oneNode(io, options, values);
   // Only the ssh provider has a host, so --provider-config alone is unambiguous.
   const isSsh = !values.has("provider") && isRecord(node.providerConfig) && node.providerConfig["host"] !== undefined;
-  return [isSsh ? { ...node, provider: "ssh" } : node];
+  return isSsh ? { ...node, provider: "ssh" } : node;
 }
 
 function nameOne(values: Flags, nodes: readonly NodeConfig[]): string {

@@ -104,7 +104,7 @@ export function readGraftletConfiguration(
 ): { readonly nodes: NodeConfig[]; readonly health: Endpoint | undefined; readonly page: Endpoint | undefined } {
   const shared = readShared(io, path);
   const { healthzPort: port, healthzBindAddress: address } = shared;
-  const nodes = readNodes(io, path, options, purpose);
+  const nodes = nodesIn(shared, { io, path, options, purpose });
   const wrong = checkPort(true)(port);
   if (wrong !== undefined) throw refuse(`${path}: healthzPort`, port, wrong);
   const page = pageFrom({ ...shared, ...given(options) }, nodes, `${path}: pagePort`);
@@ -148,7 +148,17 @@ export function readNodes(
   options: Options,
   purpose: "run" | "remove" = "run",
 ): NodeConfig[] {
-  const document = readShared(io, path);
+  return nodesIn(readShared(io, path), { io, path, options, purpose });
+}
+
+interface Reading {
+  readonly io: ConfigIo;
+  readonly path: string;
+  readonly options: Options;
+  readonly purpose: "run" | "remove";
+}
+
+function nodesIn(document: Shared, { io, path, options, purpose }: Reading): NodeConfig[] {
   if (document.nodes.length === 0) throw refuse(`${path}: nodes`, [], "list at least one node");
   const drafts = document.nodes.map((wire, index) =>
     draftOf(io, decode(nodeFields, wire, { file: path, path: `nodes[${index}]` }), {

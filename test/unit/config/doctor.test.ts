@@ -48,6 +48,24 @@ test("the nodes of a file, one of them, or that of the flags; the cluster's part
   assert.deepEqual(asked("--nodes=/n.yaml", "--node=two").nodes, ["two by ssh"]);
 });
 
+test("a file of nodes is read once, by each command", () => {
+  const commands = [
+    ["doctor"],
+    ["leave", "--kubeconfig=/kubeconfig"],
+    ["remove", "--node=two"],
+    ["--kubeconfig=/kubeconfig"],
+  ];
+  for (const command of commands) {
+    const io = filesIo({ ...files, "/gone": "" }, { KUBERNETES_SERVICE_HOST: "10.0.0.1" });
+    const read: string[] = [];
+    parseCommandLine([...command, "--nodes=/n.yaml"], {
+      ...io,
+      readFile: (path) => (read.push(path), io.readFile(path)),
+    });
+    assert.equal(read.filter((path) => path === "/n.yaml").length, 1, command.join(" "));
+  }
+});
+
 test("a pod's manifest, and what is wrong with the command line", () => {
   const { manifest, nodes } = asked("pod", "/pod.yaml", "--nodes=/n.yaml", "--node=one", "-ojson");
   assert.deepEqual([manifest?.["kind"], nodes], ["Pod", ["one by docker"]]);
