@@ -9,10 +9,12 @@ import { sshSettings } from "../harness/sshd.ts";
 import type { RuntimeRig } from "../harness/runtime-rig.ts";
 import { openWayIn } from "./way-in.ts";
 
-/** A rig as the ssh provider's target, reached through the rig's sshd only. Disposing of it leaves the rig. */
+/** A rig as the ssh provider's target, reached through the rig's sshd only. Disposing of it leaves the rig.
+ *  @param runtime the provider's setting; the rig's own runtime unless given. */
 export async function sshTargetOn(
   { layout }: Pick<RuntimeRig, "layout">,
   provider: "ssh" | "ssh-docker" | "ssh-systemd",
+  { nodeName = "contract", runtime }: { readonly nodeName?: string; readonly runtime?: "auto" } = {},
 ): Promise<Target> {
   const { target, sshPort } = agentAddresses;
   await using undo = new AsyncDisposableStack();
@@ -21,12 +23,12 @@ export async function sshTargetOn(
   const settings = sshSettings(layout, provider, runtimeDaemons[provider].socket(layout));
   const made = undo.use(
     await sshProvider(createEntrances())({
-      config: { ...settings, host: "127.0.0.1", port: way.port },
+      config: { ...settings, host: "127.0.0.1", port: way.port, ...(runtime && { runtime }) },
       containerRuntimeEndpoint: "",
       imageServiceEndpoint: "",
       requestTimeoutMs: 120_000,
       containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 },
-      nodeName: "contract",
+      nodeName,
       clock: systemClock(),
       log: createLogger(0, { write: () => undefined }),
     }),
