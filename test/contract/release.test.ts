@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { mkdtempSync, readFileSync, rmSync, statSync } from "node:fs";
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
@@ -12,6 +12,8 @@ import type { Sbom } from "../../tools/release/sbom.ts";
 import { readSource } from "../../tools/release/source.ts";
 import type { Statement } from "../../tools/release/statements.ts";
 import { graftletVersion } from "../../src/version.ts";
+import { must } from "../harness/processes.ts";
+import { buildProgram } from "../harness/tools.ts";
 
 const root = join(import.meta.dirname, "..", "..");
 
@@ -107,6 +109,21 @@ describe("a release of this checkout, from its registry and its files alone", { 
     const values = entries.find(({ header }) => header.name === "graftlet/values.yaml");
     const { image } = parse(values?.data.toString() ?? "") as { image: Record<string, string> };
     assert.equal(`${image["registry"]}/${image["repository"]}@${image["digest"]}`, made.installed.image);
+  });
+
+  test("krew installs the tarball as kubectl graftlet, by the manifest of its checksums, and fetches nothing", async () => {
+    const say = (line: string) => console.error(line);
+    const krew = await buildProgram({ name: "krew", module: "krew" }, say);
+    const kubectl = await buildProgram({ name: "kubectl", module: "." }, say);
+    const manifest = join(folder, "krew.yaml");
+    const printed = await must([process.execPath, "tools/krew/manifest.ts", join(folder, "SHA256SUMS")], { cwd: root });
+    writeFileSync(manifest, printed);
+    const archive = join(folder, `graftlet-${made.published.version}-linux-amd64.tar.gz`);
+    const env = { KREW_ROOT: join(folder, "krew"), PATH: `${join(folder, "krew", "bin")}:${process.env.PATH}` };
+    const install = [krew, "install", `--manifest=${manifest}`, `--archive=${archive}`];
+    await must(["unshare", "--net", ...install], { env });
+    const help = await must([kubectl, "graftlet", "status", "--help"], { env });
+    assert.match(help, /^graftlet status/);
   });
 
   test("a tarball is small enough to download", () => {

@@ -82,6 +82,8 @@ case ${tools[0]} in
     version=$(go list -m -f "with csi-lib-utils {{.Version}}" github.com/kubernetes-csi/csi-lib-utils) ;;
   github.com/rhysd/actionlint/*)
     version=$(go list -m -f "{{.Version}}" github.com/rhysd/actionlint) ;;
+  sigs.k8s.io/krew/*)
+    version=$(go list -m -f "{{.Version}}" sigs.k8s.io/krew) ;;
   github.com/yannh/kubeconform/*)
     version=$(go list -m -f "{{.Version}}" github.com/yannh/kubeconform) ;;
   github.com/rancher/local-path-provisioner)
