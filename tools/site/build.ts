@@ -1,14 +1,19 @@
 // make site: the documents as a static site in dist/site, by Eleventy. Pages link to each other as the Markdown files do; what is not a
 // page is linked on the project's own page. Nothing is fetched from elsewhere when a page is read, and there is no script.
 // node tools/site/build.ts [FOLDER], from the project's folder.
-import { readdirSync, readFileSync } from "node:fs";
+import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { dirname, join, normalize, relative } from "node:path";
 import { Eleventy } from "@11ty/eleventy";
 import { asOnSite } from "./markdown.ts";
+import { indexHtml } from "./index-page.ts";
 import { pageHtml } from "./page.ts";
 
 const [out = join("dist", "site")] = process.argv.slice(2);
 const repository = "https://github.com/graftlet/graftlet/blob/main";
+
+/** The page that is made of the others' headings and names, and those that users do not look things up in. */
+const index = "terms.md";
+const notInIndex = new Set([index, "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md"]);
 
 /** The pages of the navigation, in its order: those of the README's tables under their headings, and what needs no row there. */
 const [, tables = ""] = readFileSync("README.md", "utf8").split(/^## (?:Documentation|Work on it)$/m);
@@ -20,12 +25,13 @@ const inTables = tables
     pages: [...part.matchAll(/^\| \[[^\]]+\]\(([^)#]+\.md)\) +\|/gm)].map(([, path = ""]) => path),
   }));
 const groups = [
-  { name: "Overview", pages: ["README.md"] },
+  { name: "Overview", pages: ["README.md", index] },
   ...inTables,
   { name: "Guides", pages: readdirSync("docs/guides").map((name) => `docs/guides/${name}`) },
   { name: "Work on it", pages: ["charts/graftlet/README.md", "docs/architecture.md", "CONTRIBUTING.md"] },
 ];
 const named: Readonly<Record<string, string>> = {
+  [index]: "Index of all pages",
   "README.md": "What graftlet is",
   "charts/graftlet/README.md": "The chart",
 };
@@ -84,4 +90,8 @@ const eleventy = new Eleventy(".", out, {
   },
 });
 await eleventy.write();
+const sources = [...titles]
+  .filter(([path]) => !notInIndex.has(path))
+  .map(([path, title]) => ({ path, title, text: readFileSync(path, "utf8") }));
+writeFileSync(join(out, targetOf(index)), pageOf(index, indexHtml(sources, targetOf)));
 console.log(`${titles.size} pages in ${out}: open ${join(out, "index.html")}`);

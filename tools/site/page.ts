@@ -46,6 +46,6 @@ function groupHtml({ name, links }: LinkGroup): string {
 }
 
 /** Text of a heading as HTML, without its marks of code. */
-function escaped(text: string): string {
+export function escaped(text: string): string {
   return text.replaceAll("`", "").replaceAll("&", "&amp;").replaceAll("<", "&lt;").replaceAll(">", "&gt;");
 }

@@ -20,18 +20,18 @@ describe("make site", () => {
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("each document is a page, with its title and a way to all others", () => {
+  test("each document is a page, with its title and a way to all others and to their index", () => {
     const documents = pages.filter((page) => /^(docs|charts)\/|^[A-Z]+\.md$/.test(page));
     const files = documents.map((page) => page.replace(/README\.md$/, "index.md").replace(/\.md$/, ".html"));
     assert.deepEqual(
       [...written].sort(),
-      files.sort(),
+      [...files, "terms.html"].sort(),
       "a page of the site is named in the README's table, or is a guide",
     );
     for (const path of written) {
       assert.match(html(path), /<title>(?![^<]*\.md)[^<]+ · graftlet<\/title>/, path);
       const [, navigation = ""] = /<nav [^>]*>(.*?)<\/nav>/s.exec(html(path)) ?? [];
-      assert.equal(navigation.split("<li>").length - 1, documents.length, path);
+      assert.equal(navigation.split("<li>").length - 1, documents.length + 1, path);
       assert.match(html(path), / aria-current="page"/, path);
     }
   });
@@ -46,6 +46,24 @@ describe("make site", () => {
       }),
     );
     assert.deepEqual(astray, []);
+  });
+
+  test("the index has headings, flags, fields and reasons, each once, with where they stand", () => {
+    const items = [...html("terms.html").matchAll(/<li>(.*?)<\/li>/g)].map(([, item = ""]) => item);
+    const of = (start: string) => items.filter((item) => item.startsWith(start)).join("\n");
+    assert.equal(
+      of("Placeholders "),
+      'Placeholders <a href="docs/daemonsets.html#placeholders">DaemonSets</a>',
+      "a heading",
+    );
+    assert.equal(
+      of("<code>--page-port</code>"),
+      '<code>--page-port</code> <a href="index.html#look-at-it">What graftlet is</a>',
+      "a flag",
+    );
+    assert.match(of("<code>proxyJump</code>"), /"docs\/ssh\.html#the-providers-settings">[^\n]*"docs\/ways\.html#/);
+    assert.match(of("<code>NoSftp</code>"), /"docs\/troubleshooting\.html#ready">/);
+    assert.ok(items.length > 500);
   });
 
   test("nothing is fetched from elsewhere, and there is no script", () => {
