@@ -322,6 +322,13 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 190,
   },
   takeover: { on: [], more: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
+  "tunnel-guest": {
+    on: [],
+    more: onGuest,
+    why: "needs a kernel with IPVS and netem, beside a cluster and a machine that it brings itself",
+    fits: onGuest,
+    seconds: 300,
+  },
   "volumes-images": {
     on: ["cri-2.4", "docker"],
     why: "containerd 2 alone mounts images, and with Docker the pod is held",

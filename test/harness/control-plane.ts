@@ -178,7 +178,7 @@ export function schedulerArgv(tools: Tools, kubeconfig: string): string[] {
 }
 
 /** How kube-proxy leads connections to Services. @see https://kubernetes.io/docs/reference/networking/virtual-ips/#proxy-modes */
-export type ProxyMode = "iptables" | "nftables";
+export type ProxyMode = "iptables" | "ipvs" | "nftables";
 
 /**
  * The command line of kube-proxy, started anew whenever it ends: it ends on purpose when the node's
