@@ -3,6 +3,7 @@ import type { Duplex } from "node:stream";
 import ssh2, { type Client, type ClientChannel, type ConnectConfig } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
+import { givesBack } from "../../../src/lib/give-back.ts";
 import { joinHostPort } from "../../../src/lib/http-get.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshConfig } from "../config.ts";
@@ -15,6 +16,8 @@ import { LinkError } from "./link-state.ts";
 import { readLogin } from "./login.ts";
 import { orDropped } from "./or-dropped.ts";
 import { offerHostCertificates, showCertificate } from "./ssh2-certificates.ts";
+import { giveBackRead } from "./read-blocks.ts";
+import { sendTogether } from "./send-together.ts";
 import { throughProxy } from "./through-proxy.ts";
 
 /** One SSH connection to the target. */
@@ -110,7 +113,7 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   const { credentials, certificate } = await readLogin(door.login, clock.now());
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
-  const socket = await way();
+  const socket = sendTogether(givesBack(await way()));
   const certify = () => {
     if (check.certificateAlgorithms.length > 0) offerHostCertificates(client, check.certificateAlgorithms);
     if (certificate) showCertificate(client, certificate);
@@ -181,6 +184,7 @@ interface Attempt {
 
 function ready(client: Client, settings: Settings, { door, socket, refused, certify, signal }: Attempt): Promise<void> {
   const greeted = listenIn(client, socket);
+  giveBackRead(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
       signal.removeEventListener("abort", onAbort);

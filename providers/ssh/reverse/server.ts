@@ -8,10 +8,12 @@ import ssh2, {
 } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { messageOf } from "../../../src/lib/errors.ts";
+import { givesBack } from "../../../src/lib/give-back.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { opened } from "../connection/connection.ts";
 import { fingerprintOf } from "../connection/fingerprint.ts";
 import { orDropped } from "../connection/or-dropped.ts";
+import { sendTogether } from "../connection/send-together.ts";
 import type { Dialled } from "./dialled.ts";
 import { type Doorkeeper, createDoorkeeper } from "./doorkeeper.ts";
 
@@ -68,7 +70,7 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
     if (!visit) return void socket.destroy();
     const place = placeOf(socket.remoteAddress, socket.remotePort);
     const late = clock.after(loginMs, () => socket.destroy());
-    sockets.add(socket.setNoDelay(true));
+    sockets.add(sendTogether(givesBack(socket.setNoDelay(true))));
     const loggedIn = () => {
       late.cancel();
       visit.loggedIn();

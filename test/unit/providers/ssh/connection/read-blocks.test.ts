@@ -1,0 +1,29 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { test } from "node:test";
+import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
+
+const size = 64 * 1024;
+
+/** A connection with this cipher, and how long a block is for ssh2, and afterwards. */
+function lengths(cipher: string) {
+  const [client, socket] = [new EventEmitter(), new EventEmitter()];
+  giveBackRead(client, socket);
+  const heard: number[] = [];
+  socket.on("data", (block: Buffer) => {
+    heard.push(block.length);
+    if (heard.length === 1) client.emit("handshake", { sc: { cipher } });
+  });
+  const blocks = [Buffer.alloc(size), Buffer.alloc(size)];
+  for (const block of blocks) socket.emit("data", block);
+  return { heard, after: blocks.map(({ length }) => length) };
+}
+
+test("a block is freed once ssh2 has deciphered it, not before the keys are agreed upon", () => {
+  assert.deepEqual(lengths("aes128-gcm@openssh.com"), { heard: [size, size], after: [size, 0] });
+});
+
+test("a block in which ssh2 may keep a packet stays", () => {
+  for (const cipher of ["chacha20-poly1305@openssh.com", "aes128-ctr"])
+    assert.deepEqual(lengths(cipher), { heard: [size, size], after: [size, size] });
+});

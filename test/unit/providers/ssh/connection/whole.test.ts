@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { createHash, randomBytes } from "node:crypto";
+import { once } from "node:events";
+import { type AddressInfo, type Server, type Socket, connect, createServer } from "node:net";
+import { test } from "node:test";
+import ssh2, { type CipherAlgorithm } from "ssh2";
+import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
+import { opened } from "../../../../../providers/ssh/connection/connection.ts";
+import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
+import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
+import { givesBack } from "../../../../../src/lib/give-back.ts";
+import { joinStreams } from "../../../../../src/network/join-streams.ts";
+import { sshKey } from "../../../../harness/ssh-keys.ts";
+
+const bytes = randomBytes(8 * 1024 * 1024);
+const ciphers: readonly CipherAlgorithm[] = ["aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr"];
+
+async function listen(server: Server | ssh2.Server): Promise<number> {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return (server.address() as AddressInfo).port;
+}
+
+/** An SSH server that answers on each forwarded connection with what comes there. */
+function echoServer(cipher: CipherAlgorithm): ssh2.Server {
+  const hostKey = sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" });
+  return new ssh2.Server({ hostKeys: [hostKey], algorithms: { cipher: [cipher] } }, (connection) => {
+    connection.on("authentication", (asked) => asked.accept());
+    connection.on("error", () => connection.end());
+    connection.on("tcpip", (take) => {
+      const channel = take();
+      channel.pipe(channel);
+    });
+  });
+}
+
+for (const cipher of ciphers)
+  test(`what goes over a link with ${cipher} and comes back is whole, and nothing of it is freed too early`, {
+    timeout: 60_000,
+  }, async () => {
+    const sshd = echoServer(cipher);
+    const client = new ssh2.Client();
+    const socket = sendTogether(givesBack(connect({ host: "127.0.0.1", port: await listen(sshd) })));
+    giveBackRead(client, socket);
+    client.connect({ username: "me", sock: socket });
+    await once(client, "ready");
+    const lost = new AbortController().signal;
+    const carry = async (pod: Socket) => {
+      const channel = await opened((done) => client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+      await joinStreams(pod, channelStream(channel, lost));
+    };
+    const carried = Promise.withResolvers<void>();
+    const door = createServer({ allowHalfOpen: true }, (pod) => carried.resolve(carry(pod)));
+    const pod = connect({ host: "127.0.0.1", port: await listen(door), allowHalfOpen: true });
+    pod.end(bytes);
+    assert.equal(await digestOf(pod), createHash("sha256").update(bytes).digest("hex"));
+    await carried.promise;
+    client.end();
+    door.close();
+    sshd.close();
+  });
+
+async function digestOf(stream: Socket): Promise<string> {
+  const hash = createHash("sha256");
+  for await (const block of stream) hash.update(block as Buffer);
+  return hash.digest("hex");
+}
