@@ -16,7 +16,7 @@ import { reasonAgainst } from "./withheld.ts";
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
 /** Tests that run at a time where none wants the node for itself: they wait more than they work. */
 const sideBySide = 10;
-const sideBySideInGuest = 2;
+const sideBySideInGuest = 1;
 const say = (line: string): void => console.error(`${new Date().toISOString().slice(11, 16)} ${line}`);
 const mark = process.env.GRAFTLET_TEST_MARK ?? "";
 
