@@ -249,13 +249,16 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     await waitFor("the answer", () => second.stdout() === "got one\n");
     const third = await attachTo(more, { stdin: inputOfThird });
     const fourth = await attachTo(more, { stdin: new PassThrough(), signal: leaves.signal });
-    inputOfSecond.end("two\n");
+    // Whoever has an answer is attached.
+    inputOfThird.write("two\n");
+    await waitFor("its answer", () => third.stdout() === "got two\n");
+    inputOfSecond.end("three\n");
     assert.equal(await second.ended, 0, "its output ends with its input");
-    await waitFor("others to see the next", () => third.stdout() === "got two\n");
+    await waitFor("another to see the next", () => third.stdout() === "got two\ngot three\n");
     leaves.abort();
     await assert.rejects(fourth.ended);
-    inputOfThird.write("three\n");
-    await waitFor("the process to go on", () => third.stdout() === "got two\ngot three\n");
+    inputOfThird.write("four\n");
+    await waitFor("the process to go on", () => third.stdout() === "got two\ngot three\ngot four\n");
     await docker.runtime.stopContainer(more, 0, patience());
     assert.equal(await third.ended, 0);
   });
