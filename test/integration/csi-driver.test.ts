@@ -107,14 +107,14 @@ describe("on a node of the real kubelet's", () => {
       volumes: claimed("folder"),
       securityContext: { fsGroup: 2000 },
       containers: [
-        shell("stat -c %g /v; echo row > /v/table; sleep 3600", {
+        shell("echo row > /v/table; stat -c %g /v; sleep 3600", {
           volumeMounts: [mount("v")],
           securityContext: { runAsUser: 1000 },
         }),
       ],
     });
     await pods.ready("folder");
-    assert.equal(await pods.log("folder"), "2000\n");
+    await cluster.waitFor("its group", async () => (await pods.log("folder")) === "2000\n");
     assert.equal(readFileSync(join(cluster.root, driver.data, handle, "table"), "utf8"), "row\n");
     await cluster.mustKubectl(["patch", "pvc", "folder", '-p={"spec":{"resources":{"requests":{"storage":"2Gi"}}}}']);
     const grown = "--for=jsonpath={.status.capacity.storage}=2Gi";
