@@ -15,9 +15,11 @@ export const providers = [
   "ssh-docker-guest",
 ] as const;
 export type Provider = (typeof providers)[number];
+/** Those whose target has a kernel of its own. */
+export type Guest = Extract<Provider, `${string}-guest`>;
 
-/** Whether a provider's target has a kernel of its own, and shares no files, processes or cgroups with this machine. */
-export const isGuest = (provider: string | undefined): boolean => provider?.endsWith("-guest") ?? false;
+/** True for a provider whose target has a kernel of its own, and shares no files, processes or cgroups with this machine. */
+export const isGuest = (provider: string | undefined): provider is Guest => provider?.endsWith("-guest") ?? false;
 
 /** True in the full matrix: what takes long is then done at its whole length, which a part of it proves in `make test`. */
 export const whole = Boolean(process.env.ALL);

@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 
 /** Smaller blocks are left to the garbage collector, bytes. */
 const leastBytes = 16 * 1024;
-/** What a packet may have around a block that came in it, bytes. */
+/** Room that a packet may have around a block that came in it, bytes. */
 const mostAround = 64;
 
 /** Frees the memory of a large block that nobody reads again, whose length is 0 from then on. V8 marks the whole heap each time that such

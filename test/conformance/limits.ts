@@ -1,5 +1,6 @@
 import { parse } from "yaml";
-import { isWhole, type Network, networks, type Provider, type Whole, wholes } from "./options.ts";
+import { isGuest } from "../matrix.ts";
+import { type Network, networks, type Provider, type Whole, wholes } from "./options.ts";
 import { type ListedTest, whole } from "./list.ts";
 
 /** What some tests ask for and a provider cannot give, whoever wrote the agent. It explains a failure and excuses none. */
@@ -46,7 +47,7 @@ function checked(limit: unknown, where: string, known: ReadonlySet<string>): Lim
 
 /** The limits that a run with this provider and network meets: a guest is reached over SSH. */
 export function limitsWith(provider: Provider, network: Network, limits: Limits): readonly Limit[] {
-  const ofProvider = limits[isWhole(provider) ? provider : "ssh"];
+  const ofProvider = limits[isGuest(provider) ? "ssh" : provider];
   return ofProvider.filter((limit) => limit.network === undefined || limit.network === network);
 }
 

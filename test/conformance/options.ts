@@ -1,10 +1,11 @@
-/** What whole runs are of; over SSH the runtime is containerd. */
+import { type Guest, isGuest } from "../matrix.ts";
+
+/** Providers of whole runs; over SSH the runtime is containerd. */
 export const wholes = ["cri", "docker", "ssh"] as const;
 export type Whole = (typeof wholes)[number];
-/** Over SSH on a machine with a kernel of its own, by emulation: containerd, or a Docker Engine that starts privileged containers. */
-export const guests = ["ssh-guest", "ssh-docker-guest"] as const;
-export type Guest = (typeof guests)[number];
-/** What a run may be of. */
+/** Providers of runs of a part: a guest takes ten times as long. Over SSH containerd, or a Docker Engine that starts privileged containers. */
+export const guests = ["ssh-guest", "ssh-docker-guest"] as const satisfies readonly Guest[];
+/** Providers of runs. */
 export const providers = [...wholes, ...guests] as const;
 export type Provider = (typeof providers)[number];
 
@@ -52,13 +53,8 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   const again = oneOf("AGAIN", ["", "1"], env.AGAIN ?? "") === "1";
   const list = env.LIST || undefined;
   const all = focus === undefined && list === undefined && !part;
-  const whole = agent === "graftlet" && network === "routed" && isWhole(provider) && all;
+  const whole = agent === "graftlet" && network === "routed" && !isGuest(provider) && all;
   return { provider, agent, network, focus, list, part, again, whole };
-}
-
-/** Whether there are whole runs of a provider. A guest takes ten times as long, and a part of the tests is run there. */
-export function isWhole(provider: Provider): provider is Whole {
-  return wholes.some((each) => each === provider);
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

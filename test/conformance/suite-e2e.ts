@@ -7,8 +7,8 @@ import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
 import { type Layout, readState } from "../harness/state.ts";
+import { isGuest } from "../matrix.ts";
 import { runGinkgo } from "./ginkgo.ts";
-import { isWhole } from "./options.ts";
 import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
 import { startTunneled } from "./tunneled.ts";
 
@@ -58,7 +58,7 @@ export interface NodeUnderTest {
 async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<NodeUnderTest> {
   const cluster = stack.use(await startCluster({ name: "conformance", provider: run.provider, say: run.say }));
   // In a guest process 1 is its own.
-  if (isWhole(run.provider)) await showOwnMounts(cluster.layout);
+  if (!isGuest(run.provider)) await showOwnMounts(cluster.layout);
   const ofCsi = run.names.some((name) => ofStorage.test(name));
   const rootDir = ofCsi && run.agent === "kubelet" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
   const agent =
@@ -67,7 +67,7 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
   await startDns(cluster);
   if (ofCsi) {
     const images = await addStorageImages(cluster);
-    if (!isWhole(run.provider)) await pullAll(cluster, images);
+    if (isGuest(run.provider)) await pullAll(cluster, images);
   }
   return { cluster, rootDir, args: [] };
 }

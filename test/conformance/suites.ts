@@ -1,10 +1,11 @@
 import { homedir } from "node:os";
 import { join } from "node:path";
 import type { SuiteProgram } from "../harness/tools.ts";
+import { isGuest } from "../matrix.ts";
 import type { SuiteName } from "./list.ts";
 import { runE2e } from "./suite-e2e.ts";
 import { runE2eNode } from "./suite-node.ts";
-import { type ConformanceOptions, isWhole } from "./options.ts";
+import type { ConformanceOptions } from "./options.ts";
 import type { RunSuite } from "./suite-run.ts";
 
 /** What each suite is run with. */
@@ -13,13 +14,13 @@ export const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram
   e2e_node: { program: "e2e_node.test", run: runE2eNode },
 };
 
-/** Whether a suite is run at all. That of a node has an API server alone, no Services and no Pod that graftlet could run in, and reads
+/** True for a suite that is run at all. That of a node has an API server alone, no Services and no Pod that graftlet could run in, and reads
  *  files and cgroups of the machine that it is on. */
 export function runsSuite(
   suite: SuiteName,
   { network, provider }: Pick<ConformanceOptions, "network" | "provider">,
 ): boolean {
-  return suite === "e2e" || (network === "routed" && isWhole(provider));
+  return suite === "e2e" || (network === "routed" && !isGuest(provider));
 }
 
 /** A folder below the cache for what a run leaves. @param parts of its name; empty ones are left out. */

@@ -10,7 +10,7 @@ import { onRig } from "./runtime-killed.ts";
 import { patience, podsOf } from "./runtime-pods.ts";
 import { sshTargetOn } from "./ssh-runtime.ts";
 
-/** Where a machine's runtimes are, as their packages have it. */
+/** Sockets of a machine's runtimes, as their packages have it. */
 const containerdSocket = "/run/containerd/containerd.sock";
 const dockerSocket = "/var/run/docker.sock";
 
@@ -37,7 +37,7 @@ describe("runtime: auto over SSH, with a containerd and a Docker Engine that bot
   });
   after(async () => made?.[Symbol.asyncDispose]());
 
-  /** Where the runtime is that a node takes at its start. */
+  /** Socket of the runtime that a node takes at its start. */
   async function socketOf(nodeName: string): Promise<string | undefined> {
     await using target = await sshTargetOn(rig(), "ssh", { nodeName, runtime: "auto" });
     return await target.runtimeSocket?.(patience());

@@ -43,8 +43,8 @@ export function proxyLog(guest: GuestNeighbour): Promise<string> {
   return guest.must(["tail", "-n", "15", logFile]);
 }
 
-/** Where the kernel of a guest leads connections to a Service's first address and port 80, by what its kube-proxy has made there:
- *  address and port, sorted. */
+/** Places to which the kernel of a guest leads connections to a Service's first address and port 80, by what its kube-proxy has made
+ *  there: address and port, sorted. */
 export async function destinations(
   guest: GuestNeighbour,
   mode: "ipvs" | "nftables",

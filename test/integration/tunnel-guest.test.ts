@@ -27,7 +27,7 @@ describe("network: tunneled, with what a kernel of its own has: kube-proxy by IP
       })),
     );
   };
-  /** Who answers a process of the guest: of twenty connections, one after the other. */
+  /** Pods that answer a process of the guest: on twenty connections, one after the other. */
   const answers = async (name: string) => {
     const url = `http://${await addressOf(lab.cluster, name)}/hostname?[1-20]`;
     const ask = ["curl", "--silent", "--max-time", "20", "--header", "Connection: close", "--write-out", "\\n", url];

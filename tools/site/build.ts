@@ -35,11 +35,12 @@ const named: Readonly<Record<string, string>> = {
   "README.md": "What graftlet is",
   "charts/graftlet/README.md": "The chart",
 };
-const titles = new Map(groups.flatMap(({ pages }) => pages.map((page) => [page, titleOf(page)] as const)));
 
-function titleOf(page: string): string {
-  return named[page] ?? /^# (.*)$/m.exec(readFileSync(page, "utf8"))?.[1] ?? page;
-}
+/** The pages' Markdown; the index has none. */
+const texts = new Map(
+  groups.flatMap(({ pages }) => pages.map((page) => [page, page === index ? "" : readFileSync(page, "utf8")] as const)),
+);
+const titles = new Map([...texts].map(([page, text]) => [page, named[page] ?? /^# (.*)$/m.exec(text)?.[1] ?? page]));
 
 /** Where a page is written. */
 function targetOf(page: string): string {
@@ -90,8 +91,8 @@ const eleventy = new Eleventy(".", out, {
   },
 });
 await eleventy.write();
-const sources = [...titles]
+const sources = [...texts]
   .filter(([path]) => !notInIndex.has(path))
-  .map(([path, title]) => ({ path, title, text: readFileSync(path, "utf8") }));
+  .map(([path, text]) => ({ path, title: titles.get(path) ?? path, text }));
 writeFileSync(join(out, targetOf(index)), pageOf(index, indexHtml(sources, targetOf)));
 console.log(`${titles.size} pages in ${out}: open ${join(out, "index.html")}`);

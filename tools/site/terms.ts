@@ -9,7 +9,7 @@ export interface Source {
   readonly text: string;
 }
 
-/** Where a term stands: once a page, at the first section with it. */
+/** A place of a term: one a page, the first section with it. */
 export interface Place {
   readonly path: string;
   readonly title: string;
@@ -32,7 +32,7 @@ const names = [
   /^(?:graftlet|kubelet)_\w+$/,
   /^graftlet\.dev\/[\w-]+$/,
 ];
-/** What has a name's form and is none: files, hosts. */
+/** Words with a name's form that are none: files, hosts. */
 const others =
   /\.(?:md|ts|ya?ml|json|txt|service|mjs|example|conflist|crt|pem|so|svg|conf|local|gz)$|^kubectl|\d+\.\d+/;
 

@@ -2,9 +2,10 @@
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import { buildSuites } from "../../harness/tools.ts";
+import { isGuest } from "../../matrix.ts";
 import type { RunLimits } from "../ginkgo.ts";
 import { type ListedTest, matching, type SuiteName, suiteNames, whole } from "../list.ts";
-import { type ConformanceOptions, isWhole, readOptions } from "../options.ts";
+import { type ConformanceOptions, readOptions } from "../options.ts";
 import { runFolder, runsSuite, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
 import { attemptsIn, isPassed } from "./lists.ts";
@@ -14,9 +15,8 @@ import { readCandidates, readEntries, readWithheld, writeScore } from "./store.t
 import { reasonAgainst } from "./withheld.ts";
 
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
-/** Tests that run at a time where none wants the node for itself: they wait more than they work. */
+/** Tests that run at a time where none wants the node for itself: they wait more than they work. In a guest two would wait too long. */
 const sideBySide = 10;
-const sideBySideInGuest = 1;
 const say = (line: string): void => console.error(`${new Date().toISOString().slice(11, 16)} ${line}`);
 const mark = process.env.GRAFTLET_TEST_MARK ?? "";
 
@@ -111,7 +111,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
       names,
       programs: await buildSuites([program, "ginkgo"], say),
       folder: join(run.folder, [shard.name, mark].filter(Boolean).join("-")),
-      processes: shard.serial ? 1 : isWhole(provider) ? sideBySide : sideBySideInGuest,
+      processes: shard.serial || isGuest(provider) ? 1 : sideBySide,
       limits,
       ended({ title, state, seconds }) {
         const name = nameOf(title, names);

@@ -1,6 +1,7 @@
 import { markdownTable } from "../../bench/table.ts";
 import { type ListedTest, whole } from "../list.ts";
-import { type Guest, guests, type Provider, wholes } from "../options.ts";
+import type { Guest } from "../../matrix.ts";
+import { guests, type Provider, wholes } from "../options.ts";
 import { capabilityOf } from "./capabilities.ts";
 import { type Entry, isPassed } from "./lists.ts";
 import type { Result } from "./results.ts";
@@ -52,7 +53,7 @@ const runtimes: Readonly<Record<Guest, string>> = {
   "ssh-docker-guest": "a Docker Engine",
 };
 
-/** What graftlet passes in guests, of what was run there; empty when that is nothing. */
+/** A line for each guest: how many of the tests that were run there graftlet passes; empty where none was. */
 function guestsOf({ entries, results }: Standing): string {
   const listed = new Set(entries.filter(isPassed).map(whole));
   const lines = guests.flatMap((guest) => {

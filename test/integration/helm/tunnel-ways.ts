@@ -18,7 +18,7 @@ export const distances = [
   { roundTripMs: 20, lost: 1 },
 ] as const;
 
-/** What is tried on a way between a lab's cluster and its machine. */
+/** A way between a lab's cluster and its machine, and the bytes that are sent there. */
 export interface Way {
   /** Milliseconds that bytes and their answer take on it at least. */
   readonly roundTripMs: number;

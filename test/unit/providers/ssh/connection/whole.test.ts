@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { createHash, randomBytes } from "node:crypto";
 import { once } from "node:events";
-import { type AddressInfo, type Server, type Socket, connect, createServer } from "node:net";
+import { type Socket, connect, createServer } from "node:net";
 import { test } from "node:test";
 import ssh2, { type CipherAlgorithm } from "ssh2";
 import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
@@ -10,16 +10,11 @@ import { giveBackRead } from "../../../../../providers/ssh/connection/read-block
 import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
 import { givesBack } from "../../../../../src/lib/give-back.ts";
 import { joinStreams } from "../../../../../src/network/join-streams.ts";
+import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
 
 const bytes = randomBytes(8 * 1024 * 1024);
 const ciphers: readonly CipherAlgorithm[] = ["aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr"];
-
-async function listen(server: Server | ssh2.Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
-  await once(server, "listening");
-  return (server.address() as AddressInfo).port;
-}
 
 /** An SSH server that answers on each forwarded connection with what comes there. */
 function echoServer(cipher: CipherAlgorithm): ssh2.Server {
