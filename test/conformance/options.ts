@@ -28,8 +28,8 @@ export interface ConformanceOptions {
   readonly list: string | undefined;
   /** The few tests that stand for the list. */
   readonly part: boolean;
-  /** Of a score: also what did not pass at its last attempt. */
-  readonly again: boolean;
+  /** Of a score, what is run once more: nothing, what did not pass at its last attempt, or all that is chosen. */
+  readonly again: "" | "1" | "all";
   /** The list as it stands, on graftlet: what the docs are about. */
   readonly whole: boolean;
 }
@@ -50,7 +50,7 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
     throw new Error("NETWORK is tunneled, and a score is of routed nodes: leave out SCORE, or NETWORK");
   const focus = env.FOCUS || undefined;
   const part = oneOf("PART", ["", "1"], env.PART ?? "") === "1";
-  const again = oneOf("AGAIN", ["", "1"], env.AGAIN ?? "") === "1";
+  const again = oneOf("AGAIN", ["", "1", "all"], env.AGAIN ?? "");
   const list = env.LIST || undefined;
   const all = focus === undefined && list === undefined && !part;
   const whole = agent === "graftlet" && network === "routed" && !isGuest(provider) && all;

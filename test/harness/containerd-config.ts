@@ -105,8 +105,8 @@ function runtimes(section: string, layout: Layout, driver: CgroupDriver): string
   return ['  default_runtime_name = "runc"', ...handlers].join("\n");
 }
 
-/** CAP_SYS_RESOURCE (24): without it no process may lower its oom_score_adj, and runc fails where asked to. */
-function hasResourceCapability(): boolean {
+/** CAP_SYS_RESOURCE (24): without it no process may lower its oom_score_adj or start one that has it, and runc fails where asked to. */
+export function hasResourceCapability(): boolean {
   const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
   return ((BigInt(`0x${effective}`) >> 24n) & 1n) === 1n;
 }

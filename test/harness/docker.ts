@@ -1,6 +1,6 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { secondRuntimeHandler } from "./containerd-config.ts";
+import { hasResourceCapability, secondRuntimeHandler } from "./containerd-config.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
 import type { Layout } from "./state.ts";
@@ -12,6 +12,8 @@ export interface DockerSettings {
   readonly liveRestore?: boolean;
   /** Who makes the cgroups of containers: systemd puts them into a slice of the machine's. */
   readonly driver?: "cgroupfs" | "systemd";
+  /** False for an engine as it is installed: where the machine lacks CAP_SYS_RESOURCE it starts no privileged container. */
+  readonly privileged?: boolean;
 }
 
 /** Writes the configuration of the cluster's Docker Engine, for its next start. Below the cluster's folder it keeps all that it
@@ -19,9 +21,9 @@ export interface DockerSettings {
  *  @see https://docs.docker.com/reference/cli/dockerd/#daemon-configuration-file */
 export function writeDockerConfig(
   layout: Layout,
-  { liveRestore = true, driver = "cgroupfs" }: DockerSettings = {},
+  { liveRestore = true, driver = "cgroupfs", privileged = true }: DockerSettings = {},
 ): void {
-  mkdirSync(layout.docker, { recursive: true });
+  writePrograms(layout, privileged);
   const registry = `${registryAddress(layout)}:${addresses.registryPort}`;
   const config = {
     "data-root": join(layout.docker, "data"),
@@ -44,12 +46,26 @@ export function writeDockerConfig(
 
 /** The command line of the cluster's Docker Engine. It starts a containerd of its own, which ends with it. */
 export function dockerdArgv(tools: Tools, layout: Layout): string[] {
-  return [tools.path("dockerd"), "--config-file", configFile(layout)];
+  const path = `${programs(layout)}:${process.env.PATH}`;
+  return ["env", `PATH=${path}`, tools.path("dockerd"), "--config-file", configFile(layout)];
 }
 
 /** Where the Docker Engine keeps what ends with the machine: runc's state, the pods' network namespaces. */
 export function dockerExecRoot(layout: Layout): string {
   return join(layout.docker, "exec");
+}
+
+/** Writes the programs that the daemon finds before the machine's. */
+function writePrograms(layout: Layout, privileged: boolean): void {
+  mkdirSync(programs(layout), { recursive: true });
+  const runc = join(programs(layout), "runc");
+  rmSync(runc, { force: true });
+  if (privileged && !hasResourceCapability()) symlinkSync(join(import.meta.dirname, "runc-within-bounds.sh"), runc);
+}
+
+/** First on the daemon's PATH. */
+function programs(layout: Layout): string {
+  return join(layout.docker, "bin");
 }
 
 function configFile(layout: Layout): string {

@@ -8,7 +8,6 @@ import { startCriProxy } from "./cri-proxy.ts";
 import { startDockerProxy } from "./docker-proxy.ts";
 import { holdings } from "./holdings.ts";
 import { addresses, networkArgv } from "./namespaces.ts";
-import { images } from "./pods.ts";
 import { inodeOf, listProcesses, must, run } from "./processes.ts";
 import type { ProviderName } from "./runtime-daemon.ts";
 import { sshdProcesses } from "./sshd.ts";
@@ -41,8 +40,6 @@ export interface Particulars {
   readonly startFailure: string;
   /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
   loseNetwork(cluster: Cluster): Promise<() => Promise<void>>;
-  /** Whether the runtime can start privileged containers on this machine: asked of the runtime itself. */
-  startsPrivileged(cluster: Cluster): Promise<boolean>;
   /** Whether the runtime, started again, knows how a container ended while it was away. */
   remembersEnds(cluster: Cluster): boolean;
   /** Gives an image that the runtime has another name. */
@@ -93,7 +90,6 @@ const onContainerd: Particulars = {
     rmSync(config);
     return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
   },
-  startsPrivileged: () => Promise.resolve(true),
   // Version 2 removes what has no process any more, exit code and all ("cleaning leaked shim process", core/runtime/v2).
   remembersEnds: ({ containerd }) => containerd === "1.6",
   tagImage: async ({ runtimeSocket, tools }, image, name) =>
@@ -151,10 +147,6 @@ const onDocker: Particulars = {
     // Somebody else has the pods' addresses: there is no making it again.
     await must(dockerArgv(cluster, ["network", "create", `--subnet=${addresses.pods}`, "taken"]));
     return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
-  },
-  async startsPrivileged(cluster) {
-    const args = ["run", "--rm", "--privileged", "--network=none", images.busybox, "true"];
-    return (await run(dockerArgv(cluster, args))).code === 0;
   },
   remembersEnds: () => true,
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),

@@ -8,9 +8,9 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type DockerEngine, dockerEngine } from "../harness/docker-engine.ts";
 import { untilReadiness } from "../harness/docker-lab.ts";
 import { startEngineImpostor } from "../harness/engine-impostor.ts";
+import { hasResourceCapability } from "../harness/containerd-config.ts";
 import { runToEnd } from "../harness/graftlet-run.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { particulars } from "../harness/particulars.ts";
 import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
 
 // Each way in which there is no Docker Engine to use is one sentence with the remedy in the node's Ready condition, and ends by
@@ -68,10 +68,10 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
       ...early,
       containers: [shell("sleep 3600", { securityContext: { privileged: true } })],
     });
-    await engine.start();
+    await engine.start({ privileged: false });
     t.diagnostic(`Ready ${Math.round(await untilOf(/^True /))} ms after the daemon answered`);
     await runs("patient");
-    if (await particulars[cluster.provider].startsPrivileged(cluster)) return runs("bold");
+    if (hasResourceCapability()) return runs("bold");
     const held = /securityContext\.privileged \(.*cannot start privileged containers/;
     await pods.event("bold", "FieldNotServed", held);
     assert.ok(pods.history("bold").every((pod) => statusOf(pod)?.containerID === undefined));

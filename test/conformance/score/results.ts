@@ -1,7 +1,7 @@
 import { type ListedTest, parseList, whole } from "../list.ts";
 import { firstLine } from "../verdicts.ts";
 import type { Provider } from "../options.ts";
-import type { Attempts } from "./records.ts";
+import type { Attempts, RunRecord } from "./records.ts";
 
 /** How a listed test ended with graftlet, at the last attempt. */
 export interface Result extends ListedTest {
@@ -22,6 +22,11 @@ export function resultsOf(
     if (last === undefined) return earlier.get(whole(test)) ?? [];
     return { suite: test.suite, name: test.name, state: last.state, says: firstLine(last.says ?? "") };
   });
+}
+
+/** The attempt that a committed result speaks of, so that another machine goes on from it. How long it took is not known. */
+export function attemptIn({ suite, name, state, says }: Result): RunRecord {
+  return { suite, name, state, run: "committed 1", seconds: 0, ...(says !== "" && { says }) };
 }
 
 /** Results as their file has them: suite, name, state and message. */

@@ -11,7 +11,8 @@ import { isOpen, judge } from "./judgement.ts";
 import { attemptsIn, isPassed } from "./lists.ts";
 import { addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
 import { type Shard, shardsOf } from "./shards.ts";
-import { readCandidates, readEntries, readWithheld, writeScore } from "./store.ts";
+import { attemptIn } from "./results.ts";
+import { readCandidates, readEntries, readResults, readWithheld, writeScore } from "./store.ts";
 import { reasonAgainst } from "./withheld.ts";
 
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
@@ -33,7 +34,11 @@ async function score(options: ConformanceOptions): Promise<void> {
   const folder = runFolder("score", agent, provider);
   mkdirSync(folder, { recursive: true });
   const records = join(folder, "records.jsonl");
-  if (agent === "kubelet" && !existsSync(records)) addRecords(records, readEntries().flatMap(attemptsIn));
+  if (!existsSync(records))
+    addRecords(
+      records,
+      agent === "kubelet" ? readEntries().flatMap(attemptsIn) : readResults(provider).map(attemptIn),
+    );
   const withheld = readWithheld();
   const tests =
     agent === "kubelet"
@@ -58,7 +63,7 @@ interface ScoreRun {
 /** One suite's tests, as often as they need it. A shard that ended early is gone on with as long as that brings anything. */
 async function runRounds(run: ScoreRun, suite: SuiteName): Promise<void> {
   const { options, chosen, records } = run;
-  const again = new Set(options.again ? notPassed(run).map(whole) : []);
+  const again = new Set((options.again === "all" ? chosen : options.again === "1" ? notPassed(run) : []).map(whole));
   const wanted = (round: number): readonly ListedTest[] => {
     const attempts = attemptsOf(readRecords(records));
     return chosen.filter((test) => {
