@@ -1,7 +1,7 @@
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
-import { basename, join } from "node:path";
+import { join } from "node:path";
 import { must } from "../../harness/processes.ts";
 import { buildProgram, type Tools } from "../../harness/tools.ts";
 import { programsIn, testKit } from "../tools/kits.ts";
@@ -24,8 +24,8 @@ export async function buildImages(
   const store = join(cache, await cacheKey(tools, images));
   if (existsSync(store)) return store;
   say("building the images: once per machine, about half a minute");
-  const partial = `${store}.${process.pid}`;
-  mkdirSync(join(partial, "store"), { recursive: true });
+  const partial = mkdtempSync(`${store}.`);
+  mkdirSync(join(partial, "store"));
   try {
     await fillStore(join(partial, "store"), join(partial, "work"), tools, images);
     renameIfFirst(join(partial, "store"), store);
@@ -46,7 +46,7 @@ export async function addImage(name: string, store: string, say: Say): Promise<v
     .digest("hex");
   const added = join(store, `added-${key.slice(0, 16)}`);
   if (existsSync(added)) return;
-  const partial = `${store}.${process.pid}.${basename(name)}`;
+  const partial = mkdtempSync(`${store}.`);
   const path = (program: string): string => {
     const found = built.get(program);
     if (!found) throw new Error(`the image ${name} has no program ${program}`);
