@@ -40,6 +40,8 @@ export interface Particulars {
   readonly startFailure: string;
   /** Takes the pods' network away, so that the runtime knows at the next pod at the latest. @returns what gives it back. */
   loseNetwork(cluster: Cluster): Promise<() => Promise<void>>;
+  /** The capabilities that the runtime knows, of which a privileged container gets those of the machine. */
+  readonly knownCapabilities: bigint;
   /** Whether the runtime, started again, knows how a container ended while it was away. */
   remembersEnds(cluster: Cluster): boolean;
   /** Gives an image that the runtime has another name. */
@@ -90,6 +92,8 @@ const onContainerd: Particulars = {
     rmSync(config);
     return Promise.resolve(() => Promise.resolve(writeFileSync(config, network)));
   },
+  // Those of the kernel.
+  knownCapabilities: -1n,
   // Version 2 removes what has no process any more, exit code and all ("cleaning leaked shim process", core/runtime/v2).
   remembersEnds: ({ containerd }) => containerd === "1.6",
   tagImage: async ({ runtimeSocket, tools }, image, name) =>
@@ -148,6 +152,8 @@ const onDocker: Particulars = {
     await must(dockerArgv(cluster, ["network", "create", `--subnet=${addresses.pods}`, "taken"]));
     return async () => void (await must(dockerArgv(cluster, ["network", "rm", "taken"])));
   },
+  // None newer than CAP_AUDIT_READ (37), in Docker 20.10.
+  knownCapabilities: (1n << 38n) - 1n,
   remembersEnds: () => true,
   tagImage: async (cluster, image, name) => void (await must(dockerArgv(cluster, ["image", "tag", image, name]))),
 };
