@@ -96,6 +96,14 @@ describe("mounts of volumes", { concurrency: 4 }, () => {
     await onMachine("umount", inside);
   });
 
+  test("the machine's whole tree can be mounted", async () => {
+    const { pods } = lab;
+    const script = `ls -d /host${shared}`;
+    const container = shell(script, { volumeMounts: [mount("host")] });
+    const output = await pods.output("whole", container, { volumes: [{ name: "host", hostPath: { path: "/" } }] });
+    assert.equal(output, `/host${shared}\n`);
+  });
+
   test("read-only down to the mounts below: as the runtime says that it can, and else in the kubelet's words", async () => {
     const { cluster, pods } = lab;
     const below = join(shared, "before");

@@ -4,16 +4,17 @@ import { CodedError } from "../../../src/lib/errors.ts";
 
 /** An entry of HostConfig.Mounts. Daemons that lack an option (API 1.41) behave as it says by default, or refuse the
  *  missing source. */
-export interface BindMount extends MountSettings {
+export interface BindMount extends Omit<MountSettings, "BindOptions"> {
   readonly BindOptions: {
-    readonly Propagation: DockerPropagation;
+    /** Without it Docker mounts privately, and as a slave what its own folder is in or below: asked for private there it refuses. */
+    readonly Propagation?: DockerPropagation;
     readonly CreateMountpoint: boolean;
     readonly ReadOnlyNonRecursive?: boolean;
   };
 }
 
 export interface ContainerMounts {
-  readonly Mounts: BindMount[];
+  readonly Mounts: MountSettings[];
   /** The older form, the only one with SELinux relabelling. */
   readonly Binds: string[];
 }
@@ -25,19 +26,21 @@ export interface ContainerMounts {
 export function containerMounts(mounts: readonly Mount[]): ContainerMounts {
   for (const mount of mounts) refuseUnserved(mount);
   return {
-    Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount),
+    // dockerode's types ask for a propagation; the API does not.
+    Mounts: mounts.filter(({ selinuxRelabel }) => !selinuxRelabel).map(bindMount) as MountSettings[],
     Binds: mounts.filter(({ selinuxRelabel }) => selinuxRelabel).map(relabelledBind),
   };
 }
 
 function bindMount({ hostPath, containerPath, readonly, propagation }: Mount): BindMount {
+  const name = propagationName(propagation);
   return {
     Type: "bind",
     Source: hostPath,
     Target: containerPath,
     ReadOnly: readonly,
     BindOptions: {
-      Propagation: propagationName(propagation),
+      ...(name !== undefined && { Propagation: name }),
       CreateMountpoint: true,
       ...(readonly && { ReadOnlyNonRecursive: true }),
     },
@@ -51,13 +54,16 @@ function relabelledBind({ hostPath, containerPath, readonly, propagation }: Moun
       "invalid_argument",
       `the mount ${containerPath} of ${hostPath} cannot be relabelled for SELinux by Docker: its path holds a colon`,
     );
-  return `${hostPath}:${containerPath}:${[...(readonly ? ["ro"] : []), propagationName(propagation), "Z"].join(",")}`;
+  const name = propagationName(propagation);
+  const options = [...(readonly ? ["ro"] : []), ...(name === undefined ? [] : [name]), "Z"];
+  return `${hostPath}:${containerPath}:${options.join(",")}`;
 }
 
-function propagationName(propagation: MountPropagation): DockerPropagation {
+/** Undefined for Docker's own choice. @see `BindMount` */
+function propagationName(propagation: MountPropagation): DockerPropagation | undefined {
   switch (propagation) {
     case MountPropagation.PROPAGATION_PRIVATE:
-      return "rprivate";
+      return undefined;
     case MountPropagation.PROPAGATION_HOST_TO_CONTAINER:
       return "rslave";
     case MountPropagation.PROPAGATION_BIDIRECTIONAL:
