@@ -110,9 +110,9 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "csi-leave": {
     on: [],
-    more: cri,
-    why: "the order of what a node gives back is its own; the driver that it asks is the same with each runtime",
-    fits: ["cri", "ssh", "ssh-docker-guest"],
+    more: here,
+    why: "the order of what a node gives back is its own; the driver's pods mount through CRI or Docker",
+    fits: ["cri", "docker", "ssh", "ssh-docker-guest"],
     seconds: 60,
   },
   "csi-faults": {
@@ -362,9 +362,9 @@ export const integration: Readonly<Record<string, Runs>> = {
   },
   "claims-database": {
     on: [],
-    more: ["cri", "ssh"],
-    why: "is about data that outlive mishaps of the agent and of drivers, which no runtime sees, and of the link to a target",
-    fits: ["cri", "ssh"],
+    more: ["cri", "docker", "ssh"],
+    why: "is about data that outlive mishaps of the agent and of drivers, and of the link to a target; Docker mounts otherwise than CRI",
+    fits: ["cri", "docker", "ssh"],
     seconds: 180,
   },
   "claims-expansion": {
