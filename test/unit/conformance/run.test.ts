@@ -11,7 +11,7 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
     focus: undefined,
     list: undefined,
     part: false,
-    again: false,
+    again: "",
     whole: true,
   };
   assert.deepEqual(readOptions({}), whole);
@@ -37,7 +37,7 @@ test("a wrong variable is refused by name", () => {
     [{ NETWORK: "isolated" }, /^Error: NETWORK is "isolated": it is one of routed, tunneled$/],
     [{ NETWORK: "tunneled" }, /a node over SSH alone can be: give PROVIDER=ssh in place of cri$/],
     [{ PROVIDER: "ssh", NETWORK: "tunneled", SCORE: "1" }, /a score is of routed nodes: leave out SCORE, or NETWORK$/],
-    [{ AGAIN: "yes" }, /^Error: AGAIN is "yes": it is one of 1$/],
+    [{ AGAIN: "yes" }, /^Error: AGAIN is "yes": it is one of 1, all$/],
     [{ PART: "2" }, /^Error: PART is "2": it is one of 1$/],
   ] as const)
     assert.throws(() => readOptions(env), why);
