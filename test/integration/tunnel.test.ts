@@ -67,6 +67,13 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the pod to answer by its name", async () => (await ask()) === "desk", 15_000);
   });
 
+  test("a name for another one leads where that leads", async () => {
+    const externalName = "web.default.svc.cluster.local";
+    await lab.cluster.apply([service("alias", { type: "ExternalName", externalName, selector: undefined })]);
+    const ask = async () => (await inside("far", get("http://alias/hostname"))).text;
+    await lab.cluster.waitFor("the Service to answer", async () => (await ask()) === "web", 15_000);
+  });
+
   test("64 MiB arrive whole", async () => {
     await arrivesWhole(lab, { from: "far", to: "web", bytes: 2 ** 26, within: 10 });
   });
@@ -90,6 +97,13 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
       `for i in $(seq 40); do ${get("http://both/hostname")}; echo; done | sort -u | xargs`,
     );
     assert.equal(some, "far web");
+    const { endpoints, ports } = (await slicesOf("there"))[0] ?? {};
+    const dialled = `http://${endpoints?.[0]?.addresses[0]}:${ports?.[0]?.port}/hostname`;
+    assert.equal(
+      await said("web", get(dialled)),
+      "far",
+      "as an Ingress and Prometheus dial: an endpoint's own address",
+    );
     assert.equal(await answers("other", "there"), "far", "from a pod of the same machine");
     assert.equal(await answers("far", "there"), "far", "from the pod itself");
     const told = [
@@ -104,6 +118,20 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await cluster.waitFor("one to be left", async () => (await slicesOf("both")).length === 0, 10_000);
     const twenty = `for i in $(seq 20); do ${get("http://both/hostname")}; echo; done | sort -u | xargs`;
     await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
+  });
+
+  test("who has been led to a pod once stays with it where the Service says so, from either side", async () => {
+    const { cluster } = lab;
+    const named = { selector: { part: "kept" }, sessionAffinity: "ClientIP" };
+    await cluster.mustKubectl(["label", "pod", "web", "far", "part=kept", "--overwrite"]);
+    await cluster.apply([service("kept", named)]);
+    await cluster.waitFor("both to be endpoints", async () => (await slicesOf("kept")).length === 1, 10_000);
+    const some = `for i in $(seq 20); do ${get("http://kept/hostname")}; echo; done | sort -u | xargs`;
+    for (const from of ["far", "web"])
+      await cluster.waitFor(`${from} to be led to one`, async () => /^(far|web)$/.test(await said(from, some)), 20_000);
+    const [out, again] = [await said("far", some), await said("other", some)];
+    assert.equal(out, again, "the cluster takes the node's pods for one");
+    await cluster.mustKubectl(["label", "pod", "web", "far", "part-"]);
   });
 
   test("64 MiB arrive whole on the machine, too", async () => {
@@ -220,8 +248,14 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("graftlet replaced: the pods keep their way", async () => {
+  test("graftlet replaced under load: the pods keep their way, and nobody else's answers", async () => {
     const { cluster } = lab;
+    const [heard, over] = [new Set<string>(), new AbortController()];
+    const asking = ["far there", "far web", "web there"].map(async (way) => {
+      const [from = "", to] = way.split(" ");
+      const script = `for i in 1 2 3 4 5; do ${get(`http://${to}/hostname`, 2)}; echo; done | sort -u | xargs`;
+      while (!over.signal.aborted) heard.add(`${to}: ${(await inside(from, script)).text}`);
+    });
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].kubeletConfiguration.maxPods=50"]);
     await cluster.waitFor(
       "the new graftlet",
@@ -239,6 +273,10 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
       async () => (await inside("web", get("http://there/hostname"))).text === "far",
       15_000,
     );
+    over.abort();
+    await Promise.all(asking);
+    for (const none of ["there: ", "web: "]) heard.delete(none);
+    assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
   test("limited to namespaces: the API server and DNS are reached, Services elsewhere refuse", async () => {
