@@ -6,7 +6,7 @@ import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
 
 /** Places of volumes that lie staged on a node, and the directories around them up to the root directory. A mount in one of those
- *  is not the node's. */
+ *  is not the node's, nor is what lies in it: it is a volume's own where a driver has mounted that a directory too high. */
 export async function stagedVolumes(
   fs: HostFs,
   root: string,
@@ -20,7 +20,9 @@ export async function stagedVolumes(
   const all = [local, held, ofDrivers].flatMap((one) => one.around);
   const around = new Set(all.sort((one, other) => other.length - one.length));
   return [
-    ...[...local.own, ...held.own, ...ofDrivers.own].map((one) => ({ ...one, isMounted: isMounted(one.path) })),
+    ...[...local.own, ...held.own, ...ofDrivers.own]
+      .filter(({ path }) => !isMounted(posix.dirname(path)))
+      .map((one) => ({ ...one, isMounted: isMounted(one.path) })),
     ...[...around].filter((path) => !isMounted(path)).map((path) => ({ path, isMounted: false })),
   ];
 }

@@ -69,6 +69,22 @@ test("what a storage driver staged is unmounted first, then its record goes, the
   ]);
 });
 
+test("of a volume that a driver has mounted a directory too high nothing goes, whatever its files are called", async () => {
+  const host = fakeHost({ clock: fakeClock() });
+  const all = `${root}/plugins/kubernetes.io/csi`;
+  const own = `${all}/d/${"a".repeat(64)}`;
+  await host.fs.apply([{ do: "mkdir", path: own, parents: true }]);
+  host.files.mount(own, "csi");
+  host.files.put(`${own}/vol_data.json`, { data: "theirs" });
+  await host.fs.apply([{ do: "mkdir", path: `${own}/globalmount` }]);
+  const planned = await removed(host);
+  assert.deepEqual(
+    planned.filter((line) => line.includes(own)),
+    [],
+  );
+  assert.ok(planned.includes(`emptyDirectory ${all}/d`));
+});
+
 test("a driver's devices go with what they were published as, and with their record", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
