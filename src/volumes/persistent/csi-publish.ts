@@ -14,7 +14,7 @@ import { attachmentName } from "./csi-attachment.ts";
 import { type Handle, csiError, csiPlugin } from "./csi-leaving.ts";
 import { tokensOf } from "./csi-tokens.ts";
 import { giveTree } from "./ownership.ts";
-import { type VolumeData, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
+import { type VolumeData, isWritten, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
 
 /** A driver's volume as a pod is to have it. */
 export interface DriverVolume extends Handle {
@@ -102,6 +102,7 @@ async function publish(
   const parent = { path: path.slice(0, path.lastIndexOf("/")), mode: directoryMode };
   await checkNoLink(deps, parent.path, signal);
   await host.fs.apply(podSubdirectory(rootDir, pod.metadata.uid, "volumes", parent), signal);
+  const isRepeated = !deps.fresh && (await isWritten(host, path, signal));
   await saveData(host, path, { ...dataOf(deps, volume), volumeLifecycleMode: volume.lifecycle }, signal);
   const inSecrets = about?.spec.serviceAccountTokenInSecrets === true;
   const whole = {
@@ -109,7 +110,7 @@ async function publish(
     secrets: { ...request.secrets, ...(inSecrets && tokens) },
     volumeContext: { ...request.volumeContext, ...(!inSecrets && tokens) },
   };
-  await driver.publish(whole).catch((error: unknown) => undone(deps, path, error));
+  await driver.publish(whole).catch((error: unknown) => undone(deps, { path, isRepeated }, error));
 }
 
 /** Data of a volume as a kubelet writes it down. Pure. */
@@ -144,11 +145,16 @@ export async function publishRequest(
   };
 }
 
-/** Forgets a mount that the driver did not make. One that it may still be making, or that is there from before, is taken back at the
- *  pod's end. @throws the error. */
-export async function undone({ host, log }: SetUpDeps, path: string, error: unknown): Promise<never> {
+/** Forgets a mount that the driver did not make. One that it may still be making, or that may be there from before, is taken back at the
+ *  pod's end, also from a driver that does not mount anything there.
+ *  @param tried the mount; `isRepeated` when the driver was asked for it before. @throws the error. */
+export async function undone(
+  { host, log }: SetUpDeps,
+  { path, isRepeated }: { readonly path: string; readonly isRepeated: boolean },
+  error: unknown,
+): Promise<never> {
   const mayGoOn = ["cancelled", "deadline_exceeded", "unavailable", "resource_exhausted", "conflict"] as const;
-  if (!hasCode(error, ...mayGoOn))
+  if (!isRepeated && !hasCode(error, ...mayGoOn))
     await removeMountDirectory(host, path).catch((err: unknown) =>
       log.debug({ err, path }, "the directory of a volume that could not be mounted stays"),
     );

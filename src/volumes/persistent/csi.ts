@@ -1,7 +1,9 @@
+import { posix } from "node:path";
 import { type NodeStageVolumeRequest, NodeServiceCapability_RPC_Type as Capability } from "../../gen/csi.ts";
 import type { CSIDriver } from "../../objects.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
+import { checkNoLink } from "../paths.ts";
 import { expandCsi } from "./csi-expand.ts";
 import { isAttached, untilAttached } from "./csi-attachment.ts";
 import { csiId, csiLeaving, csiPlugin } from "./csi-leaving.ts";
@@ -22,7 +24,7 @@ import {
 } from "./csi-publish.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentKind, Use } from "./kind.ts";
-import { blockPlaces, saveData, stagedPath } from "./volume-data.ts";
+import { blockPlaces, isWritten, saveData, stagedPath } from "./volume-data.ts";
 
 type Context = Readonly<Record<string, string>>;
 
@@ -106,9 +108,13 @@ async function stage(
   const capabilities = await driver.capabilities();
   if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME)) return;
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
+  const [isRepeated] = await Promise.all([
+    isWritten(host, staged, signal),
+    checkNoLink({ host, fresh: false }, posix.dirname(staged), signal),
+  ]);
   await saveData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
   await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode }], signal);
-  await driver.stage(request).catch((error: unknown) => undone(deps, staged, error));
+  await driver.stage(request).catch((error: unknown) => undone(deps, { path: staged, isRepeated }, error));
   staging.stands(csiId(source));
 }
 
@@ -149,9 +155,11 @@ async function device(deps: SetUpDeps, use: Use, signal: AbortSignal) {
 async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<void> {
   const { host, rootDir, staging } = deps;
   const volume = volumeOf(use);
-  const { staged, data } = blockPlaces(rootDir, volume.name);
+  const { staged, published, mapped, data } = blockPlaces(rootDir, volume.name);
   const driver = driverOf(deps, volume.driver, "blockMapper.SetUpDevice failed to get CSI client: ");
   const capabilities = await driver.capabilities();
+  const places = [staged, published, posix.dirname(mapped)];
+  await Promise.all(places.map((path) => checkNoLink({ host, fresh: false }, path, signal)));
   await saveData(host, data, dataOf(deps, volume), signal);
   if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || staging.isStanding(csiId(volume))) return;
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
-import { isMountPoint } from "../../host/mounts.ts";
+import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
 import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
 import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
@@ -66,12 +66,20 @@ export async function saveData(host: Host, mount: string, data: VolumeData, sign
   );
 }
 
-/** Removes the directory of a mount that is unmounted, and its data. Nothing is deleted but what is empty.
- *  @throws failed_precondition when it is still mounted. */
+/** True when the data of a mount is there: an earlier try, or an earlier process, has asked the driver for it. */
+export async function isWritten(host: Host, mount: string, signal: AbortSignal): Promise<boolean> {
+  return (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
+}
+
+/** Removes the directory of a mount that is unmounted, and its data. Nothing is deleted but what is empty, and nothing where a driver has
+ *  mounted anything in that directory, or on it: that would be the volume's own.
+ *  @throws failed_precondition when something is still mounted. */
 export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
-  if (await unlessGone(isMountPoint(host, mount, signal)))
-    throw new CodedError("failed_precondition", `${mount} is still mounted`);
   const directory = posix.dirname(mount);
+  const [real, mounts] = await Promise.all([unlessGone(host.fs.realpath(directory, signal)), listMounts(host, signal)]);
+  if (real === undefined) return;
+  const still = mounts.find(({ path }) => isAtOrBelow(path, real));
+  if (still) throw new CodedError("failed_precondition", `${still.path} is still mounted`);
   const paths = [mount, `${directory}/${fileName}`, `${directory}/${fileName}.new`, directory];
   await unlessGone(
     host.fs.apply(
@@ -161,11 +169,9 @@ export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSig
   const mounts = volumes.map((path) => `${path}/globalmount`);
   const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
   const devices = names.map((name) => blockPlaces(rootDir, name));
-  const unwritten = async (mount: string) =>
-    (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) === undefined;
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
     // What is not empty stays.
-    if (await unwritten(mount)) await removeMountDirectory(host, mount, signal).catch(() => undefined);
+    if (!(await isWritten(host, mount, signal))) await removeMountDirectory(host, mount, signal).catch(() => undefined);
   });
   await Promise.all(tidied);
   const above = devices.flatMap(({ mapped }) => [mapped, posix.dirname(mapped)]);

@@ -346,3 +346,41 @@ test("a driver gets the tokens that it asks for, among the secrets where it want
   );
   stage.stop();
 });
+
+test("a driver that mounts nothing and cannot publish again: what the pod has stays, and is unpublished at its end", async () => {
+  const bench = bound();
+  const { storage, clock, host } = bench;
+  storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, requiresRepublish: true } });
+  const stage = bench.start();
+  await stage.mount(podWith([data]), never);
+  host.files.unmount(`${published}/mount`);
+  storage.failures.set("publish", new CodedError("invalid_argument", "not now"));
+  await clock.advance(90_000);
+  assert.equal(storage.failures.size, 0);
+  assert.ok(host.files.tree(published).includes(`${published}/mount`), "the pod's containers have it");
+  storage.calls.length = 0;
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(storage.calls, [`unpublish h ${published}/mount`, `unstage h ${staged}/globalmount`]);
+  assert.deepEqual(host.files.tree(`${rootDir}/pods/uid-1`), []);
+  stage.stop();
+});
+
+test("a driver that mounts nothing and cannot stage what an earlier process had it stage: it is unstaged with the last pod", async () => {
+  const bench = bound();
+  const { storage, clock, host } = bench;
+  await bench.start().mount(podWith([data]), never);
+  for (const path of [`${published}/mount`, `${staged}/globalmount`]) host.files.unmount(path);
+  const next = bench.start();
+  await next.recover(never);
+  storage.failures.set("stage", new CodedError("invalid_argument", "not now"));
+  const giveUp = new AbortController();
+  const mounting = next.mount(podWith([data]), giveUp.signal);
+  await clock.advance(100);
+  giveUp.abort();
+  await assert.rejects(mounting);
+  storage.calls.length = 0;
+  await next.unmount("uid-1", never);
+  assert.deepEqual(storage.calls, [`unpublish h ${published}/mount`, `unstage h ${staged}/globalmount`]);
+  assert.deepEqual(host.files.tree(`${rootDir}/plugins/kubernetes.io/csi/d`), []);
+  next.stop();
+});

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { createHash } from "node:crypto";
 import { test } from "node:test";
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
@@ -203,6 +204,84 @@ test("no volume is set up through a link", async () => {
     assert.deepEqual(bench.host.files.tree("/precious"), ["/precious/file"]);
     assert.equal(isMounted(bench, "/precious"), false);
   }
+});
+
+test("no volume is staged through a link", async () => {
+  const sum = createHash("sha256").update("h-one").digest("hex");
+  const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
+  for (const [name, directory, spec] of [
+    ["one", `${plugin}/d/${sum}`, {}],
+    ["raw", `${plugin}/volumeDevices/raw`, devices],
+    ["raw", `${plugin}/volumeDevices/staging/raw`, devices],
+    ["raw", `${plugin}/volumeDevices/publish/raw`, devices],
+    ["disk", `${rootDir}/plugins/kubernetes.io/local-volume/mounts/disk`, {}],
+  ] as const) {
+    const bench = bound();
+    const { host, storage } = bench;
+    await host.fs.apply([{ do: "remove", path: "/disk", recursive: true }]);
+    host.files.put("/disk", { kind: "blockDevice" });
+    await host.fs.apply([
+      { do: "mkdir", path: directory.slice(0, directory.lastIndexOf("/")), parents: true },
+      { do: "symlink", path: directory, target: "/precious" },
+    ]);
+    const giveUp = new AbortController();
+    const mounting = bench.start().mount(podWith([claimOf(name)], spec), giveUp.signal);
+    await bench.clock.advance(100);
+    giveUp.abort();
+    await assert.rejects(mounting);
+    assert.ok(bench.events.join().includes(`${directory} is a link, not the volume's directory`), bench.events.join());
+    assert.deepEqual(storage.calls, []);
+    assert.deepEqual(host.files.tree("/precious"), ["/precious/file"]);
+    assert.deepEqual(host.files.mounted(), []);
+  }
+});
+
+for (const [what, text] of [
+  ["names the volume", '{"driverName":"d","volumeHandle":"h-one","specVolID":"one"}'],
+  ["is somebody's", "theirs"],
+] as const)
+  test(`a driver mounts a pod's volume a directory too high, and a file in it ${what}: none of it is deleted`, async () => {
+    const bench = bound();
+    const { host } = bench;
+    const stage = bench.start();
+    await stage.mount(podWith([claimOf("one")]), never);
+    const directory = published("one");
+    host.files.unmount(`${directory}/mount`);
+    host.files.mount(directory, "csi", "h-one");
+    host.files.put(`${directory}/vol_data.json`, { data: text });
+    await host.fs.apply([{ do: "mkdir", path: `${directory}/mount` }]);
+    const own = host.files.tree(directory);
+    const said = await refused(bench, stage.unmount("uid-1", never));
+    assert.ok(said.includes(`${directory} is still mounted`), said);
+    assert.deepEqual(host.files.tree(directory), own);
+    host.files.unmount(directory);
+    await stage.unmount("uid-1", never);
+    await stage.removePodDirectory("uid-1", never);
+    assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
+    assert.deepEqual(host.files.mounted(), []);
+    stage.stop();
+  });
+
+test("a driver stages a volume a directory too high: none of it is deleted, and it leaves once it is unmounted", async () => {
+  const bench = bound();
+  const { host, clock } = bench;
+  const stage = bench.start();
+  await stage.mount(podWith([claimOf("one")]), never);
+  const [file = ""] = stagedData(bench);
+  const directory = file.replace("/vol_data.json", "");
+  host.files.unmount(`${directory}/globalmount`);
+  host.files.mount(directory, "csi", "h-one");
+  host.files.put(file, { data: '{"driverName":"d","volumeHandle":"h-one"}' });
+  await host.fs.apply([{ do: "mkdir", path: `${directory}/globalmount` }]);
+  const own = host.files.tree(directory);
+  await stage.unmount("uid-1", never);
+  await clock.advance(5_000);
+  assert.ok(isMounted(bench, directory));
+  assert.deepEqual(host.files.tree(directory), own);
+  host.files.unmount(directory);
+  await clock.advance(5_000);
+  assert.deepEqual(host.files.tree(`${plugin}/d`), []);
+  stage.stop();
 });
 
 test("files in the directory of a volume that is not mounted are nobody's to delete: the pod's directory stays", async () => {
