@@ -51,6 +51,8 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
   const wanting = createHolders();
   const use = createUse(deps.onUse);
   const standing = new Set<string>();
+  /** Volumes that pods have left, until it is known which of them lie staged: the target may be out of reach meanwhile. */
+  const gone = new Map<string, readonly string[]>();
   const stopped = new AbortController();
   const unstaging = createUnstaging(deps, stopped.signal, async (kind, id, signal) => {
     await inTurn(id, async () => {
@@ -88,12 +90,16 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
       for (const { kind, id } of found) void unstaging.tryAt(kind, id, stopped.signal);
     },
     async left(uid, whole, signal) {
-      const own = [...new Set([...holders.left(uid), ...wanting.left(uid), ...use.left(uid)])];
+      const own = [
+        ...new Set([...(gone.get(uid) ?? []), ...holders.left(uid), ...wanting.left(uid), ...use.left(uid)]),
+      ];
       if (whole && own.length === 0) return;
+      gone.set(uid, own);
       const leaving = (await stagedOf(own, signal)).filter(({ id }) => !whole || own.includes(id));
       await Promise.all(leaving.map(({ kind, id }) => unstaging.tryAt(kind, id, signal)));
       const ids = new Set(leaving.map(({ id }) => id));
       for (const id of own) if (!ids.has(id)) use.unstaged(id);
+      gone.delete(uid);
     },
     stop() {
       stopped.abort();

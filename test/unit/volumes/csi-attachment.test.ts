@@ -1,6 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { NodeStageVolumeRequest } from "../../../src/gen/csi.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { attachmentName } from "../../../src/volumes/persistent/csi-attachment.ts";
 import { bound, data, longer } from "./csi-bench.ts";
 import { never, podWith } from "./volume-bench.ts";
 
@@ -72,4 +74,33 @@ test("a volume that was waited for in vain is used no more once its driver wants
   await longer(bench);
   await again;
   assert.deepEqual(bench.inUse, []);
+});
+
+test("a target out of reach at the end of a volume's last pod: the cluster may detach the volume once it is back", async () => {
+  const bench = bound();
+  const { storage, host } = bench;
+  storage.capabilities.clear();
+  storage.objects.set("d", { metadata: { name: "d" }, spec: {} });
+  const name = "kubernetes.io/csi/d^h";
+  storage.attachments.set(attachmentName({ driver: "d", volumeHandle: "h" }, "node"), {
+    metadata: { name: "attachment" },
+    spec: { attacher: "d", nodeName: "node", source: { persistentVolumeName: "pv" } },
+    status: { attached: true },
+  });
+  storage.status = { volumesAttached: [{ name, devicePath: "" }], volumesInUse: [name] };
+  const stage = bench.start();
+  await stage.recover(never);
+  await stage.mount(podWith([data]), never);
+  assert.deepEqual(bench.inUse, [name]);
+  const { list } = host.fs;
+  host.fs.list = async (path, signal) => {
+    if (path.endsWith("/plugins/kubernetes.io/csi")) throw new CodedError("unavailable", "the link is cut");
+    return list(path, signal);
+  };
+  await assert.rejects(stage.unmount("uid-1", never), { code: "unavailable" });
+  assert.deepEqual(bench.inUse, [name]);
+  host.fs.list = list;
+  await stage.unmount("uid-1", never);
+  assert.deepEqual(bench.inUse, []);
+  stage.stop();
 });
