@@ -1,7 +1,7 @@
 import { isIPv6 } from "node:net";
 import { listMounts, unmount } from "../host/mounts.ts";
 import type { SetUpDeps, VolumeKind } from "./kinds/kind.ts";
-import { podDirectory, podSubdirectory, volumeDirectory } from "./paths.ts";
+import { checkNoLink, podDirectory, podSubdirectory, volumeDirectory } from "./paths.ts";
 import { mount } from "./persistent/bind-mount.ts";
 import type { PersistentKind } from "./persistent/kind.ts";
 
@@ -63,6 +63,7 @@ async function mountExport(
   };
   await host.fs.apply([{ do: "mkdir", path: own, mode: privateMode, parents: true }], signal);
   if (await isMounted(signal)) return at;
+  await checkNoLink(deps, at, signal);
   await host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path: at, mode: privateMode }), signal);
   const source = `${isIPv6(server) ? `[${server}]` : server}:${path}`;
   const chosen = options.length > 0 ? ["-o", options.join(",")] : [];

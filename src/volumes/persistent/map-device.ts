@@ -3,7 +3,7 @@ import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
 import { podReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
-import { podDirectory } from "../paths.ts";
+import { checkNoLink, podDirectory } from "../paths.ts";
 import { mount } from "./bind-mount.ts";
 import { linkDevice } from "./device-link.ts";
 import type { PersistentKind, Use } from "./kind.ts";
@@ -30,6 +30,7 @@ export async function mapDevice(
     const why = new CodedError(codeOf(error), `${what}: ${messageOf(error)}`, { cause: error });
     throw new StepError("MapVolume.MapBlockVolume failed", name, why);
   };
+  await checkNoLink({ host: deps.host, fresh: false }, directory, signal).catch(failed("blkUtil.MapDevice failed"));
   const link = await linkDevice(deps, kind, use, device, signal).catch(failed("blkUtil.MapDevice failed"));
   const bound = await bindDevice(deps, device, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.MapDevice failed. devicePath: ${device}, ${about}, bindMount: true`),

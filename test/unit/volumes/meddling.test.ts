@@ -22,6 +22,8 @@ function bound(): Bench {
   for (const name of ["one", "two"]) add(name, { csi: { driver: "d", volumeHandle: `h-${name}` } });
   add("raw", { csi: { driver: "d", volumeHandle: "h-raw" }, volumeMode: "Block" });
   add("disk", { local: { path: "/disk" } });
+  add("device", { local: { path: "/disk" }, volumeMode: "Block" });
+  add("remote", { nfs: { server: "s", path: "/" } });
   bench.host.files.put("/disk/row", { data: "kept" });
   bench.host.files.put("/precious/file", { data: "kept" });
   return bench;
@@ -189,6 +191,7 @@ test("no volume is set up through a link", async () => {
   for (const [name, directory] of [
     ["one", published("one")],
     ["disk", directoryOf("local-volume", "disk")],
+    ["remote", directoryOf("nfs", "remote")],
   ] as const) {
     const bench = bound();
     await bench.host.fs.apply([
@@ -208,13 +211,17 @@ test("no volume is set up through a link", async () => {
 
 test("no volume is staged through a link", async () => {
   const sum = createHash("sha256").update("h-one").digest("hex");
-  const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
+  const deviceOf = (name: string) => ({
+    containers: [aContainer("c", { volumeDevices: [{ name, devicePath: "/dev/raw" }] })],
+  });
+  const devices = deviceOf("raw");
   for (const [name, directory, spec] of [
     ["one", `${plugin}/d/${sum}`, {}],
     ["raw", `${plugin}/volumeDevices/raw`, devices],
     ["raw", `${plugin}/volumeDevices/staging/raw`, devices],
     ["raw", `${plugin}/volumeDevices/publish/raw`, devices],
     ["disk", `${rootDir}/plugins/kubernetes.io/local-volume/mounts/disk`, {}],
+    ["device", `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices/device`, deviceOf("device")],
   ] as const) {
     const bench = bound();
     const { host, storage } = bench;
