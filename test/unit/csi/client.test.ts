@@ -23,12 +23,17 @@ function rig(t: TestContext) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-client-"));
   t.after(() => rmSync(rootDir, { recursive: true, force: true }));
   const real = systemClock();
-  const clock = { ...real, within: (ms: number, signal?: AbortSignal) => real.within(ms / hurry, signal) };
+  const limits: number[] = [];
+  const within = (ms: number, signal?: AbortSignal) => {
+    limits.push(ms);
+    return real.within(ms / hurry, signal);
+  };
+  const clock = { ...real, within };
   const measured: string[] = [];
   const measures = { called: (_name: string, _method: string, status: string) => void measured.push(status) };
   const deps = { host: localHost({ clock }), clock, measures };
   const clientOf = (path: string) => createDriverClient(deps, { name: "d", endpoint: path });
-  return { rootDir, clientOf, measured };
+  return { rootDir, clientOf, measured, limits };
 }
 
 const late = {
@@ -57,7 +62,7 @@ async function serveRaw(t: TestContext, path: string, handle: (connection: Socke
 }
 
 test("a driver that answers too late, or never, fails at the deadline; it is asked again as if nothing had been", async (t) => {
-  const { rootDir, clientOf, measured } = rig(t);
+  const { rootDir, clientOf, measured, limits } = rig(t);
   const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
   t.after(driver.stop);
   const client = clientOf(join(rootDir, "plugins/d/csi.sock"));
@@ -69,6 +74,8 @@ test("a driver that answers too late, or never, fails at the deadline; it is ask
   await client.unpublish(asked);
   assert.deepEqual(measured, ["DeadlineExceeded", "DeadlineExceeded", "OK"]);
   assert.equal(driver.methods().length, 3);
+  // One that needs 110 s is in time.
+  assert.deepEqual(limits, [120_000, 120_000, 120_000]);
 });
 
 test("a socket that takes connections and says nothing fails at the deadline", async (t) => {

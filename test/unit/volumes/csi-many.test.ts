@@ -61,3 +61,40 @@ test("200 claims take as long as one: their calls are made side by side, and tho
   assert.equal(bench.storage.calls.filter((call) => call.startsWith("stage ")).length, claims);
   assert.equal(bench.storage.calls.filter((call) => call.startsWith("publish ")).length, claims + 1);
 });
+
+test("a driver that takes 110 seconds for each step is asked once for each, and keeps nobody else waiting", async () => {
+  const bench = volumeBench();
+  const { storage, clock } = bench;
+  addClaim(bench, "slow");
+  addClaim(bench, "quick");
+  const slow = podWith([volumeOf("slow")], {}, { uid: "uid-slow", name: "slow" });
+  const quick = podWith([volumeOf("quick")], {}, { uid: "uid-quick", name: "quick" });
+  const stage = bench.start();
+  let isSlow = true;
+  storage.onStep(async () => {
+    if (isSlow) await clock.sleep(55_000, never);
+  });
+  const first = stage.mount(slow, never).then(
+    () => "mounted",
+    (error: unknown) => String(error),
+  );
+  await clock.advance(1);
+  isSlow = false;
+  await stage.mount(quick, never);
+  assert.ok(stage.mounted("uid-quick").has("v"));
+  isSlow = true;
+  for (let ms = 0; ms < 130_000; ms += 1_000) await clock.advance(1_000);
+  assert.match(await first, /unmounted volumes=\[v\]/);
+  const second = stage.mount(slow, never);
+  for (let ms = 0; ms < 130_000; ms += 1_000) await clock.advance(1_000);
+  await second;
+  const asked = (name: string) =>
+    storage.calls.filter((call) => call.startsWith(`${name} `) && call.includes("slow")).length;
+  assert.deepEqual([asked("stage"), asked("publish")], [1, 1]);
+  const end = stage.unmount("uid-slow", never);
+  for (let ms = 0; ms < 230_000; ms += 1_000) await clock.advance(1_000);
+  await end;
+  assert.deepEqual([asked("unpublish"), asked("unstage")], [1, 1]);
+  assert.ok(bench.host.files.mounted().every(({ path }) => !path.includes("uid-slow")));
+  stage.stop();
+});
