@@ -70,8 +70,8 @@ export interface PersistentPlace {
   readonly plugin: string;
   /** The group that its files belong to: containers run with it, too. */
   readonly group?: bigint;
-  /** The teller of its space: a file system without any other use, one whose server may be gone, its storage driver; or nothing. */
-  readonly space?: "fileSystem" | "remote" | { readonly driver: string; readonly volumeHandle: string };
+  /** The teller of its space: a file system, one whose server may be gone, the device that it is, its storage driver; or nothing. */
+  readonly space?: "fileSystem" | "remote" | "device" | Readonly<{ driver: string; volumeHandle: string; at?: string }>;
   /** It is a block device: containers have it as such. */
   readonly isDevice: boolean;
 }

@@ -21,10 +21,11 @@ export interface DriverSpaceDeps {
   readonly log: Logger;
 }
 
-/** A volume whose space is not simply read: only its storage driver knows it, or its server may be gone. */
+/** A volume whose space is not simply read: only its storage driver knows it, its server may be gone, or it is a device. */
 type DriverVolume = Exclude<PersistentPlace["space"], "fileSystem" | undefined>;
 
-/** Space of a driver's volume. @param path of the volume in a pod. @returns undefined where the driver does not tell it. */
+/** Space of a driver's volume. @param path of the volume in a pod; a driver is asked of that `at` another place, where there is one: a
+ *  device's is the node's own. @returns undefined where the driver does not tell it. */
 export type DriverSpace = (path: string, volume: DriverVolume) => Promise<DiskUse | undefined>;
 
 /** Longest wait for a server, milliseconds. */
@@ -36,18 +37,19 @@ const freshMs = 60_000;
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodegetvolumestats */
 export function createDriverSpace({ host, drivers, asksHealth, clock, log }: DriverSpaceDeps): DriverSpace {
   const known = new Map<string, { readonly until: number; readonly use: Promise<DiskUse | undefined> }>();
-  const look = async (path: string) => {
+  const look = async (path: string, read: typeof spaceByCommand) => {
     try {
-      return await spaceByCommand(host, path, clock.now());
+      return await read(host, path, clock.now());
     } catch (error) {
-      log.warn({ path, why: messageOf(error) }, "the space of a remote volume cannot be read");
+      log.warn({ path, why: messageOf(error) }, "the space of a volume cannot be read");
       return undefined;
     }
   };
   const ask = async (volumePath: string, volume: DriverVolume) => {
-    if (volume === "remote") return look(volumePath);
-    const { driver, volumeHandle } = volume;
-    const request = NodeGetVolumeStatsRequest.fromPartial({ volumeId: volumeHandle, volumePath });
+    if (volume === "remote") return look(volumePath, spaceByCommand);
+    if (volume === "device") return look(volumePath, sizeByCommand);
+    const { driver, volumeHandle, at = volumePath } = volume;
+    const request = NodeGetVolumeStatsRequest.fromPartial({ volumeId: volumeHandle, volumePath: at });
     try {
       const asked = drivers.driver(driver);
       const answer = await asked.stats(request);
@@ -85,6 +87,14 @@ async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: numb
     inodes,
     inodesFree,
   });
+}
+
+/** Size of a block device, and nothing else: what its user has on it is the user's. @throws deadline_exceeded. */
+async function sizeByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
+  const { code, stdout } = await run(["blockdev", "--getsize64", path], { timeoutMs: patienceMs });
+  if (code !== 0) return undefined;
+  const nothing = { availableBytes: 0, usedBytes: 0, inodes: 0, inodesFree: 0, inodesUsed: 0 };
+  return { at, device: "", capacityBytes: Number(stdout.trim()), ...nothing };
 }
 
 /** Figures of a driver's answer; undefined when it has none. Pure. */

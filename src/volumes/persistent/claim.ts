@@ -63,8 +63,8 @@ async function mapped(deps: SetUpDeps, kind: PersistentKind, use: Use, signal: A
     const why = new CodedError("unimplemented", "failed to find BlockVolumeMapper plugin. Volume plugin is nil.");
     throw new StepError("MapVolume.FindMapperPluginBySpec failed", nameOf(use), why);
   }
-  const found = await kind.device(deps, use, signal);
-  return { hostPath: await mapDevice(deps, kind, use, found, signal) };
+  const { space, ...found } = await kind.device(deps, use, signal);
+  return { hostPath: await mapDevice(deps, kind, use, found, signal), ...(space && { space }) };
 }
 
 function nameOf({ volume }: Use): string {

@@ -148,8 +148,11 @@ async function device(deps: SetUpDeps, use: Use, signal: AbortSignal) {
     throw new StepError(`MapVolume.${step} failed`, use.volume.metadata.name, error);
   };
   await setUpDevice(deps, use, known.context, signal).catch(failed("SetUpDevice"));
-  const path = await publishDevice(deps, use, known, signal).catch(failed("MapPodDevice"));
-  return { device: path, directory: blockPlaces(deps.rootDir, use.volume.metadata.name).mapped };
+  const { path, capabilities } = await publishDevice(deps, use, known, signal).catch(failed("MapPodDevice"));
+  const { driver, volumeHandle } = sourceOf(use.volume);
+  const directory = blockPlaces(deps.rootDir, use.volume.metadata.name).mapped;
+  const space = { driver, volumeHandle, at: `${directory}/${use.pod.metadata.uid}` };
+  return { device: path, directory, ...(capabilities.has(Capability.GET_VOLUME_STATS) && { space }) };
 }
 
 async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: AbortSignal): Promise<void> {
@@ -168,13 +171,13 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
   staging.stands(csiId(volume));
 }
 
-/** @returns the device's place. */
+/** @returns the device's place, and what its driver can do. */
 async function publishDevice(
   deps: SetUpDeps,
   use: Use,
   { about, context }: Known,
   signal: AbortSignal,
-): Promise<string> {
+): Promise<{ readonly path: string; readonly capabilities: Capabilities }> {
   const { host, rootDir } = deps;
   const volume = volumeOf(use);
   const { staged, published } = blockPlaces(rootDir, volume.name);
@@ -185,5 +188,5 @@ async function publishDevice(
   await host.fs.apply([{ do: "mkdir", path: published, mode: directoryMode, parents: true }], signal);
   await linkDevice(deps, { plugin: csiPlugin }, use, path, signal);
   await driver.publish(request);
-  return path;
+  return { path, capabilities: publishing.capabilities };
 }

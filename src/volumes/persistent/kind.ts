@@ -30,13 +30,13 @@ export interface PersistentKind {
   stage(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
   /** Gives a staged volume to a pod. @param staged path on the node. @throws with the text of the FailedMount event. */
   publish(deps: SetUpDeps, use: Use, staged: string, signal: AbortSignal): Promise<Published>;
-  /** The block device of a volume that containers have as a device, without links, and the directory in which the node binds it for each
-   *  pod; absent for a type that has none. @throws StepError with the step's name. */
+  /** The block device of a volume that containers have as a device, without links, the directory in which the node binds it for each
+   *  pod, and the teller of its size; absent for a type that has none. @throws StepError with the step's name. */
   device?(
     deps: SetUpDeps,
     use: Use,
     signal: AbortSignal,
-  ): Promise<{ readonly device: string; readonly directory: string }>;
+  ): Promise<{ readonly device: string; readonly directory: string } & Pick<PersistentPlace, "space">>;
   /** Makes a volume that the pod has as big as it is to be; absent for a type that does not grow on a node.
    *  @param bytes its new size. @throws ExpandError for what is more than a failed try; what the event shows. */
   expand?(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void>;

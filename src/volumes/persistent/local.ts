@@ -66,7 +66,8 @@ export const local: PersistentKind = {
     };
     const real = await host.fs.realpath(path, signal).catch(failed("EvalHostSymlinks"));
     const { kind } = await host.fs.stat(real, signal).catch(failed("MapBlockVolume"));
-    if (kind === "blockDevice") return { device: real, directory: `${localDevicesOf(rootDir)}/${metadata.name}` };
+    if (kind === "blockDevice")
+      return { device: real, directory: `${localDevicesOf(rootDir)}/${metadata.name}`, space: "device" };
     return failed("MapBlockVolume")(new CodedError("failed_precondition", `${path} is not a block device`));
   },
   async expand(deps, { pod, volume: { metadata, spec } }, _bytes, signal) {

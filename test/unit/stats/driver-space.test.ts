@@ -106,6 +106,30 @@ test("a remote file system is read by a command, which has five seconds and is n
   assert.equal(said.length, 1);
 });
 
+test("a driver is asked for a device's figures where the node has the device", async () => {
+  const { asked, space } = rig({ usage: [{ unit: Unit.BYTES, total: 10n }] });
+  assert.equal((await space("/link", { ...volume, at: "/device" }))?.capacityBytes, 10);
+  assert.deepEqual(
+    asked.map(({ volumePath }) => volumePath),
+    ["/device"],
+  );
+});
+
+test("of a device without a driver the size is read, once a minute, and nothing of what is on it", async () => {
+  const { clock, host, space } = rig();
+  host.program("blockdev", (_args, { stdout }) => {
+    stdout.write("16777216\n");
+    return 0;
+  });
+  const nothing = { availableBytes: 0, usedBytes: 0, inodes: 0, inodesFree: 0, inodesUsed: 0 };
+  const figures = { capacityBytes: 16_777_216, ...nothing, device: "", at: clock.now() };
+  assert.deepEqual(await space("/link", "device"), figures);
+  assert.deepEqual(await space("/link", "device"), figures);
+  assert.deepEqual(host.commands, [["blockdev", "--getsize64", "/link"]]);
+  host.program("blockdev", () => 1);
+  assert.equal(await space("/gone", "device"), undefined);
+});
+
 test("the health of a volume is told by drivers that can do so, also without figures", async () => {
   const answer = { volumeCondition: { abnormal: true, message: "worn out" } };
   const able = rigWith([Capability.GET_VOLUME_STATS, Capability.VOLUME_CONDITION], answer, {});

@@ -225,8 +225,12 @@ test("a volume as a device is staged, published and linked, and taken back by wh
   const bench = bound({ volumeMode: "Block" });
   const { storage } = bench;
   const { files } = bench.host;
-  await bench.start().mount(podWith([data], asDevice), never);
+  storage.capabilities.add(Capability.GET_VOLUME_STATS);
+  const stage = bench.start();
+  await stage.mount(podWith([data], asDevice), never);
   const all = `${rootDir}/plugins/kubernetes.io/csi/volumeDevices`;
+  const space = { driver: "d", volumeHandle: "h", at: `${all}/pv/dev/uid-1` };
+  assert.deepEqual(stage.mounted("uid-1").get("v")?.persistent?.space, space);
   assert.deepEqual(storage.calls, [`stage h ${all}/staging/pv`, `publish h ${all}/publish/pv/uid-1`]);
   const [request] = storage.requests as readonly NodeStageVolumeRequest[];
   assert.deepEqual(request?.volumeCapability, { accessMode: { mode: 1 }, block: {}, mount: undefined });

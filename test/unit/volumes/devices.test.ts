@@ -65,7 +65,7 @@ test("a device is linked for its pod, bound for the node and held open, with the
         hostPath: link,
         readOnly: false,
         growing: "pv",
-        persistent: { name: "pv", plugin: "kubernetes.io/local-volume", isDevice: true },
+        persistent: { name: "pv", plugin: "kubernetes.io/local-volume", isDevice: true, space: "device" },
       },
     ],
   );
