@@ -3,7 +3,7 @@ import { createHash } from "node:crypto";
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import type { Node, Pod, VolumeAttachment } from "../../src/objects.ts";
+import type { CSINode, Node, Pod, VolumeAttachment } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
@@ -96,11 +96,14 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
 
   /** Waits until nothing lacks that standing pods want of the target and of the cluster, and nothing else is there. */
   async function settled(): Promise<void> {
-    const wanted = [...standing].flatMap(([name, { metadata }]) => wants(root(), name, metadata.uid));
+    const ofPods = [...standing].flatMap(([name, { metadata }]) => wants(root(), name, metadata.uid));
+    const wanted = [`driver: ${driverName}`, ...ofPods];
     let wrong: readonly string[] = [];
     const looks = async () => {
       const node = await pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
+      const csiNode = await pods.api.get<CSINode>(`/apis/storage.k8s.io/v1/csinodes/${cluster.nodeName}`);
       const found = [
+        ...(csiNode.spec.drivers ?? []).map(({ name }) => `driver: ${name}`),
         ...mountsOf(cluster).filter((path) => /kubernetes\.io[~/]csi/.test(path)),
         ...(node.status?.volumesInUse ?? []),
         ...(await attacher.attached()),
@@ -112,7 +115,7 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
     };
     const explain = () =>
       wrong.map((one) => [...uids].reduce((text, [name, uid]) => text.replace(uid, name), one)).join("\n");
-    await cluster.waitFor("the target to be as the cluster wants it", looks, { timeoutMs: 20_000, explain });
+    await cluster.waitFor("the target to be as the cluster wants it", looks, { timeoutMs: 10_000, explain });
     assert.deepEqual(attacher.wrongs, []);
     const bystander = await pods.until("bystander", "to be there", () => true);
     assert.equal(statusOf(bystander)?.restartCount, 0);
