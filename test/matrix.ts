@@ -373,7 +373,7 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "drivers talk to graftlet alone, over SSH through the link; file systems grow by commands of a Host",
     seconds: 30,
   },
-  "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 30 },
+  "claims-expansion-crash": { on: [], more: cri, why: stage, seconds: 50 },
   "claims-many": { on: [], more: cri, why: stage, fits: cri, seconds: 125 },
   "claims-provisioned": {
     on: [],

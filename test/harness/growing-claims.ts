@@ -68,13 +68,14 @@ export async function openGrowingClaims(cluster: Cluster, pods: Pods): Promise<G
       await Promise.all([name, ...others].map((pod) => pods.ready(pod)));
     },
     async grow(name) {
-      await patch("pv", name, { spec: { capacity: { storage: "2Gi" } } });
-      const status = {
-        allocatedResources: { storage: "2Gi" },
-        allocatedResourceStatuses: { storage: "NodeResizePending" },
-        conditions: [{ type: "FileSystemResizePending", status: "True" }],
+      const show = (storage: string, more: object = {}) => {
+        const status = { allocatedResources: { storage: "2Gi" }, allocatedResourceStatuses: { storage }, ...more };
+        return patch("pvc", name, { status }, "--subresource=status");
       };
-      await patch("pvc", name, { status }, "--subresource=status");
+      // Before the volume is bigger: a node that sees that alone takes it for an administrator's work, and makes it grow at once.
+      await show("ControllerResizeInProgress");
+      await patch("pv", name, { spec: { capacity: { storage: "2Gi" } } });
+      await show("NodeResizePending", { conditions: [{ type: "FileSystemResizePending", status: "True" }] });
     },
     async grown(name) {
       await cluster.waitFor(`${name} to have grown`, async () => {
