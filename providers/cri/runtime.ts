@@ -1,4 +1,4 @@
-import { RuntimeConfigRequest, RuntimeServiceService as runtimeService, VersionRequest } from "../../src/gen/cri.ts";
+import { RuntimeServiceService as runtimeService, VersionRequest } from "../../src/gen/cri.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
 import type { Host } from "../../src/seams/host.ts";
@@ -9,6 +9,7 @@ import { criImages } from "./images.ts";
 import { criContainers, criSandboxes } from "./pods.ts";
 import { criStats } from "./stats.ts";
 import { criStreams } from "./streams.ts";
+import { runtimeConfig } from "./told-config.ts";
 
 export interface CriRuntimeOptions {
   /** Absolute paths of sockets on this machine. */
@@ -43,7 +44,7 @@ export function criRuntime({
   return {
     version: (signal) => runtime.call(runtimeService.version, VersionRequest.fromPartial({}), signal),
     status: (signal) => runtime.call(runtimeService.status, { verbose: false }, signal),
-    runtimeConfig: (signal) => runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal),
+    runtimeConfig: (signal) => runtimeConfig(runtime, signal),
     async updateRuntimeConfig(request, signal) {
       await runtime.call(runtimeService.updateRuntimeConfig, request, signal);
     },

@@ -1,6 +1,7 @@
-import { type Image, RuntimeServiceService as runtimeService } from "../../src/gen/cri.ts";
+import type { Image } from "../../src/gen/cri.ts";
 import { parseImageName } from "../../src/pod/image-name.ts";
 import type { Channel } from "./client.ts";
+import { toldConfig } from "./told-config.ts";
 
 /** Pins the runtime's sandbox image, without which no pod starts, where the runtime does not do that itself: containerd 1.6 tells its
  *  name only with the configuration in its status. It is asked once, and by runtimes that pin images not at all. */
@@ -10,7 +11,7 @@ export function createSandboxPin(
   let known: { readonly name: string | undefined } | undefined;
   return async (images, signal) => {
     if (images.length === 0 || images.some(({ pinned }) => pinned)) return images;
-    known ??= { name: sandboxImageIn((await runtime.call(runtimeService.status, { verbose: true }, signal)).info) };
+    known ??= { name: fullName((await toldConfig(runtime, signal))?.sandboxImage) };
     const { name } = known;
     if (name === undefined) return images;
     const isIt = ({ repoTags, repoDigests }: Image) => repoTags.includes(name) || repoDigests.includes(name);
@@ -18,12 +19,11 @@ export function createSandboxPin(
   };
 }
 
-/** The full name in containerd's configuration; undefined where the runtime tells none. */
-function sandboxImageIn(info: Readonly<Record<string, string>>): string | undefined {
+/** An image's full name; undefined for what is none. */
+function fullName(image: unknown): string | undefined {
+  if (typeof image !== "string") return undefined;
   try {
-    const config: unknown = JSON.parse(info["config"] ?? "");
-    if (typeof config !== "object" || config === null || !("sandboxImage" in config)) return undefined;
-    const { repository, tag, digest } = parseImageName(String(config.sandboxImage));
+    const { repository, tag, digest } = parseImageName(image);
     return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
   } catch {
     return undefined;

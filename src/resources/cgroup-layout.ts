@@ -51,7 +51,10 @@ async function driverOf(
   try {
     const { linux } = await runtime.runtimeConfig(signal);
     if (!linux) return configured;
-    return linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
+    const driver = linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
+    if (driver !== configured)
+      log.info({ cgroupDriver: driver, configured }, "the runtime's cgroup driver is used, not the configuration's");
+    return driver;
   } catch (error) {
     if (!hasCode(error, "unimplemented")) throw error;
     log.info({ cgroupDriver: configured }, "the runtime does not tell its cgroup driver, the configuration's is used");

@@ -8,6 +8,7 @@ import type { Runtime } from "../../src/seams/runtime.ts";
 import { runtimeContract } from "./runtime.ts";
 import { killedContract, onRig } from "./runtime-killed.ts";
 import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
+import { writeContainerdConfig } from "../harness/containerd.ts";
 import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { type ContainerdVersion, containerdVersions } from "../harness/containerd-version.ts";
 import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
@@ -63,13 +64,19 @@ test("containerd 2.4 tells by CRI what happens, and of which pod; its cgroup dri
   assert.equal(features?.supplementalGroupsPolicy, true);
 });
 
-test("containerd 1.6 has neither: its own events stand for CRI's, and the cgroup driver is the configuration's", async () => {
+test("containerd 1.6 has neither: its own events stand for CRI's, and its cgroup driver is read from its configuration", async () => {
   await using made = await underTest("contract-cri-tells", "1.6");
   assert.equal((await eventOf(made)).event.podUid, undefined);
   assert.ok(
     made.told.some((line) => line.includes("CRI GetContainerEvents")),
     made.told.join(),
   );
-  await assert.rejects(made.runtime.runtimeConfig(patience()), { code: "unimplemented" });
+  const driver = async () => (await made.runtime.runtimeConfig(patience())).linux?.cgroupDriver;
+  assert.equal(await driver(), CgroupDriver.CGROUPFS);
+  const { daemons, layout } = made.rig;
+  await daemons.kill("containerd");
+  writeContainerdConfig(layout, "systemd");
+  await daemons.startRuntime();
+  assert.equal(await driver(), CgroupDriver.SYSTEMD);
   assert.deepEqual((await made.runtime.status(patience())).runtimeHandlers, []);
 });

@@ -156,6 +156,14 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     assert.doesNotMatch(await there("systemctl", "list-units", "--failed", "--plain", "--no-legend"), /kubepods/);
   });
 
+  test("a configuration that names another cgroup driver than the runtime's: one sentence says so, and the runtime's is used", async () => {
+    await restart({ config: { cgroupDriver: "cgroupfs" } });
+    await lives("told-otherwise");
+    const said = agent?.log().match(/"msg":"the runtime's cgroup driver is used, not the configuration's"/g);
+    assert.equal(said?.length, 1);
+    assert.equal(await isThere("/kubepods"), false);
+  });
+
   test("without the hierarchy of an optional controller pods run; without that of a needed one no node does", async () => {
     const nodeEvents = async () => {
       const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;

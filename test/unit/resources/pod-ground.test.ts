@@ -251,11 +251,12 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
     () => Promise.reject(new CodedError("unavailable", "down")),
     async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } }),
   ];
+  const said: string[] = [];
   const layout = createCgroupLayout({
     runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
     kubelet,
     clock: fakeClock(),
-    log,
+    log: createLogger(0, { write: (line) => void said.push(line) }),
   });
   await assert.rejects(layout(never), { code: "unavailable" });
   const both = await Promise.all([layout(never), layout(never)]);
@@ -263,6 +264,8 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
     [...both, await layout(never)].map(({ driver }) => driver),
     ["systemd", "systemd", "systemd"],
   );
+  assert.equal(said.length, 1, said.join(""));
+  assert.match(said[0] ?? "", /the runtime's cgroup driver is used, not the configuration's/);
   const old = createCgroupLayout({
     runtime: { runtimeConfig: () => Promise.reject(new CodedError("unimplemented", "no")) },
     kubelet,

@@ -1,0 +1,49 @@
+import {
+  CgroupDriver,
+  RuntimeConfigRequest,
+  RuntimeConfigResponse,
+  RuntimeServiceService as runtimeService,
+} from "../../src/gen/cri.ts";
+import { hasCode } from "../../src/lib/errors.ts";
+import type { Channel } from "./client.ts";
+
+/** The configuration that containerd shows in its status, as far as it is read here.
+ *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
+interface ToldConfig {
+  readonly sandboxImage?: unknown;
+  readonly containerd?: {
+    readonly defaultRuntimeName?: string;
+    readonly runtimes?: Readonly<
+      Record<string, { readonly runtimeType?: unknown; readonly options?: { readonly SystemdCgroup?: unknown } | null }>
+    >;
+  };
+}
+
+/** The runtime's configuration where it tells one as JSON; undefined where it tells none. */
+export async function toldConfig(runtime: Channel, signal: AbortSignal): Promise<ToldConfig | undefined> {
+  const { info } = await runtime.call(runtimeService.status, { verbose: true }, signal);
+  try {
+    const config: unknown = JSON.parse(info["config"] ?? "");
+    return typeof config === "object" && config !== null ? config : undefined;
+  } catch {
+    return undefined;
+  }
+}
+
+/** The shim whose option says who makes cgroups: runc's, and of all that take runc's place. */
+const runcShim = "io.containerd.runc.v2";
+
+/** The runtime's configuration by CRI; its cgroup driver as containerd 2 would tell it where the runtime is an older containerd.
+ *  @throws unimplemented where the runtime tells it in neither way. */
+export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Promise<RuntimeConfigResponse> {
+  try {
+    return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);
+  } catch (error) {
+    if (!hasCode(error, "unimplemented")) throw error;
+    const { defaultRuntimeName = "", runtimes } = (await toldConfig(runtime, signal))?.containerd ?? {};
+    const handler = runtimes?.[defaultRuntimeName];
+    if (handler?.runtimeType !== runcShim) throw error;
+    const cgroupDriver = handler.options?.SystemdCgroup === true ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
+    return RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver } });
+  }
+}

@@ -1,0 +1,62 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { runtimeConfig, toldConfig } from "../../../../providers/cri/told-config.ts";
+import { CgroupDriver, RuntimeServiceService as runtimeService, StatusResponse } from "../../../../src/gen/cri.ts";
+import { type SocketRig, socketRig } from "./server.ts";
+
+const { status } = runtimeService;
+const never = (): AbortSignal => new AbortController().signal;
+
+/** A runtime that does not know CRI's RuntimeConfig, and shows so much in a verbose status. */
+const showing = (rig: SocketRig, info: Readonly<Record<string, string>>) =>
+  rig.serve((server) =>
+    server.addService(
+      { status },
+      {
+        status: (
+          { request }: { readonly request: { readonly verbose: boolean } },
+          reply: (error: null, value: StatusResponse) => void,
+        ) => reply(null, StatusResponse.fromPartial(request.verbose ? { info } : {})),
+      },
+    ),
+  );
+
+/** A configuration whose default runtime is called `main`. */
+const configured = (main: object, other: object = {}) => ({
+  config: JSON.stringify({ containerd: { defaultRuntimeName: "main", runtimes: { other, main } } }),
+});
+const runc = (options: object | null) => ({ runtimeType: "io.containerd.runc.v2", options });
+
+test("the cgroup driver of an older containerd is its default runtime's", async () => {
+  for (const [main, driver] of [
+    [runc({ SystemdCgroup: true }), CgroupDriver.SYSTEMD],
+    [runc({ SystemdCgroup: false }), CgroupDriver.CGROUPFS],
+    [runc({ BinaryName: "crun" }), CgroupDriver.CGROUPFS],
+    [runc(null), CgroupDriver.CGROUPFS],
+  ] as const) {
+    await using rig = socketRig();
+    await showing(rig, configured(main, runc({ SystemdCgroup: driver === CgroupDriver.CGROUPFS })));
+    const { linux } = await runtimeConfig(rig.channel, never());
+    assert.equal(linux?.cgroupDriver, driver, JSON.stringify(main));
+  }
+});
+
+test("a runtime that shows no configuration, or one of another kind, does not tell its cgroup driver", async () => {
+  for (const info of [
+    {},
+    { config: "[crio]\ncgroup_manager = 1" },
+    { config: "null" },
+    { config: "{}" },
+    configured({ runtimeType: "io.containerd.kata.v2", options: { SystemdCgroup: true } }),
+  ]) {
+    await using rig = socketRig();
+    await showing(rig, info);
+    await assert.rejects(runtimeConfig(rig.channel, never()), { code: "unimplemented" }, JSON.stringify(info));
+  }
+});
+
+test("a runtime's configuration is an object, or nothing", async () => {
+  await using rig = socketRig();
+  await showing(rig, { config: '"text"' });
+  assert.equal(await toldConfig(rig.channel, never()), undefined);
+});
