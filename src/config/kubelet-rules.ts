@@ -71,35 +71,55 @@ const cgroups: Rule = (config) => {
     throw refuse(
       "reservedSystemCPUs (--reserved-cpus)",
       config.reservedSystemCPUs,
-      "leave out systemReservedCgroup and kubeReservedCgroup",
+      "can't use reservedSystemCPUs (--reserved-cpus) with systemReservedCgroup (--system-reserved-cgroup) or kubeReservedCgroup (--kube-reserved-cgroup)",
     );
   }
 };
 
-const enforcements: Readonly<Record<string, "systemReservedCgroup" | "kubeReservedCgroup" | undefined>> = {
-  none: undefined,
-  pods: undefined,
-  "system-reserved": "systemReservedCgroup",
-  "system-reserved-compressible": "systemReservedCgroup",
-  "kube-reserved": "kubeReservedCgroup",
-  "kube-reserved-compressible": "kubeReservedCgroup",
-};
+const systemReserved = {
+  field: "systemReservedCgroup",
+  flag: "--system-reserved-cgroup",
+  of: "system-reserved",
+} as const;
+const kubeReserved = { field: "kubeReservedCgroup", flag: "--kube-reserved-cgroup", of: "kube-reserved" } as const;
 
-/** @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
+/** What may be enforced, and the cgroup that it needs. */
+const enforcements: Readonly<Record<string, typeof systemReserved | typeof kubeReserved | undefined>> = {
+  pods: undefined,
+  "system-reserved": systemReserved,
+  "system-reserved-compressible": systemReserved,
+  "kube-reserved": kubeReserved,
+  "kube-reserved-compressible": kubeReserved,
+  none: undefined,
+};
+const validEnforcements = Object.keys(enforcements)
+  .map((name) => `"${name}"`)
+  .join(", ")
+  .replace(/, (?="none")/, " or ");
+
+/** In the kubelet's order and words.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 const nodeAllocatable: Rule = (config) => {
   const list = config.enforceNodeAllocatable;
-  const wrong = (remedy: string): Error => refuse("enforceNodeAllocatable (--enforce-node-allocatable)", list, remedy);
-  if (new Set(list).size < list.length) throw wrong("name each part once");
-  if (list.includes("none") && list.length > 1) throw wrong("name nothing beside none");
+  const setting = "enforceNodeAllocatable (--enforce-node-allocatable)";
+  const wrong = (words: string): Error => refuse(setting, list, words);
   for (const prefix of ["system-reserved", "kube-reserved"]) {
     if (list.includes(prefix) && list.includes(`${prefix}-compressible`))
-      throw wrong(`name ${prefix} or ${prefix}-compressible, not both`);
+      throw wrong(`both "${prefix}" and "${prefix}-compressible" cannot be specified together in ${setting}`);
   }
-  for (const part of list) {
-    if (!Object.hasOwn(enforcements, part)) throw wrong(`use only ${Object.keys(enforcements).join(", ")}`);
+  for (const [at, part] of list.entries()) {
+    if (list.indexOf(part) < at) throw wrong(`duplicated enforcements "${part}" in ${setting}`);
+    if (!Object.hasOwn(enforcements, part))
+      throw wrong(`option "${part}" specified for ${setting}. Valid options are ${validEnforcements}`);
     const cgroup = enforcements[part];
-    if (cgroup && config[cgroup] === "") throw wrong(`give ${cgroup} too, which ${part} needs`);
-    if (part !== "none" && !config.cgroupsPerQOS) throw wrong("set cgroupsPerQOS to true, or name none");
+    if (cgroup && config[cgroup.field] === "")
+      throw wrong(
+        `${cgroup.field} (${cgroup.flag}) must be specified when "${cgroup.of}" or "${cgroup.of}-compressible" included in ${setting}`,
+      );
+    if (part === "none") {
+      if (list.length > 1) throw wrong(`${setting} may not contain additional enforcements when "none" is specified`);
+    } else if (!config.cgroupsPerQOS)
+      throw wrong(`cgroupsPerQOS (--cgroups-per-qos) must be set to true when "${part}" contained in ${setting}`);
   }
 };
 

@@ -21,12 +21,31 @@ const refusals: readonly [string, RegExp][] = [
   ["maxParallelImagePulls: 0", /^maxParallelImagePulls is 0: give a value of 1 or more$/],
   ["runOnce: true", /^runOnce \(--runonce\) is true: run-once mode was removed/],
   ["systemCgroups: /system", /^systemCgroups .* give cgroupRoot/],
-  ["enforceNodeAllocatable: [pods, pods]", /name each part once$/],
-  ["enforceNodeAllocatable: [none, pods]", /name nothing beside none$/],
-  ["enforceNodeAllocatable: [nodes]", /use only none, pods, /],
-  ["enforceNodeAllocatable: [system-reserved]", /give systemReservedCgroup too/],
-  ["enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k", /not both$/],
-  ["cgroupsPerQOS: false", /^enforceNodeAllocatable .* set cgroupsPerQOS to true, or name none$/],
+  ["enforceNodeAllocatable: [pods, pods]", /: duplicated enforcements "pods" in enforceNodeAllocatable \(--enforce-/],
+  [
+    "enforceNodeAllocatable: [none, pods]",
+    /: enforceNodeAllocatable \(--enforce-node-allocatable\) may not contain additional enforcements when "none" is/,
+  ],
+  [
+    "enforceNodeAllocatable: [nodes]",
+    /: option "nodes" specified for enforceNodeAllocatable \(--enforce-node-allocatable\)\. Valid options are "pods", "system-reserved", "system-reserved-compressible", "kube-reserved", "kube-reserved-compressible" or "none"$/,
+  ],
+  [
+    "enforceNodeAllocatable: [system-reserved]",
+    /: systemReservedCgroup \(--system-reserved-cgroup\) must be specified when "system-reserved" or "system-reserved-compressible" included in enforceNodeAllocatable/,
+  ],
+  [
+    "enforceNodeAllocatable: [kube-reserved-compressible]",
+    /: kubeReservedCgroup \(--kube-reserved-cgroup\) must be specified when "kube-reserved" or "kube-reserved-compressible" included/,
+  ],
+  [
+    "enforceNodeAllocatable: [kube-reserved, kube-reserved-compressible]\nkubeReservedCgroup: /k",
+    /: both "kube-reserved" and "kube-reserved-compressible" cannot be specified together in enforceNodeAllocatable/,
+  ],
+  [
+    "cgroupsPerQOS: false",
+    /^enforceNodeAllocatable .*: cgroupsPerQOS \(--cgroups-per-qos\) must be set to true when "pods" contained in enforceNodeAllocatable/,
+  ],
   ["shutdownGracePeriod: 10s\nshutdownGracePeriodCriticalPods: 20s", /give at most shutdownGracePeriod, which is 10s$/],
   ["shutdownGracePeriod: 1ms", /give 0s, or 1s or longer$/],
   [
@@ -78,7 +97,10 @@ const refusals: readonly [string, RegExp][] = [
   ['kubeReserved: {cpu: "-1"}', /give cpu a quantity/],
   ["allowedUnsafeSysctls: [kernel.msg*, vm.swappiness]", /allow only kernel.shm\*, .*, not vm.swappiness$/],
   ["reservedSystemCPUs: 3-1", /give CPUs such as "0-3,8"$/],
-  ["reservedSystemCPUs: 0-1\nkubeReservedCgroup: /k", /leave out systemReservedCgroup and kubeReservedCgroup$/],
+  [
+    "reservedSystemCPUs: 0-1\nkubeReservedCgroup: /k",
+    /: can't use reservedSystemCPUs \(--reserved-cpus\) with systemReservedCgroup \(--system-reserved-cgroup\) or kubeReservedCgroup/,
+  ],
   ["tlsCertFile: /c", /^tlsCertFile is "\/c": give tlsPrivateKeyFile too/],
   ["tlsCipherSuites: [AES]", /give names such as TLS_/],
   ["userNamespaces: {idsPerPod: 1000}", /give a multiple of 65536/],
