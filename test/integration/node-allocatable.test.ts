@@ -95,6 +95,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
       enforceNodeAllocatable: ["pods", "kube-reserved", "system-reserved-compressible"],
       kubeReservedCgroup: given("kube"),
       systemReservedCgroup: given("system"),
+      podPidsLimit: 321,
     });
     const page = 4096;
     await until("the pods' limit", () => memoryLimit("kubepods") < memory);
@@ -115,7 +116,8 @@ describe("shares of pods together and of the machine's own processes", { timeout
   test("Burstable pods weigh what they request together, at each start and each end; BestEffort pods the least", async () => {
     await pods.create("first", asking("200m"));
     await pods.create("second", asking("300m"));
-    await Promise.all(["first", "second"].map(pods.ready));
+    const [first] = await Promise.all(["first", "second"].map(pods.ready));
+    assert.equal(read(`kubepods/burstable/pod${first?.metadata.uid}`, "pids.max"), "321");
     assert.equal(shares("kubepods/burstable"), expected(512));
     assert.equal(shares("kubepods/besteffort"), expected(2));
     await pods.create("short", { ...asking("500m", "exec sleep 1"), restartPolicy: "Never" });
