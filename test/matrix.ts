@@ -1,3 +1,4 @@
+import { ofGuests } from "./matrix-of-guests.ts";
 import { bringsOwn } from "./matrix-of-own.ts";
 
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
@@ -47,7 +48,6 @@ export interface Runs {
 export const usual: readonly Provider[] = ["cri", "cri-2.4", "docker", "ssh", "ssh-docker"];
 
 const all = [...usual, "ssh-systemd", "ssh-docker-systemd"] as const;
-const onGuest = ["ssh-guest"] as const;
 const cri = ["cri"] as const;
 const onContainerd = ["cri", "cri-2.4"] as const;
 const onDocker = ["docker"] as const;
@@ -64,6 +64,7 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
   ...bringsOwn,
+  ...ofGuests,
   admission: { on: cri, why: cluster, seconds: 20 },
   "cgroup-faults": {
     on: [],
@@ -179,13 +180,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "each runtime keeps and tells other things after its death",
     seconds: 90,
   },
-  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 180 },
-  "guest-reboot": {
-    on: [],
-    why: "boots a guest by emulation, which takes minutes with the processors to itself: make integration ONLY=guest",
-    fits: onGuest,
-    seconds: 400,
-  },
   harness: { on: cri, why: "is about the tests' own cluster", seconds: 30 },
   doctor: { on: ["ssh"], more: here, why: "looks at targets of each kind", seconds: 30 },
   image: { on: [], more: cri, why: "is about graftlet's own image", fits: onContainerd, seconds: 120 },
@@ -234,13 +228,6 @@ export const integration: Readonly<Record<string, Runs>> = {
   "metrics-server": { on: [], more: cri, why: cluster, fits: bothContainerds, seconds: 75 },
   machines: { on: onSystemd, why: "is about the tests' own machines", fits: onSystemd, seconds: 15 },
   metrics: { on: cri, why: cluster, seconds: 40 },
-  nfs: {
-    on: [],
-    more: onGuest,
-    why: "needs a kernel that serves NFS and mounts it",
-    fits: onGuest,
-    seconds: 200,
-  },
   "node-allocatable": {
     on: cri,
     more: ["docker", "ssh-systemd"],
@@ -295,7 +282,7 @@ export const integration: Readonly<Record<string, Runs>> = {
   "several-targets": { on: [], more: cri, why: "brings providers of its own", fits: onContainerd, seconds: 70 },
   shares: {
     on: onSystemd,
-    more: ["cri", "docker", "ssh-docker-systemd"],
+    more: ["cri", "docker", "ssh-docker-systemd", "ssh-guest", "ssh-docker-guest"],
     why: "the kernel shares out by what files or systemd set, and the runtime below it; an open session is SSH's",
     fits: providers,
     seconds: 35,
@@ -324,13 +311,6 @@ export const integration: Readonly<Record<string, Runs>> = {
     seconds: 190,
   },
   takeover: { on: [], more: cri, why: "the kubelet, which it is about, speaks CRI alone", seconds: 60 },
-  "tunnel-guest": {
-    on: [],
-    more: onGuest,
-    why: "needs a kernel with IPVS and netem, beside a cluster and a machine that it brings itself",
-    fits: onGuest,
-    seconds: 300,
-  },
   "volumes-images": {
     on: ["cri-2.4", "docker"],
     why: "containerd 2 alone mounts images, and with Docker the pod is held",

@@ -1,0 +1,36 @@
+import type { Runs } from "./matrix.ts";
+
+const onGuest = ["ssh-guest"] as const;
+const bothGuests = ["ssh-guest", "ssh-docker-guest"] as const;
+
+/** Files of test/integration that need a kernel of their own. */
+export const ofGuests: Readonly<Record<string, Runs>> = {
+  guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 180 },
+  "guest-limits": {
+    on: [],
+    more: bothGuests,
+    why: "cgroup v2 below a systemd, with swap and huge pages; the runtime makes containers' cgroups",
+    fits: bothGuests,
+    seconds: 240,
+  },
+  "guest-reboot": {
+    on: [],
+    why: "boots a guest by emulation, which takes minutes with the processors to itself: make integration ONLY=guest",
+    fits: onGuest,
+    seconds: 400,
+  },
+  nfs: {
+    on: [],
+    more: onGuest,
+    why: "needs a kernel that serves NFS and mounts it",
+    fits: onGuest,
+    seconds: 200,
+  },
+  "tunnel-guest": {
+    on: [],
+    more: onGuest,
+    why: "needs a kernel with IPVS and netem, beside a cluster and a machine that it brings itself",
+    fits: onGuest,
+    seconds: 300,
+  },
+};
