@@ -18,6 +18,8 @@ import { whole } from "../matrix.ts";
 const Mi = 2 ** 20;
 /** Time over which shares are compared, milliseconds. */
 const measuredMs = whole || isGuest(providerUnderTest()) ? 30_000 : 6_000;
+/** A session echoes within this time, milliseconds: within a second, where a second is one. */
+const echoMs = patience(1000);
 /** All that burns, and the session beside it, wants this CPU. */
 const onOneCpu = ["taskset", "-c", "0"];
 
@@ -142,7 +144,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     }
     assert.ok(least < 0.05, said);
     t.diagnostic(`${said}; the longest wait for an echo ${Math.round(longestMs)} ms`);
-    assert.ok(longestMs < 1000, `an echo took ${longestMs} ms`);
+    assert.ok(longestMs < echoMs, `an echo took ${longestMs} ms`);
     await Promise.all(names.map((name) => pods.remove(name, 0)));
   });
 
@@ -158,10 +160,17 @@ describe("pods of each quality of service class beside an open session", { timeo
         Number((await cgroups.read([cgroupOf(pod)], "memory.usage_in_bytes", "memory.current"))[0]);
       await cluster.waitFor(`${name} to hold its memory`, async () => (await usage()) >= bytes);
     };
-    const killed = async (name: string) => {
+    /** Kills of processes of pods so far, which only version 2 of cgroups counts for all of them together. */
+    const kills = async () =>
+      Number(/^oom_kill (\d+)/m.exec((await cgroups.read(["kubepods"], "memory.events", "memory.stat"))[0] ?? "")?.[1]);
+    // The Docker Engine does not see who is killed there for what pods use together.
+    const isSeen = cluster.provider !== "ssh-docker-guest";
+    const killed = async (name: string, before: number) => {
       const pod = await pods.until(name, "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
       const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
-      assert.deepEqual([reason, exitCode], ["OOMKilled", 137], name);
+      assert.equal(exitCode, 137, name);
+      if (isSeen) assert.equal(reason, "OOMKilled", name);
+      if (isGuest(cluster.provider)) assert.ok((await kills()) > before, `the kernel has killed ${name}`);
     };
     const once = { restartPolicy: "Never" };
     const requests = { memory: "40Mi" };
@@ -171,17 +180,18 @@ describe("pods of each quality of service class beside an open session", { timeo
       await pods.create("idle", { ...once, containers: [holding(190 * Mi)] });
       await Promise.all([holds("modest", 40 * Mi), holds("idle", 190 * Mi)]);
       await pods.create("steady", { ...once, containers: [holding(140 * Mi, { requests: limits, limits })] });
-      await killed("idle");
+      await killed("idle", 0);
       await holds("steady", 140 * Mi);
+      const before = await kills();
       const small = { requests: { memory: "16Mi" } };
       await pods.create("greedy", { ...once, containers: [{ command: ["tail", "/dev/zero"], resources: small }] });
-      await killed("greedy");
+      await killed("greedy", before);
     });
     for (const name of ["modest", "steady"]) {
       const pod = pods.history(name).at(-1);
       assert.ok(pod && statusOf(pod)?.state?.running && statusOf(pod)?.restartCount === 0, name);
     }
-    assert.ok(longestMs < 1000, `an echo took ${longestMs} ms`);
+    assert.ok(longestMs < echoMs, `an echo took ${longestMs} ms`);
     const { stdout: own } = await cluster.runInside(["cat", "/proc/self/oom_score_adj"]);
     const { stdout: status } = await cluster.runInside(["cat", "/proc/self/status"]);
     const mayLower = (BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`) >> 24n) & 1n;
