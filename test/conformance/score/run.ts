@@ -35,10 +35,7 @@ async function score(options: ConformanceOptions): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const records = join(folder, "records.jsonl");
   if (!existsSync(records))
-    addRecords(
-      records,
-      agent === "kubelet" ? readEntries().flatMap(attemptsIn) : readResults(provider).map(attemptIn),
-    );
+    addRecords(records, agent === "kubelet" ? readEntries().flatMap(attemptsIn) : readResults(provider).map(attemptIn));
   const withheld = readWithheld();
   const tests =
     agent === "kubelet"
