@@ -172,7 +172,7 @@ describe("claims", () => {
       });
     await write("block-1", 2000);
     const first = await pods.ready("block-1");
-    assert.match(await pods.log("block-1"), /2000\n2000 2775\n$/);
+    await cluster.waitFor("what it has seen", async () => /2000\n2000 2775\n$/.test(await pods.log("block-1")));
     await write("block-2", 3000);
     const second = await pods.ready("block-2");
     await pods.event(
@@ -247,6 +247,7 @@ describe("claims", () => {
     const [one, two] = await Promise.all([start("shared-1"), start("shared-2")]);
     await Promise.all([pods.ready("shared-1"), pods.ready("shared-2")]);
     await mapped(one, two);
+    await measured("shared-1", "v", "shared");
     const events = () => kubectl("get", "events", "--field-selector", "involvedObject.name=shared-1", "-o", "yaml");
     const told = `MapVolume.MapPodDevice succeeded for volume "shared" globalMapPath "${all}/shared"`;
     await cluster.waitFor("the kubelet's event", async () => (await events()).includes(told));
