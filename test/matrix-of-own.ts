@@ -18,7 +18,7 @@ const more = {
   "helm-rights": 135,
   "helm-storage": 60,
   "tunnel-docker": 100,
-  "tunnel-load": 300,
+  "tunnel-load": 420,
   "tunnel-variants": 170,
 };
 

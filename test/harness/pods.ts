@@ -40,6 +40,8 @@ export interface Pods extends AsyncDisposable {
   /** Resolves when the object is gone, with its last version. What `atOnce` finds is looked up in the same turn as the news. */
   gone<T = undefined>(name: string, atOnce?: (last: Pod) => T): Promise<{ last: Pod; found: T }>;
   log(name: string, query?: string): Promise<string>;
+  /** Waits until a pod's log is this, or matches it: a container that runs has not written yet. */
+  logged(name: string, expected: string | RegExp): Promise<void>;
   /** Waits for a container to end and returns its log. */
   outputOf(name: string, container?: string): Promise<string>;
   /** Runs a pod of one container, never restarted unless the spec says so, to its end, and returns the container's log. */
@@ -157,6 +159,12 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
       });
     },
     log: (name, query = "") => api.text(`${base}/pods/${name}/log?${query}`),
+    async logged(name, expected) {
+      const fits = (text: string) => (typeof expected === "string" ? text === expected : expected.test(text));
+      await waitFor(`${name} to log ${String(expected)}`, async () => fits(await pods.log(name)), {
+        explain: () => pods.log(name),
+      });
+    },
     async outputOf(name, container = "main") {
       await pods.until(name, `${container} to end`, (pod) => statusOf(pod, container)?.state?.terminated !== undefined);
       return pods.log(name, `container=${container}`);

@@ -121,7 +121,7 @@ describe("claims whose volumes grow", { concurrency: true }, () => {
     await inside("losetup", "--set-capacity", device);
     await kubectl("patch", "pv", "block", "--type=merge", "-p", '{"spec":{"capacity":{"storage":"2Gi"}}}');
     await pods.event("block", "FileSystemResizeSuccessful", succeeded("block"));
-    await cluster.waitFor("the pod to see it", async () => (await pods.log("block")) === "grown\n");
+    await pods.logged("block", "grown\n");
     await claims.grown("block");
     await removed("block");
     await inside("losetup", "-d", device);

@@ -37,7 +37,7 @@ test("local-path-provisioner makes a folder when the first pod wants it; the dat
   await ended;
   await start("reader", "cat /v/table");
   await pods.ready("reader");
-  await cluster.waitFor("the row once more", async () => (await pods.log("reader")) === "row\n");
+  await pods.logged("reader", "row\n");
   const gone = pods.gone("reader");
   await pods.remove("reader", 1);
   await gone;

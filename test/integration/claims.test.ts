@@ -172,7 +172,7 @@ describe("claims", () => {
       });
     await write("block-1", 2000);
     const first = await pods.ready("block-1");
-    await cluster.waitFor("what it has seen", async () => /2000\n2000 2775\n$/.test(await pods.log("block-1")));
+    await pods.logged("block-1", /2000\n2000 2775\n$/);
     await write("block-2", 3000);
     const second = await pods.ready("block-2");
     await pods.event(
@@ -335,7 +335,7 @@ describe("claims", () => {
       containers: [shell("cat /v/precious; sleep 3600", { volumeMounts: [mount("v", { mountPath: "/v" })] })],
     });
     const pod = await pods.ready("own");
-    await cluster.waitFor("what the pod reads", async () => (await pods.log("own")) === "kept\n");
+    await pods.logged("own", "kept\n");
     assert.ok(claimMounts().includes(folderOf(pod.metadata.uid, "ephemeral")));
     await measured("own", "v", "own-v");
     await removed("own");

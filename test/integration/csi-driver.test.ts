@@ -114,7 +114,7 @@ describe("on a node of the real kubelet's", () => {
       ],
     });
     await pods.ready("folder");
-    await cluster.waitFor("its group", async () => (await pods.log("folder")) === "2000\n");
+    await pods.logged("folder", "2000\n");
     assert.equal(readFileSync(join(cluster.root, driver.data, handle, "table"), "utf8"), "row\n");
     await cluster.mustKubectl(["patch", "pvc", "folder", '-p={"spec":{"resources":{"requests":{"storage":"2Gi"}}}}']);
     const grown = "--for=jsonpath={.status.capacity.storage}=2Gi";
@@ -151,7 +151,7 @@ describe("on a node of the real kubelet's", () => {
       ],
     });
     await pods.ready("device");
-    await cluster.waitFor("its size", async () => (await pods.log("device")) === `${8 << 20}\n`);
+    await pods.logged("device", `${8 << 20}\n`);
     await cluster.waitFor("what was written", () =>
       readFileSync(join(cluster.root, driver.data, handle))
         .subarray(0, 4)

@@ -137,7 +137,7 @@ describe("csi", () => {
     const first = await pods.ready("first");
     await pods.create("second", using("shared", "cat /v/written; sleep 3600"));
     const second = await pods.ready("second");
-    await cluster.waitFor("the other pod's file", async () => (await pods.log("second")) === "0\n");
+    await pods.logged("second", "0\n");
 
     const staged = `${root()}/plugins/kubernetes.io/csi/${driverName}`;
     const [sum = ""] = (await inside("ls", staged)).trim().split("\n");

@@ -81,7 +81,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     const { pods } = lab;
     await pods.create("user", wanting(1));
     const pod = await pods.ready("user");
-    assert.equal(await pods.log("user"), "gpu-0\na library\na device\n");
+    await pods.logged("user", "gpu-0\na library\na device\n");
     assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
     await shows("2/2");
   });
@@ -128,7 +128,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await pods.create("other", wanting(1));
     const other = await pods.ready("other");
     assert.deepEqual(health(other), [`${resource} gpu-1 Healthy`]);
-    assert.match(await pods.log("other"), /^gpu-1\n/);
+    await pods.logged("other", /^gpu-1\n/);
     const pod = await pods.ready("user");
     assert.equal(containerId(pod), before);
     assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
@@ -141,7 +141,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await gone;
     await pods.create("heir", wanting(1));
     await pods.ready("heir");
-    assert.match(await pods.log("heir"), /^gpu-1\n/);
+    await pods.logged("heir", /^gpu-1\n/);
   });
 
   test("a plugin that dies leaves none healthy; pods run on", async () => {

@@ -218,7 +218,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
     await pods.event("no-key", "Failed", "Error: couldn't find key colour in ConfigMap default/settings");
     await cluster.mustKubectl(["patch", "configmap", "settings", "--patch", '{"data":{"colour":"blue"}}']);
     await pods.ready("no-key");
-    await cluster.waitFor("the key's value in the pod", async () => (await pods.log("no-key")) === "colour blue\n");
+    await pods.logged("no-key", "colour blue\n");
   });
 
   test("a ConfigMap that is a volume", async () => {
@@ -240,7 +240,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
       data: { first: "be kind" },
     });
     await pods.ready("no-volume");
-    await cluster.waitFor("the ConfigMap in the pod", async () => (await pods.log("no-volume")) === "be kind\n");
+    await pods.logged("no-volume", "be kind\n");
   });
 });
 

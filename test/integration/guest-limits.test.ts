@@ -145,7 +145,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     const resources = { limits: { memory: "32Mi" } };
     await pods.create("group", { restartPolicy: "Never", containers: [shell(script, { resources })] });
     if (onDocker()) {
-      await cluster.waitFor("the rest to go on", async () => (await pods.log("group")).includes("survived"));
+      await pods.logged("group", /survived/);
       assert.equal(limit(await pods.ready("group"), "memory.oom.group"), "0");
       return;
     }

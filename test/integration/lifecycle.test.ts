@@ -71,7 +71,7 @@ describe("hooks", { concurrency: 4 }, () => {
       containers: [{ lifecycle: { postStart: { httpGet: { host, port: 8080, path: "/echo?msg=from-the-hook" } } } }],
     });
     await pods.ready("caller");
-    assert.match(await pods.log("server"), /GET \/echo\?msg=from-the-hook/);
+    await pods.logged("server", /GET \/echo\?msg=from-the-hook/);
   });
 
   test("a sleep before the end lasts as long as it says, and no longer than the grace period", async () => {

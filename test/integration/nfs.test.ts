@@ -44,7 +44,7 @@ test("directories of an NFS server are mounted for claims and for pods, read-onl
   });
   const [writes] = await Promise.all(["writes", "reads"].map(pods.ready));
   await cluster.waitFor("the copy", async () => (await says("cat", "/srv/nfs/copy")) === "kept");
-  assert.match(await pods.log("reads"), /^kept\ntouch: \/v\/x: Read-only file system/);
+  await pods.logged("reads", /^kept\ntouch: \/v\/x: Read-only file system/);
   const table = await says("grep", "kubernetes.io~nfs", "/proc/mounts");
   assert.match(
     table,

@@ -97,7 +97,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
       containers: [shell(fill, { volumeMounts: [{ name: "disk", mountPath: "/disk" }] })],
     });
     const pod = await pods.ready("awkward");
-    await cluster.waitFor("the tree", async () => (await pods.log("awkward")).includes("made"));
+    await pods.logged("awkward", /made/);
     const folder = volumeFolder(cluster, pod, "empty-dir", "disk");
     assert.ok(existsSync(folder));
     const gone = pods.gone("awkward", () => existsSync(folder));

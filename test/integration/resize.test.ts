@@ -7,7 +7,6 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
 import { type ContainerDraft, condition, containerId, firstProcess, shell, statusOf } from "../harness/pods.ts";
 import { hasSystemd } from "../harness/runtime-daemon.ts";
-import { waitFor } from "../harness/wait.ts";
 
 let lab: Lab;
 let agent: Agent;
@@ -205,7 +204,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo held; trap 'exit 0' TERM; while :; do sleep 0.2; done";
     await pods.create("full", { containers: [{ ...shell(hold), resources: has("200m", "256Mi") }] });
     await pods.ready("full");
-    await waitFor("the memory to be held", async () => (await pods.log("full")).includes("held"));
+    await pods.logged("full", /held/);
     await resize("full", { main: has("200m", "16Mi") });
     const why =
       /^cannot decrease memory limits: \[?attempting to set .* memory limit \(16777216\) below current usage \(\d+\)/;

@@ -39,7 +39,7 @@ async function live(name: string): Promise<Readonly<Record<"ready" | "exec" | "l
   const exec = lap();
   await pods.ready(name);
   const ready = lap();
-  assert.equal(await pods.log(name), "begun\n");
+  await pods.logged(name, "begun\n");
   const log = lap();
   const gone = pods.gone(name);
   await pods.remove(name);

@@ -56,7 +56,7 @@ async function liveWithSecret({ cluster, pods }: Lab): Promise<Pod> {
   await cluster.apply({ apiVersion: "v1", kind: "Secret", metadata: { name: "word" }, stringData: { word: "xyzzy" } });
   await pods.create("secretive", secretVolume);
   const pod = await pods.ready("secretive");
-  assert.equal(await pods.log("secretive"), "xyzzy\n");
+  await pods.logged("secretive", "xyzzy\n");
   assert.equal(await cluster.mustKubectl(["exec", "secretive", "--", "cat", "/secret/word"]), "xyzzy");
   return pod;
 }

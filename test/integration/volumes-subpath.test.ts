@@ -89,7 +89,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
       "to have started again",
       (one) => statusOf(one)?.restartCount === 1 && statusOf(one)?.state?.running !== undefined,
     );
-    await cluster.waitFor("what it sees", async () => (await pods.log("again")) === "tworegular empty file\n");
+    await pods.logged("again", "tworegular empty file\n");
   });
 
   const refused: readonly (readonly [what: string, layOut: string, subPath: string, step: string])[] = [
