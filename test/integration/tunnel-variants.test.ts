@@ -1,10 +1,12 @@
 import assert from "node:assert/strict";
 import { after, before, describe, test } from "node:test";
 import { detourToEdge, loseEdgePackets } from "../harness/edge-way.ts";
+import { release } from "../harness/helm-lab.ts";
 import { networkArgv } from "../harness/namespaces.ts";
 import { must } from "../harness/processes.ts";
 import { proxyByNftables } from "../harness/proxy-mode.ts";
-import { addressOf, service } from "./helm/tunnel.ts";
+import { podOf, runOnFurtherNodes } from "./helm/further-nodes.ts";
+import { addressOf, service, tunneled } from "./helm/tunnel.ts";
 import { get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { type BothWays, bothWays, distances } from "./helm/tunnel-ways.ts";
 
@@ -26,6 +28,21 @@ describe("network: tunneled, over long ways and with another kube-proxy", { time
       for (const line of await ways.tried({ roundTripMs, bytes: 20 * 2 ** 20, within: 60 })) t.diagnostic(line);
       if (loss) assert.ok((await loss.mend()) > 10);
     });
+
+  test("two tunneled nodes: a pod of either reaches a Service whose pod is on the other", async () => {
+    const { cluster } = lab;
+    const second = "edge-second";
+    await runOnFurtherNodes(lab, [second], tunneled, "tunneled");
+    const [one, other] = [podOf(release.node), podOf(second)];
+    await cluster.apply([one, other].map((name) => service(name, { selector: { app: name } })));
+    for (const [from, to] of [
+      [one, other],
+      [other, one],
+    ] as const) {
+      const ask = get(`http://${to}/hostname`);
+      await cluster.waitFor(`${to} to answer`, async () => (await lab.inside(from, ask)).text === to, 30_000);
+    }
+  });
 
   test("kube-proxy by nftables: Services on the machine answer pods and processes of the cluster's nodes", async () => {
     const { cluster } = lab;

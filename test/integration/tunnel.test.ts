@@ -220,12 +220,15 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     const { cluster, edge } = lab;
     const web = await addressOf(cluster, "web");
     const port = /redirect to :(\d+)/.exec(await rules())?.[1];
-    const answer = (url: string) =>
-      edge
-        .mustInside(["sh", "-c", `curl --silent --max-time 3 ${url} >/dev/null; echo $?`])
-        .then((text) => text.trim());
-    assert.notEqual(await answer(`http://${web}/hostname`), "0", "a process of the machine");
-    assert.notEqual(await answer(`http://127.0.0.1:${port}/hostname`), "0", "straight to the relay");
+    const answer = async (user: number, url: string) => {
+      const script = `curl --silent --max-time 3 ${url} >/dev/null; echo $?`;
+      const asUser = ["setpriv", `--reuid=${user}`, `--regid=${user}`, "--clear-groups", "sh", "-c", script];
+      return (await edge.mustInside(asUser)).trim();
+    };
+    for (const user of [0, 65_534]) {
+      assert.notEqual(await answer(user, `http://${web}/hostname`), "0", `a process of the machine's user ${user}`);
+      assert.notEqual(await answer(user, `http://127.0.0.1:${port}/hostname`), "0", `straight to the relay, ${user}`);
+    }
   });
 
   test("rules that somebody flushes are back within ten seconds", async () => {

@@ -14,14 +14,16 @@ import { server, serverPort } from "./tunnel.ts";
 /** Nodes are reached side by side; each has a local port for its port-forward from here on. */
 const firstLocalPort = 18_100;
 
-const podOf = (node: string) => `on-${node}`;
+/** The pod that is made on a node. */
+export const podOf = (node: string) => `on-${node}`;
 
 /** Gives a lab's release further nodes on the machine of its first, each with folders and a cgroup of its own, and a pod on each node,
- *  the first included. `told`: arguments of helm beside the lab's. */
+ *  the first included. `told`: arguments of helm beside the lab's; `network`: theirs. */
 export async function runOnFurtherNodes(
   lab: HelmLab,
   names: readonly string[],
   told: readonly string[],
+  network = "isolated",
 ): Promise<void> {
   const { cluster, edge, values } = lab;
   const { ssh, kubeletConfiguration, layout } = edge;
@@ -31,7 +33,7 @@ export async function runOnFurtherNodes(
     return {
       name,
       rootDir: join(layout.dir, name),
-      ssh: { ...ssh, network: "isolated", existingSecret: release.secret },
+      ssh: { ...ssh, network, existingSecret: release.secret },
       kubeletConfiguration: { ...kubeletConfiguration, cgroupRoot, podLogsDir: join(layout.dir, `${name}-logs`) },
     };
   });
