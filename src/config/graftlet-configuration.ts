@@ -16,6 +16,7 @@ import {
   kubeconfigFrom,
   type NodeConfig,
   nodeNameFrom,
+  type PublishedEndpoints,
 } from "./node-config.ts";
 import { checkAnnotations, checkConfiguredLabels } from "./node-metadata.ts";
 import { taints } from "./object-types.ts";
@@ -288,8 +289,17 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
     certificateSecret: certificateSecret || undefined,
     kubeletAddress: of === "service" ? { of, service } : { of },
     approvesServing: approveServingCertificates,
-    ...(name !== "" && { endpoints: { owner: name, namespaces: shared.endpointsNamespaces } }),
+    ...(name !== "" && { endpoints: endpointsOf(name, shared, io) }),
   };
+}
+
+function endpointsOf(
+  owner: string,
+  { endpointsNamespaces: namespaces }: Shared,
+  { env }: ConfigIo,
+): PublishedEndpoints {
+  const podNode = env["GRAFTLET_POD_NODE"];
+  return { owner, namespaces, ...(podNode && { podNode }) };
 }
 
 function isGiven(wire: unknown): boolean {

@@ -67,6 +67,8 @@ export interface PublishedEndpoints {
   readonly owner: string;
   /** The only namespaces whose Services get them; empty for all. */
   readonly namespaces: readonly string[];
+  /** The cluster's node that graftlet's Pod is on: its kube-proxy tells by it whether they are its own. */
+  readonly podNode?: string;
 }
 
 /** Dead containers that stay, by --minimum-container-ttl-duration, --maximum-dead-containers-per-container and

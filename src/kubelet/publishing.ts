@@ -18,7 +18,7 @@ export function publishing(context: NodeContext, { services, events }: Cluster):
   const own = ownAddresses().find((address) => isIPv4(address));
   if (own === undefined) return [];
   const { client } = account;
-  const { owner: name, namespaces } = endpoints;
+  const { owner: name, namespaces, podNode } = endpoints;
   const owner = async (signal: AbortSignal) => {
     const path = `/apis/${ownerKind.apiVersion}/clusterroles/${encodeURIComponent(name)}`;
     const { metadata } = await client.get<{ readonly metadata: ClusterMeta }>(path, { signal });
@@ -28,6 +28,6 @@ export function publishing(context: NodeContext, { services, events }: Cluster):
   const mayPublish = ({ metadata }: ClusterService) =>
     namespaces.length === 0 || namespaces.includes(metadata.namespace);
   const tell = lackTeller(events, nodeName);
-  const common = { nodeName, own, owner, mayPublish, services, slices, tell, clock, log };
+  const common = { nodeName, own, podNode, owner, mayPublish, services, slices, tell, clock, log };
   return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
 }

@@ -23,6 +23,8 @@ export interface PublisherDeps {
   readonly nodeName: string;
   /** Address in the cluster of graftlet itself. */
   readonly own: string;
+  /** The cluster's node that graftlet is on, where that is known. */
+  readonly podNode: string | undefined;
   /** Owner of the slices. Asked once. */
   readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
   readonly services: {
@@ -73,7 +75,8 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       const sync = coalesce(async () => {
         news("ServicesNotCarried", unserved((services.list() ?? []).filter(deps.mayPublish), shown.list()));
         owner ??= await deps.owner(signal);
-        await publish({ ...deps, doors, written }, { address: deps.own, nodeName: deps.nodeName, owner }, signal);
+        const { own: address, podNode, nodeName } = deps;
+        await publish({ ...deps, doors, written }, { address, podNode, nodeName, owner }, signal);
       });
       const follow = paced(() => void round(), followMs, clock);
       const round = async () => {

@@ -21,6 +21,10 @@ export interface SliceOwner {
 export interface SlicePlace {
   /** Address here. */
   readonly address: string;
+  /** The cluster's node that it is on, where that is known. kube-proxy leads a connection of whoever is an endpoint back to it only where
+   *  the endpoint is of its own node, in the modes nftables and ipvs. */
+  readonly podNode: string | undefined;
+  /** Node that graftlet runs. */
   readonly nodeName: string;
   readonly owner: SliceOwner;
 }
@@ -49,6 +53,7 @@ export function sliceOf(
       {
         addresses: [at.address],
         conditions,
+        ...(at.podNode !== undefined && { nodeName: at.podNode }),
         targetRef: { kind: "Pod", namespace, name: metadata.name, uid: metadata.uid },
       },
     ],
@@ -81,8 +86,9 @@ function sayings({ metadata, addressType, endpoints, ports }: WrittenSlice): unk
   const { labels = {} } = metadata;
   return [
     [labels[serviceLabel], labels[nodeLabel], addressType, metadata.ownerReferences?.map(({ uid }) => uid)],
-    (endpoints ?? []).map(({ addresses, conditions, targetRef }) => [
+    (endpoints ?? []).map(({ addresses, conditions, nodeName = "", targetRef }) => [
       addresses,
+      nodeName,
       [conditions?.ready, conditions?.serving, conditions?.terminating],
       targetRef?.uid,
     ]),

@@ -171,6 +171,10 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
       /the addresses of its own Pod alone/,
     );
     assert.match(
+      await tries((one) => void (one.endpoints = one.endpoints?.map((each) => ({ ...each, nodeName: "other" })))),
+      /the addresses of its own Pod alone/,
+    );
+    assert.match(
       await tries(({ metadata }) => void delete metadata.labels?.["endpointslice.kubernetes.io/managed-by"]),
       /of its own tunneled nodes alone/,
     );

@@ -163,6 +163,10 @@ imagePullPolicy: {{ .Values.image.pullPolicy }}
 env:
   # By which graftlet status finds the process, where it runs by kubectl exec.
   - { name: GRAFTLET_STATUS_SOCKET, value: /var/lib/graftlet/status.sock }
+  {{- if include "graftlet.publishes" . }}
+  # Whose kube-proxy has the endpoints that graftlet publishes for its own.
+  - { name: GRAFTLET_POD_NODE, valueFrom: { fieldRef: { fieldPath: spec.nodeName } } }
+  {{- end }}
   {{- with .Values.extraEnv }}
   {{- toYaml . | nindent 2 }}
   {{- end }}

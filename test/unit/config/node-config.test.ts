@@ -257,6 +257,8 @@ test("what a process does for all of its nodes at the API server is read, and re
   assert.deepEqual([read("")?.endpoints, read("")?.egressTunnel], [undefined, undefined]);
   const owned = "endpointsOwner: edge.endpoints\nendpointsNamespaces: [shop]\n";
   assert.deepEqual(read(owned)?.endpoints, { owner: "edge.endpoints", namespaces: ["shop"] });
+  const onNode = { KUBERNETES_SERVICE_HOST: "10.0.0.1", GRAFTLET_POD_NODE: "node-1" };
+  assert.equal(read(owned, onNode)?.endpoints?.podNode, "node-1");
   assert.equal(read("egressTunnel: k3s\n", {})?.egressTunnel, "k3s");
   assert.equal(read("egressTunnel: auto\n")?.egressTunnel, undefined);
   assert.match(

@@ -76,6 +76,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     },
     nodeName: "edge-1",
     own,
+    podNode: "node-1",
     owner: async () => owner,
     mayPublish: ({ metadata }) => metadata.namespace !== "closed",
     services: { list: () => services, onChange },
@@ -134,6 +135,7 @@ test("a pod's slice names a port here that leads to the pod, and goes when the p
   await t.settle();
   const slice = t.only();
   assert.deepEqual(slice.endpoints?.[0]?.addresses, [own]);
+  assert.equal(slice.endpoints?.[0]?.nodeName, "node-1");
   assert.deepEqual(slice.metadata.ownerReferences, [owner]);
   assert.equal(await ask(portOf(slice)), "hello");
   assert.deepEqual(t.dialled, [`${address}:80`]);
@@ -182,8 +184,8 @@ test("an address that the runtime no longer has leads nowhere", async () => {
 test("what an earlier graftlet left of this node goes, and its ports are nobody else's meanwhile", async () => {
   const [endpoint] = servedEndpoints([shop], [pod("gone")]);
   assert.ok(endpoint);
-  const old = sliceOf(endpoint, { address: own, nodeName: "edge-1", owner, ports: [20_000] });
-  const other = sliceOf(endpoint, { address: own, nodeName: "edge-2", owner, ports: [20_001] });
+  const old = sliceOf(endpoint, { address: own, podNode: "node-1", nodeName: "edge-1", owner, ports: [20_000] });
+  const other = sliceOf(endpoint, { address: own, podNode: "node-1", nodeName: "edge-2", owner, ports: [20_001] });
   const made = (slice: WrittenSlice, name: string) => ({ ...slice, metadata: { ...slice.metadata, name, uid: name } });
   const t = await setUp({ left: [made(old, "old"), made(other, "other")] });
   t.show("a");
