@@ -39,6 +39,8 @@ export interface Pods extends AsyncDisposable {
   ready(name: string): Promise<Pod>;
   /** Resolves when the object is gone, with its last version. What `atOnce` finds is looked up in the same turn as the news. */
   gone<T = undefined>(name: string, atOnce?: (last: Pod) => T): Promise<{ last: Pod; found: T }>;
+  /** Waits until what this version of a pod asks for is in force, as its conditions say, and returns the pod. */
+  resized(asked: Pod): Promise<Pod>;
   log(name: string, query?: string): Promise<string>;
   /** Waits until a pod's log is this, or matches it: a container that runs has not written yet. */
   logged(name: string, expected: string | RegExp): Promise<void>;
@@ -158,6 +160,16 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
         watchers.delete(watcher);
       });
     },
+    resized: ({ metadata: { name, generation = 0 } }) =>
+      pods.until(
+        name,
+        "to be resized",
+        (pod) =>
+          (pod.status?.observedGeneration ?? 0) >= generation &&
+          !condition(pod, "PodResizePending") &&
+          !condition(pod, "PodResizeInProgress") &&
+          condition(pod, "Ready")?.status === "True",
+      ),
     log: (name, query = "") => api.text(`${base}/pods/${name}/log?${query}`),
     async logged(name, expected) {
       const fits = (text: string) => (typeof expected === "string" ? text === expected : expected.test(text));

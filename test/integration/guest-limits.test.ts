@@ -5,7 +5,7 @@ import type { Node, Pod, Resources } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
-import { type Pods, condition, containerId, firstProcess, openPods, shell, statusOf } from "../harness/pods.ts";
+import { type Pods, containerId, firstProcess, openPods, shell, statusOf } from "../harness/pods.ts";
 import { patience } from "../harness/wait.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
@@ -54,16 +54,6 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
   };
   const resize = (name: string, spec: object) =>
     pods.api.patch<Pod>(`/api/v1/namespaces/default/pods/${name}/resize`, { spec });
-  const resized = ({ metadata: { name, generation = 0 } }: Pod) =>
-    pods.until(
-      name,
-      "to be resized",
-      (pod) =>
-        (pod.status?.observedGeneration ?? 0) >= generation &&
-        !condition(pod, "PodResizePending") &&
-        !condition(pod, "PodResizeInProgress") &&
-        condition(pod, "Ready")?.status === "True",
-    );
 
   test("a pod and its container have their CPU, memory, process IDs and huge pages, and no swap", async () => {
     const amounts = { cpu: "100m", memory: "64Mi", "hugepages-2Mi": "4Mi" };
@@ -91,7 +81,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
   test("a resize in place changes container, pod and class", async () => {
     const before = await pods.ready("burstable");
     const resources = { requests: { cpu: "300m", memory: "48Mi" }, limits: { cpu: "600m", memory: "96Mi" } };
-    const pod = await resized(await resize("burstable", { containers: [{ name: "main", resources }] }));
+    const pod = await pods.resized(await resize("burstable", { containers: [{ name: "main", resources }] }));
     assert.equal(containerId(pod), containerId(before));
     for (const levelsUp of [0, 1]) {
       assert.equal(limit(pod, "memory.max", levelsUp), String(96 * Mi));
@@ -112,7 +102,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
       [cpu, memory],
     ];
     assert.deepEqual(limits(before), both("10000 100000", String(64 * Mi)));
-    const pod = await resized(await resize("whole", { resources: whole("200m", "96Mi") }));
+    const pod = await pods.resized(await resize("whole", { resources: whole("200m", "96Mi") }));
     assert.deepEqual(limits(pod), both("20000 100000", String(96 * Mi)));
     assert.equal(containerId(pod), containerId(before));
   });

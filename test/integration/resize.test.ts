@@ -29,20 +29,6 @@ async function resize(name: string, resources: Readonly<Record<string, Resources
   return lab.pods.api.patch<Pod>(`/api/v1/namespaces/default/pods/${name}/resize`, { spec });
 }
 
-/** The pod once what this version of it asks for is in force, as somebody sees it who waits for no more than its conditions. */
-async function resized(asked: Pod): Promise<Pod> {
-  const { name, generation = 0 } = asked.metadata;
-  return lab.pods.until(
-    name,
-    "to be resized",
-    (pod) =>
-      (pod.status?.observedGeneration ?? 0) >= generation &&
-      !condition(pod, "PodResizePending") &&
-      !condition(pod, "PodResizeInProgress") &&
-      condition(pod, "Ready")?.status === "True",
-  );
-}
-
 const cpuLimit = (pod: Pod, container: string, levelsUp = 0) =>
   cgroupValue(lab.cluster, firstProcess(lab.cluster, pod, container), ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(
     " ",
@@ -98,7 +84,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     const ids = names.map((name) => containerId(first, name));
     assert.deepEqual(limitsOf(first, names).at(-1), ["33000", 111 * Mi]);
 
-    const more = await resized(await resize("three", wish));
+    const more = await lab.pods.resized(await resize("three", wish));
     assert.deepEqual(limitsOf(more, names), [
       ["12500", 40 * Mi],
       ["8500", 32 * Mi],
@@ -113,7 +99,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
         restartCount: 0,
       });
 
-    const less = await resized(await resize("three", before));
+    const less = await lab.pods.resized(await resize("three", before));
     assert.deepEqual(limitsOf(less, names).at(-1), ["33000", 111 * Mi]);
     assert.deepEqual(
       names.map((name) => [containerId(less, name), shown(less, name).resources]),
@@ -146,7 +132,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       memory: only({ memory: "30Mi" }, { memory: "50Mi" }),
       tiny: only({ cpu: "1m" }, { cpu: "5m" }),
     };
-    const pod = await resized(await resize("added", wish));
+    const pod = await lab.pods.resized(await resize("added", wish));
     for (const [name, amounts] of Object.entries(wish)) assert.deepEqual(shown(pod, name).resources, amounts);
     assert.deepEqual(
       [cpuLimit(pod, "cpu"), memoryLimit(pod, "memory"), cpuLimit(pod, "tiny")],
@@ -164,9 +150,9 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
       containers: [sleeper("a", has("100m", "32Mi"), { resizePolicy }), sleeper("b", has("100m", "32Mi"))],
     });
     const before = await pods.ready("restarts");
-    const cpu = await resized(await resize("restarts", { a: has("150m", "32Mi") }));
+    const cpu = await lab.pods.resized(await resize("restarts", { a: has("150m", "32Mi") }));
     assert.deepEqual([containerId(cpu, "a"), cpuLimit(cpu, "a")], [containerId(before, "a"), "15000"]);
-    const memory = await resized(await resize("restarts", { a: has("150m", "48Mi") }));
+    const memory = await lab.pods.resized(await resize("restarts", { a: has("150m", "48Mi") }));
     assert.deepEqual(shown(memory, "a"), {
       resources: has("150m", "48Mi"),
       allocatedResources: { cpu: "150m", memory: "48Mi" },
@@ -185,7 +171,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     });
     const before = await pods.ready("whole");
     assert.deepEqual([cpuLimit(before, "main", 1), memoryLimit(before, "main")], ["10000", 64 * Mi]);
-    const pod = await resized(await resize("whole", {}, has("200m", "96Mi")));
+    const pod = await lab.pods.resized(await resize("whole", {}, has("200m", "96Mi")));
     assert.deepEqual(limitsOf(pod, ["main", "side"]), [
       ["20000", 96 * Mi],
       ["20000", 96 * Mi],
@@ -214,7 +200,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     });
     assert.deepEqual([memoryLimit(stuck, "main"), shown(stuck, "main").resources], [256 * Mi, has("200m", "256Mi")]);
     await pods.event("full", "ResizeError", /"error":"cannot decrease memory limits/);
-    const back = await resized(await resize("full", { main: has("200m", "192Mi") }));
+    const back = await lab.pods.resized(await resize("full", { main: has("200m", "192Mi") }));
     assert.equal(memoryLimit(back, "main"), 192 * Mi);
   });
 });
@@ -243,17 +229,17 @@ describe("a resize that does not fit", () => {
     const gone = pods.gone("neighbour");
     await pods.remove("neighbour");
     await gone;
-    const done = await resized(asked);
+    const done = await lab.pods.resized(asked);
     assert.deepEqual([statusOf(done)?.allocatedResources, containerId(done)], [{ cpu: most }, containerId(before)]);
     // The last test wants the room.
-    await resized(await resize("waits", { main: { requests: { cpu: "10m" } } }));
+    await lab.pods.resized(await resize("waits", { main: { requests: { cpu: "10m" } } }));
   });
 
   test("asked for while nobody looks after the node, it is weighed as a resize: the pod runs on with what it had", async () => {
     const { pods, cluster } = lab;
     await pods.create("asleep", { containers: [sleeper("main", { requests: { cpu: "10m" } })] });
     const before = await pods.ready("asleep");
-    await resized(await resize("asleep", { main: { requests: { cpu: "15m" } } }));
+    await lab.pods.resized(await resize("asleep", { main: { requests: { cpu: "15m" } } }));
     assert.equal(await agent.stop(), true);
     // The whole node, of which others have a part: the API server refuses more.
     await resize("asleep", { main: { requests: { cpu: `${await allocatableMilli()}m` } } });
@@ -263,7 +249,7 @@ describe("a resize that does not fit", () => {
       [pod.status?.phase, containerId(pod), statusOf(pod)?.allocatedResources, statusOf(pod)?.restartCount],
       ["Running", containerId(before), { cpu: "15m" }, 0],
     );
-    const small = await resized(await resize("asleep", { main: { requests: { cpu: "20m" } } }));
+    const small = await lab.pods.resized(await resize("asleep", { main: { requests: { cpu: "20m" } } }));
     assert.deepEqual(statusOf(small)?.resources, { requests: { cpu: "20m" } });
   });
 });
