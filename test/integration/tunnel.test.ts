@@ -4,6 +4,7 @@ import type { V1EndpointSlice, V1ObjectMeta } from "@kubernetes/client-node";
 import { nodeReady } from "../harness/agent.ts";
 import { release } from "../harness/helm-lab.ts";
 import { addresses } from "../harness/namespaces.ts";
+import { releaseOf } from "./helm/release.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
 import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { placed } from "./helm/workload.ts";
@@ -311,9 +312,11 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain leaves nothing of it either", async () => {
+  test("uninstall with drain leaves nothing of it either, also of a graftlet that was killed", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
+    await releaseOf(lab).kill();
+    assert.match(await rules(), /redirect to/);
     await lab.mustHelm(["uninstall", release.name, `--namespace=${release.namespace}`, "--timeout=5m"]);
     assert.doesNotMatch(await rules(), /table ip graftlet-/);
     assert.equal((await lab.edge.mustInside(["sh", "-c", "ls /run | grep ^graftlet- || true"])).trim(), "");

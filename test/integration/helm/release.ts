@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import type { CertificateSigningRequest, Node, Pod } from "../../../src/objects.ts";
 import { nodeReady } from "../../harness/agent.ts";
 import { type HelmLab, release } from "../../harness/helm-lab.ts";
+import { listProcesses } from "../../harness/processes.ts";
 import { reachIn } from "./streams.ts";
 import { standing, workload } from "./workload.ts";
 
@@ -23,6 +25,8 @@ export interface Release {
   requests(): Promise<readonly CertificateSigningRequest[]>;
   /** The Pods of the Deployment. */
   pods(): Promise<readonly Pod[]>;
+  /** Kills the processes of its Pod at once, and returns the Pod as it was. */
+  kill(): Promise<Pod>;
   /** The log of the Deployment. */
   log(): Promise<string>;
   /** Installs it with these arguments more, and waits for its first node. */
@@ -59,6 +63,12 @@ export function releaseOf(lab: HelmLab): Release {
     requests,
     pods,
     log,
+    async kill() {
+      const [pod] = await pods();
+      assert.ok(pod);
+      for (const { pid } of listProcesses()) if (cgroupOf(pid).includes(pod.metadata.uid)) process.kill(pid, "SIGKILL");
+      return pod;
+    },
     async install(...more) {
       const said = await lab.mustHelm(["install", ...lab.told, ...more]);
       await cluster.waitFor("the node", async () => (await node()) !== undefined, { explain: log });
@@ -101,4 +111,12 @@ export function releaseOf(lab: HelmLab): Release {
       assert.equal(await cluster.mustKubectl(rest), `secret/${release.secret}\nconfigmap/kube-root-ca.crt\n`);
     },
   };
+}
+
+function cgroupOf(pid: number): string {
+  try {
+    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
+  } catch {
+    return "";
+  }
 }
