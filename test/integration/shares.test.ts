@@ -152,7 +152,9 @@ describe("pods of each quality of service class beside an open session", { timeo
     assert.equal(await agent?.stop(), true);
     const all = await capacity();
     // The kernel counts a whole limit as 1000: BestEffort pods are 1000 ahead, Burstable ones nearly as much.
-    const config = { systemReserved: { memory: String(all - 360 * Mi) } };
+    // Else a guest's node, whose pods take their memory slowly, evicts one before the kernel kills it.
+    const evictionHard = { "memory.available": "0%" };
+    const config = { systemReserved: { memory: String(all - 360 * Mi) }, evictionHard };
     agent = await startGraftlet(cluster, { config });
     const holds = async (name: string, bytes: number) => {
       const pod = await pods.until(name, "to run", ({ status }) => status?.phase === "Running");
