@@ -148,7 +148,10 @@ describe("pods of each quality of service class beside an open session", { timeo
     await Promise.all(names.map((name) => pods.remove(name, 0)));
   });
 
-  test("who uses more than it asked for is killed when pods want more memory than they may have", async () => {
+  test("who uses more than it asked for is killed when pods want more memory than they may have", async (t) => {
+    // docs/limitations.md
+    if (cluster.provider === "ssh-docker-guest")
+      return t.skip("on a Docker Engine with cgroup v2 a container without a memory limit takes swap instead");
     assert.equal(await agent?.stop(), true);
     const all = await capacity();
     // The kernel counts a whole limit as 1000: BestEffort pods are 1000 ahead, Burstable ones nearly as much.
@@ -165,13 +168,11 @@ describe("pods of each quality of service class beside an open session", { timeo
     /** Kills of processes of pods so far, which only version 2 of cgroups counts for all of them together. */
     const kills = async () =>
       Number(/^oom_kill (\d+)/m.exec((await cgroups.read(["kubepods"], "memory.events", "memory.stat"))[0] ?? "")?.[1]);
-    // The Docker Engine does not see who is killed there for what pods use together.
-    const isSeen = cluster.provider !== "ssh-docker-guest";
     const killed = async (name: string, before: number) => {
       const pod = await pods.until(name, "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
       const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
       assert.equal(exitCode, 137, name);
-      if (isSeen) assert.equal(reason, "OOMKilled", name);
+      assert.equal(reason, "OOMKilled", name);
       if (isGuest(cluster.provider)) assert.ok((await kills()) > before, `the kernel has killed ${name}`);
     };
     const once = { restartPolicy: "Never" };
