@@ -83,7 +83,7 @@ const systemReserved = {
 } as const;
 const kubeReserved = { field: "kubeReservedCgroup", flag: "--kube-reserved-cgroup", of: "kube-reserved" } as const;
 
-/** What may be enforced, and the cgroup that it needs. */
+/** Parts that may be enforced, each with the cgroup that it needs. */
 const enforcements: Readonly<Record<string, typeof systemReserved | typeof kubeReserved | undefined>> = {
   pods: undefined,
   "system-reserved": systemReserved,

@@ -32,7 +32,7 @@ export function podSubdirectory(
 
 /** Makes sure that a volume's directory, if it is there, is no link: what it leads to is others'. @throws failed_precondition. */
 export async function checkNoLink(
-  { host, fresh }: { readonly host: Host; readonly fresh: boolean },
+  { host, fresh = false }: { readonly host: Host; readonly fresh?: boolean },
   path: string,
   signal: AbortSignal,
 ): Promise<void> {

@@ -1,6 +1,6 @@
-import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { CgroupDriver } from "../../src/pod/cgroup-path.ts";
+import { hasResourceCapability } from "./capabilities.ts";
 import type { ContainerdVersion } from "./containerd-version.ts";
 import { type Layout, ownsKernel } from "./state.ts";
 
@@ -103,10 +103,4 @@ function runtimes(section: string, layout: Layout, driver: CgroupDriver): string
   SystemdCgroup = ${driver === "systemd"}`,
   );
   return ['  default_runtime_name = "runc"', ...handlers].join("\n");
-}
-
-/** CAP_SYS_RESOURCE (24): without it no process may lower its oom_score_adj or start one that has it, and runc fails where asked to. */
-export function hasResourceCapability(): boolean {
-  const effective = /^CapEff:\s*([0-9a-f]+)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] ?? "0";
-  return ((BigInt(`0x${effective}`) >> 24n) & 1n) === 1n;
 }

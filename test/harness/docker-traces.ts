@@ -1,10 +1,11 @@
-import { existsSync, readdirSync, readFileSync } from "node:fs";
+import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
 import { mountsOf } from "./pod-machine.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerExecRoot } from "./docker.ts";
 import type { DockerEngine } from "./docker-engine.ts";
+import { textOf } from "./processes.ts";
 import { readState } from "./state.ts";
 import { clusterProcesses } from "./teardown.ts";
 
@@ -66,12 +67,4 @@ export function foldersBelow(folder: string): string[] {
 
 function namesIn(folder: string): string[] {
   return existsSync(folder) ? readdirSync(folder) : [];
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

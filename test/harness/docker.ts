@@ -1,6 +1,7 @@
 import { mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { hasResourceCapability, secondRuntimeHandler } from "./containerd-config.ts";
+import { hasResourceCapability } from "./capabilities.ts";
+import { secondRuntimeHandler } from "./containerd-config.ts";
 import { addresses, plainRegistryHost, privateRegistryHost } from "./namespaces.ts";
 import { registryAddress } from "./registry.ts";
 import type { Layout } from "./state.ts";

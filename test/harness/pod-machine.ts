@@ -4,7 +4,7 @@ import type { Pod } from "../../src/objects.ts";
 import { cgroupHierarchies } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { hasGuest } from "../machines/guest-way.ts";
-import { listProcesses, run } from "./processes.ts";
+import { listProcesses, run, textOf } from "./processes.ts";
 
 /** A target's processes and cgroups as this machine can read them. */
 interface View {
@@ -128,12 +128,4 @@ export function mountsOf({ layout, root }: Pick<Cluster, "layout" | "root">): st
     .trim()
     .split("\n");
   return lines.map((line) => line.split(" ")[4] ?? "");
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

@@ -142,6 +142,15 @@ export interface ProcessEntry extends ProcessId {
   readonly netns: number | undefined;
 }
 
+/** Content of a file of /proc, or of another that may have gone: empty then. */
+export function textOf(path: string): string {
+  try {
+    return readFileSync(path, "utf8");
+  } catch {
+    return "";
+  }
+}
+
 /** All running processes but zombies. */
 export function listProcesses(): ProcessEntry[] {
   const entries: ProcessEntry[] = [];

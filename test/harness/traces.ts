@@ -1,7 +1,7 @@
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { cgroupHierarchies } from "./cgroups.ts";
-import { listProcesses } from "./processes.ts";
+import { listProcesses, textOf } from "./processes.ts";
 import type { Layout } from "./state.ts";
 
 /** Everything on this machine that names the cluster. */
@@ -18,12 +18,4 @@ export function traces(layout: Layout): string[] {
       found.push(`process ${pid} in cgroup ${layout.cgroup}`);
   }
   return found;
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

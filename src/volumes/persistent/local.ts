@@ -31,7 +31,7 @@ export const local: PersistentKind = {
     const kind = await kindOf(deps, path, name, signal);
     if (kind === "directory") return path;
     const at = `${localVolumeDirectoryOf(deps.rootDir)}/${name}`;
-    await checkNoLink({ host: deps.host, fresh: false }, at, signal);
+    await checkNoLink({ host: deps.host }, at, signal);
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     const fsType = spec?.local?.fsType ?? "ext4";
     await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {

@@ -30,7 +30,7 @@ export async function mapDevice(
     const why = new CodedError(codeOf(error), `${what}: ${messageOf(error)}`, { cause: error });
     throw new StepError("MapVolume.MapBlockVolume failed", name, why);
   };
-  await checkNoLink({ host: deps.host, fresh: false }, directory, signal).catch(failed("blkUtil.MapDevice failed"));
+  await checkNoLink({ host: deps.host }, directory, signal).catch(failed("blkUtil.MapDevice failed"));
   const link = await linkDevice(deps, kind, use, device, signal).catch(failed("blkUtil.MapDevice failed"));
   const bound = await bindDevice(deps, device, `${directory}/${uid}`, signal).catch(
     failed(`blkUtil.MapDevice failed. devicePath: ${device}, ${about}, bindMount: true`),

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
 import type { CertificateSigningRequest, Node, Pod } from "../../../src/objects.ts";
 import { nodeReady } from "../../harness/agent.ts";
 import { type HelmLab, release } from "../../harness/helm-lab.ts";
-import { listProcesses } from "../../harness/processes.ts";
+import { listProcesses, textOf } from "../../harness/processes.ts";
 import { reachIn } from "./streams.ts";
 import { standing, workload } from "./workload.ts";
 
@@ -66,7 +65,8 @@ export function releaseOf(lab: HelmLab): Release {
     async kill() {
       const [pod] = await pods();
       assert.ok(pod);
-      for (const { pid } of listProcesses()) if (cgroupOf(pid).includes(pod.metadata.uid)) process.kill(pid, "SIGKILL");
+      for (const { pid } of listProcesses())
+        if (textOf(`/proc/${pid}/cgroup`).includes(pod.metadata.uid)) process.kill(pid, "SIGKILL");
       return pod;
     },
     async install(...more) {
@@ -111,12 +111,4 @@ export function releaseOf(lab: HelmLab): Release {
       assert.equal(await cluster.mustKubectl(rest), `secret/${release.secret}\nconfigmap/kube-root-ca.crt\n`);
     },
   };
-}
-
-function cgroupOf(pid: number): string {
-  try {
-    return readFileSync(`/proc/${pid}/cgroup`, "utf8");
-  } catch {
-    return "";
-  }
 }
