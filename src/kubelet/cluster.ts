@@ -37,6 +37,12 @@ export function observeCluster(context: NodeContext): Cluster {
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
+  // A container does not start before its environment can name the Services: those that came first need not wait out their pause.
+  const { signals: waiting } = context.hand("serviceWatch");
+  const forget = services.onChange(() => {
+    forget();
+    waiting.retry.send();
+  });
   // Static pods may be what the API server itself is run by: with them a node does not wait for it.
   const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
   const first = staticSources(config).length > 0 ? patient : nodes;

@@ -21,6 +21,7 @@ export const wiring = {
   metrics: { reads: ["asked", "seen", "worker", "resize", "reachable"] },
   report: { reads: ["asked", "status"] },
   nodeWatch: { sends: ["nodeChanged", "mirrorsChanged"] },
+  serviceWatch: { sends: ["retry"] },
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
   devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },

@@ -14,7 +14,7 @@ export interface Signal<A extends readonly unknown[]> {
 export interface NodeSignals {
   /** A pod's worker has something to look at. */
   readonly wake: Signal<[uid: string, cause: WakeCause]>;
-  /** The runtime answers again: what failed for want of it is tried again at once. */
+  /** The runtime answers again, or Services have been read for the first time: what failed for want of it is tried again at once. */
   readonly retry: Signal<[]>;
   /** A pod that is meant to run is to end. */
   readonly end: Signal<[uid: string, ending: Ending]>;

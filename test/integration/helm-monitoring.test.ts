@@ -110,11 +110,16 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
 
   test("all four paths are scraped, and each series that an alert looks at is there", async () => {
     await until('count(up{job="graftlet"} == 1) == 4');
+    // A node that is well has no series of the runtime's errors.
+    const unknown = { name: "main", image: "registry.invalid/unknown:1" };
+    const spec = { ...placed, containers: [unknown], terminationGracePeriodSeconds: 1 };
+    await lab.cluster.apply([{ apiVersion: "v1", kind: "Pod", metadata: { name: "unpullable" }, spec }]);
     const { groups } = parse(readFileSync(rulesFile, "utf8")) as Rules;
     const exprs = groups.flatMap(({ rules }) => rules.map(({ expr }) => expr)).join(" ");
     const names = new Set(exprs.match(/\b(?:graftlet|kubelet|rest_client|container_fs)_\w+/g));
     assert.ok(names.size >= 10);
     for (const name of names) if (!rare.includes(name)) await until(`${name}{node="${release.node}"}`);
+    await lab.cluster.mustKubectl(["delete", "pod", "unpullable", "--timeout=30s"]);
     assert.equal((await ask("graftlet_link_up"))[0]?.value[1], "1");
     assert.equal((await ask("graftlet_kubelet_reachable"))[0]?.value[1], "1");
   });
