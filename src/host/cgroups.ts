@@ -1,5 +1,6 @@
 import { CodedError, hasCode, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
+import { exists, swapFileV2 } from "./exists.ts";
 import { listMounts } from "./mounts.ts";
 import { inodes, killProcesses } from "./cgroup-commands.ts";
 import { faultV1, faultV2, type NamedCgroup } from "./cgroup-fault.ts";
@@ -15,6 +16,8 @@ export interface CgroupLimits {
   /** Memory that is kept for it, from anybody or as long as others have some to spare; ignored with version 1. */
   readonly memoryMinBytes?: number;
   readonly memoryLowBytes?: number;
+  /** Swap, with version 2; ignored where the target does not limit it. */
+  readonly swapBytes?: number;
   /** Ignored where the target does not limit process IDs. */
   readonly pids?: number;
   /** CPUs as a cpuset lists them, such as `0-3,8`. */
@@ -72,9 +75,11 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   const roots = version === 2 ? [mount] : await hierarchies(host, signal);
   const hugetlb = version === 1 ? roots.includes(`${mount}/hugetlb`) : await limitsHugePages(host, signal);
   const limitsPids = version === 2 || roots.includes(`${mount}/pids`);
-  const limitsOf = (path: string, { hugepages, pids, ...limits }: CgroupLimits): readonly FileChange[] => {
+  const limitsSwap = version === 2 && (await exists(host.fs, await swapFileV2(host.fs, signal), signal));
+  const limitsOf = (path: string, { hugepages, pids, swapBytes, ...limits }: CgroupLimits): readonly FileChange[] => {
     const all = {
       ...limits,
+      ...(limitsSwap && swapBytes !== undefined && { swapBytes }),
       ...(hugetlb && hugepages && { hugepages }),
       ...(limitsPids && pids !== undefined && { pids }),
     };
@@ -203,6 +208,7 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
     ...set("memory.max", limits.memoryBytes === undefined ? undefined : whole(limits.memoryBytes)),
     ...set("memory.min", limits.memoryMinBytes === undefined ? undefined : whole(limits.memoryMinBytes)),
     ...set("memory.low", limits.memoryLowBytes === undefined ? undefined : whole(limits.memoryLowBytes)),
+    ...set("memory.swap.max", limits.swapBytes === undefined ? undefined : whole(limits.swapBytes)),
     ...set("pids.max", limits.pids === undefined ? undefined : String(limits.pids)),
     ...set("cpuset.cpus", limits.cpus),
     ...Object.entries(limits.hugepages ?? {}).flatMap(([size, bytes]) => set(`hugetlb.${size}.max`, whole(bytes))),

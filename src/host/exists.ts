@@ -1,4 +1,5 @@
-import { unlessCode } from "../lib/errors.ts";
+import { posix } from "node:path";
+import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** True when a path exists on the target, links followed; a path hidden from this user counts as missing.
@@ -11,4 +12,10 @@ export async function exists(fs: Pick<HostFs, "stat">, path: string, signal: Abo
  *  @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export async function cgroupVersion(fs: Pick<HostFs, "stat">, signal: AbortSignal): Promise<1 | 2> {
   return (await exists(fs, "/sys/fs/cgroup/cgroup.controllers", signal)) ? 2 : 1;
+}
+
+/** Path of the reading process's own memory.swap.max, which is there where version 2 of cgroups limits swap: the root cgroup has none. */
+export async function swapFileV2(fs: Pick<HostFs, "readFile">, signal: AbortSignal): Promise<string> {
+  const groups = (await unlessGone(fs.readFile("/proc/self/cgroup", { signal })))?.toString() ?? "";
+  return posix.join("/sys/fs/cgroup", /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");
 }

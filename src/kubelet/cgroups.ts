@@ -85,6 +85,7 @@ export function composeCgroups(
     podPidsLimit: kubelet.podPidsLimit,
     memoryQos: settings.memoryQos,
     pageSizes: sizes,
+    swap: { ...agent.facts, limitedSwap: settings.limitedSwap },
     runtime,
     events,
     log,

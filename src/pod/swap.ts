@@ -11,6 +11,18 @@ export interface SwapTarget {
   readonly swapController: boolean;
 }
 
+/** Bytes of swap that all containers of a pod may use together, on a target that can limit it.
+ *  @param target.limitedSwap they may use some at all. */
+export function podSwap(
+  pod: Pod,
+  target: Pick<SwapTarget, "memoryBytes" | "swapBytes"> & { readonly limitedSwap: boolean },
+): number {
+  if (!target.limitedSwap) return 0;
+  const { containers, initContainers = [] } = pod.spec;
+  const limits = { ...target, cgroupV2: true, swapController: true };
+  return [...containers, ...initContainers].reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
+}
+
 /** Bytes of swap that a container may use under `swapBehavior: LimitedSwap`: the share of the target's swap that its memory request is
  *  of the target's memory. None for containers that request no memory or as much as their limit, for pods that are not Burstable or that
  *  are critical, and on cgroup v1.

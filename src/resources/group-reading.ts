@@ -30,6 +30,7 @@ export async function readPodGroup(
   const { memory, cpu } = usage(path);
   const limits: CgroupLimits = {
     ...(memory?.limit !== undefined && { memoryBytes: memory.limit }),
+    ...(memory?.swapLimit !== undefined && { swapBytes: memory.swapLimit }),
     ...(cpu?.quotaUs !== undefined && { cpuQuotaUs: cpu.quotaUs }),
     ...(cpu?.periodUs !== undefined && { cpuPeriodUs: cpu.periodUs }),
     ...(cpu?.shares !== undefined && { cpuShares: cpu.shares }),

@@ -6,6 +6,7 @@ import { podCgroup } from "../pod/cgroup-path.ts";
 import { type MemoryQos, podKeptMemory } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
+import { podSwap } from "../pod/swap.ts";
 import {
   type ResourceSettings,
   hugepagesOf,
@@ -28,6 +29,8 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" |
   readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
   /** Sizes of huge pages that the target has, as cgroups name them. */
   readonly pageSizes: readonly string[];
+  /** Swap is limited for a pod as a whole: the runtime cannot limit it for each of its containers. */
+  readonly swap?: Parameters<typeof podSwap>[1] | undefined;
   readonly log: Logger;
 }
 
@@ -60,7 +63,7 @@ const noCgroups: PodCgroups = {
 };
 
 /** Limits that a resize changes. */
-const resizable = ["cpuShares", "cpuQuotaUs", "cpuPeriodUs", "memoryBytes"] as const;
+const resizable = ["cpuShares", "cpuQuotaUs", "cpuPeriodUs", "memoryBytes", "swapBytes"] as const;
 
 const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 
@@ -154,7 +157,7 @@ function createMending(
 }
 
 /** Huge pages that a pod does not ask for it does not get. */
-function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes }: PodCgroupsDeps): CgroupLimits {
+function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes, swap }: PodCgroupsDeps): CgroupLimits {
   const qos = qosClass(pod.spec);
   const requests = podRequests(pod, { overhead: true });
   const limits = podLimits(pod, { overhead: true });
@@ -164,6 +167,7 @@ function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes }:
     ...(limitsWhole(pod, "cpu") && settings.cpuCfsQuota && { cpuPeriodUs: settings.cpuCfsPeriodUs, cpuQuotaUs: quota }),
     ...(limitsWhole(pod, "memory") && { memoryBytes: quantityValue(limits["memory"] ?? "0") }),
     ...(memoryQos?.reserves && podKeptMemory(pod, quantityValue(requests["memory"] ?? "0"))),
+    ...(swap && { swapBytes: podSwap(pod, swap) }),
     ...(podPidsLimit > 0 && { pids: podPidsLimit }),
     ...(pageSizes.length > 0 && {
       hugepages: { ...Object.fromEntries(pageSizes.map((size) => [size, 0])), ...hugepagesOf(requests) },

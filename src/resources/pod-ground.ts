@@ -10,10 +10,10 @@ import { podReference } from "../pod/reference.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
 import type { GivenPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
-import type { Stats } from "../seams/runtime.ts";
+import type { Runtime } from "../seams/runtime.ts";
 import { readPodGroup } from "./group-reading.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
-import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
+import { type PodCgroups, type PodCgroupsDeps, createPodCgroups } from "./pod-cgroups.ts";
 import type { Tiers } from "./tiers.ts";
 
 export interface PodGroundDeps {
@@ -26,7 +26,9 @@ export interface PodGroundDeps {
   /** Feature gate MemoryQoS, when it is on. */
   readonly memoryQos?: MemoryQos | undefined;
   readonly pageSizes: readonly string[];
-  readonly runtime: Pick<Stats, "containerStats">;
+  /** The target's memory and swap, and whether pods may use some of it. */
+  readonly swap: NonNullable<PodCgroupsDeps["swap"]>;
+  readonly runtime: Pick<Runtime, "containerStats" | "lacks">;
   readonly events: EventSink;
   readonly log: Logger;
 }
@@ -35,13 +37,15 @@ const podMode = 0o750;
 
 /** A pod's directories and cgroup on the target. */
 export function createPodGround(deps: PodGroundDeps) {
-  const { host, rootDir } = deps;
+  const { host, rootDir, runtime } = deps;
   let cgroups: PodCgroups | undefined;
   const made = new Set<string>();
   const open = async (signal: AbortSignal): Promise<PodCgroups> => {
     const opened = await deps.cgroups(signal);
+    if (cgroups) return cgroups;
+    const isShared = opened.version === 2 && (await runtime.lacks?.("swapLimit", signal)) !== undefined;
     // Those that pods make side by side are known to one and the same.
-    cgroups ??= createPodCgroups({ ...deps, ...opened });
+    cgroups ??= createPodCgroups({ ...deps, ...opened, swap: isShared ? deps.swap : undefined });
     return cgroups;
   };
   const makeCgroup = async (pod: GivenPod, empty: boolean, signal: AbortSignal) => {

@@ -81,9 +81,9 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
   if (changesMemory) refuseTooLittle(resizing, wanted, reading);
   let left = containers;
   if (changesMemory) {
-    const { memoryBytes } = wanted;
-    const memory = { limits: bound("memoryBytes", memoryBytes, reading.limits?.memoryBytes) };
-    left = await change(deps, { ...resizing, of: "memory", left, ...memory }, signal);
+    const { limits: has } = reading;
+    const limits = (["memoryBytes", "swapBytes"] as const).flatMap((name) => bound(name, wanted[name], has?.[name]));
+    left = await change(deps, { ...resizing, of: "memory", left, limits }, signal);
   }
   if (wholePod || inResizeOrder(left, "cpu").length > 0) {
     const { cpuQuotaUs: quota, cpuPeriodUs: period, cpuShares: shares } = wanted;

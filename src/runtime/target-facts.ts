@@ -1,5 +1,4 @@
-import { posix } from "node:path";
-import { cgroupVersion, exists } from "../host/exists.ts";
+import { cgroupVersion, exists, swapFileV2 } from "../host/exists.ts";
 import { parseMeminfo } from "../host/facts.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
@@ -47,12 +46,6 @@ async function memoryOf(fs: Host["fs"], signal: AbortSignal): Promise<Pick<Targe
 async function hugePageSizesOf(fs: Host["fs"], signal: AbortSignal): Promise<string[]> {
   const sizes = (await namesIn(fs, hugePageRoot, signal)).map((name) => /^hugepages-(\d+)kB$/.exec(name)?.[1]);
   return sizes.filter((size) => size !== undefined).map((size) => pageSizeName(Number(size) * 1024));
-}
-
-/** Path of the reading process's own memory.swap.max: the root cgroup has none. */
-async function swapFileV2(fs: Host["fs"], signal: AbortSignal): Promise<string> {
-  const groups = (await fs.readFile("/proc/self/cgroup", { signal })).toString();
-  return posix.join(cgroupRoot, /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");
 }
 
 async function thermalPathsOf(fs: Host["fs"], signal: AbortSignal): Promise<string[]> {

@@ -54,8 +54,8 @@ export class RuntimeError extends CodedError {
   }
 }
 
-/** Pod features that not every runtime serves. */
-export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "imageVolume";
+/** Pod features that not every runtime serves; `swapLimit` is a limit of its own, beside a container without a memory limit. */
+export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "swapLimit" | "imageVolume";
 
 /** A hint where to look, not a state. A sandbox event has its ID in `sandboxId`; a container event in `containerId`, with the
  *  sandbox only when the runtime reports it. `exited` marks the exit of a main process: look until the status shows it.

@@ -76,6 +76,9 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     // The machine has swap, and a pod uses none of it unless it is told to.
     assert.match((await cluster.runInside(["cat", "/proc/swaps"])).stdout, /partition/);
     for (const pod of [huge, other]) assert.equal(limit(pod, "memory.swap.max"), "0");
+    // Docker limits swap only beside memory: there the pod has the limit.
+    await pods.create("unbounded", sleeping({}));
+    assert.equal(limit(await pods.ready("unbounded"), "memory.swap.max", onDocker() ? 1 : 0), "0");
   });
 
   test("a resize in place changes container, pod and class", async () => {

@@ -148,10 +148,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     await Promise.all(names.map((name) => pods.remove(name, 0)));
   });
 
-  test("who uses more than it asked for is killed when pods want more memory than they may have", async (t) => {
-    // docs/limitations.md
-    if (cluster.provider === "ssh-docker-guest")
-      return t.skip("on a Docker Engine with cgroup v2 a container without a memory limit takes swap instead");
+  test("who uses more than it asked for is killed when pods want more memory than they may have", async () => {
     assert.equal(await agent?.stop(), true);
     const all = await capacity();
     // Else a guest's node, whose pods take their memory slowly, evicts one before the kernel kills it.

@@ -106,6 +106,8 @@ function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | 
       return info && !info.CpuCfsQuota
         ? "this machine's Docker Engine cannot limit CPU time: use a kernel with CONFIG_CFS_BANDWIDTH, or delegate the cpu cgroup controller to a rootless daemon, and restart Docker."
         : undefined;
+    case "swapLimit":
+      return "a Docker Engine limits a container's swap only beside its memory: give the container a memory limit.";
     case "imageVolume":
       return "graftlet mounts no images with the Docker Engine: use containerd from 2.1 on or CRI-O on this machine.";
   }

@@ -67,6 +67,7 @@ export function limitProperties(
     ...number(cgroupVersion === 2 ? "MemoryMax" : "MemoryLimit", memoryBytes === 0 ? undefined : memoryBytes),
     ...number("MemoryMin", kept.memoryMinBytes),
     ...number("MemoryLow", kept.memoryLowBytes),
+    ...number("MemorySwapMax", kept.swapBytes),
     ...(cgroupVersion === 2 ? number("CPUWeight", weight) : number("CPUShares", shares)),
     ...number("CPUQuotaPeriodUSec", systemdVersion >= periodSince ? limits.cpuPeriodUs : undefined),
     ...number("CPUQuotaPerSecUSec", quotaPerSecond(limits)),

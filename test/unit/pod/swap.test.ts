@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Resources } from "../../../src/objects.ts";
-import { limitedSwap } from "../../../src/pod/swap.ts";
+import { limitedSwap, podSwap } from "../../../src/pod/swap.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const Gi = 2 ** 30;
@@ -28,4 +28,11 @@ test("others get none", () => {
   assert.equal(swapOf(some, { priority: 2_000_000_000 }), 0, "critical");
   assert.equal(swapOf(some, {}, { cgroupV2: false }), 0, "cgroup v1");
   assert.equal(swapOf(some, {}, { swapController: false }), 0, "swap cannot be limited");
+});
+
+test("a pod has what its containers may use together", () => {
+  const some = (memory: string) => aContainer("c", { resources: { requests: { memory } } });
+  const pod = aPod({ containers: [some("1Gi"), aContainer("none")], initContainers: [some("512Mi")] });
+  assert.equal(podSwap(pod, { ...target, limitedSwap: true }), Gi / 2 + Gi / 4);
+  assert.equal(podSwap(pod, { ...target, limitedSwap: false }), 0);
 });

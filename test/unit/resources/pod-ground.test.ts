@@ -23,6 +23,7 @@ function rig(
   layout: { readonly driver: "cgroupfs" | "systemd"; readonly root: string; readonly perQos: boolean } = cgroupfs,
   told: Readonly<Record<string, number>> = {},
   allocated: (pod: AskedPod) => GivenPod = givenPod,
+  swapping: { readonly lacks?: string; readonly limitedSwap?: boolean } = {},
 ) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -56,7 +57,9 @@ function rig(
     memoryQos: { throttlingFactor: 0.9, reserves: true },
     events: { event: (_, type, reason, message) => void heard.push([type, reason, message].join(" ")) },
     pageSizes: [],
+    swap: { memoryBytes: 2 ** 30, swapBytes: 2 ** 29, limitedSwap: swapping.limitedSwap ?? false },
     runtime: {
+      lacks: async (feature) => (feature === "swapLimit" ? swapping.lacks : undefined),
       containerStats: async (id) =>
         told[id] === undefined
           ? undefined
@@ -219,6 +222,27 @@ test("the Burstable tier weighs what its pods have been given, also once that ha
   given.now = pod;
   await ground.groups.set(pod, { cpuShares: 3072 }, never);
   assert.deepEqual([read("/burstable/cpu.weight"), read("/burstable/poduid-1/cpu.weight")], ["118", "118"]);
+});
+
+test("where the runtime cannot limit swap by itself, the pod's cgroup has what its containers may use, also after a resize", async () => {
+  const swapOf = async (swapping: NonNullable<Parameters<typeof rig>[4]>, isLimited = true) => {
+    const pod = withResources({ memory: "128Mi" });
+    const { host, ground } = rig([pod], cgroupfs, {}, givenPod, swapping);
+    host.files.put("/proc/self/cgroup", { data: "0::/user\n" });
+    if (isLimited) host.files.put("/sys/fs/cgroup/user/memory.swap.max", { data: "max\n" });
+    await ground.prepare(pod, true, never);
+    const path = "/sys/fs/cgroup/lab/kubepods/burstable/poduid-1/memory.swap.max";
+    const isThere = host.files.tree("/sys/fs/cgroup").includes(path);
+    const larger = withResources({ memory: "256Mi" });
+    return { bytes: isThere ? host.files.text(path) : undefined, ground, larger };
+  };
+  const why = "only beside memory";
+  assert.equal((await swapOf({})).bytes, undefined, "the runtime limits each container");
+  assert.equal((await swapOf({ lacks: why })).bytes, "0", "no swap");
+  assert.equal((await swapOf({ lacks: why }, false)).bytes, undefined, "the target cannot limit swap");
+  const { bytes, ground, larger } = await swapOf({ lacks: why, limitedSwap: true });
+  assert.equal(bytes, String(2 ** 26));
+  assert.equal(ground.groups.wanted(larger).swapBytes, 2 ** 27);
 });
 
 test("under systemd a pod's cgroup is a slice with its limits, which goes with the pod", async () => {

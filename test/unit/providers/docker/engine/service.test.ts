@@ -77,6 +77,7 @@ test("the daemon's info: handlers, cgroup driver, missing features", async () =>
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
   assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
   assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
+  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only beside its memory/);
   assert.match((await capabilities.lacks("imageVolume", signal())) ?? "", /mounts no images.*use containerd/);
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
     assert.equal(await capabilities.lacks(feature, signal()), undefined);
