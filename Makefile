@@ -157,7 +157,7 @@ bench: $(deps) packages cluster-tools build ## how fast graftlet is beside the r
 
 # FOCUS, LIST, PROVIDER, NETWORK, AGENT and PART reach the program through the environment, as make passes on what its command line sets.
 .PHONY: conformance conformance-part
-conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker, ssh, ssh-guest or ssh-docker-guest; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root
+conformance: $(deps) packages cluster-tools build ## Kubernetes' own tests on graftlet's node, the score written into docs/conformance.md (FOCUS=MirrorPod; LIST=FILE; PROVIDER=docker, ssh, ssh-guest, ssh-docker-guest or guest; NETWORK=tunneled over SSH; AGENT=kubelet; SCORE=1 for all other tests); root
 	$(call say,conformance)
 	@GRAFTLET_TEST_PROVIDER=$(or $(PROVIDER),cri) node test/conformance/$(if $(SCORE),score/)run.ts
 

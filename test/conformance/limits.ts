@@ -45,9 +45,9 @@ function checked(limit: unknown, where: string, known: ReadonlySet<string>): Lim
   return { cause: cause.trim(), tests, ...(network && { network }) };
 }
 
-/** The limits that a run with this provider and network meets: a guest is reached over SSH. */
+/** The limits that a run with this provider and network meets: a guest is reached over SSH, unless the agent is in it. */
 export function limitsWith(provider: Provider, network: Network, limits: Limits): readonly Limit[] {
-  const ofProvider = limits[isGuest(provider) ? "ssh" : provider];
+  const ofProvider = limits[isGuest(provider) ? "ssh" : provider === "guest" ? "cri" : provider];
   return ofProvider.filter((limit) => limit.network === undefined || limit.network === network);
 }
 

@@ -10,7 +10,7 @@ import { sshSettings } from "../harness/sshd.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import type { Tools } from "../harness/tools.ts";
 import { startLogind } from "./logind.ts";
-import type { Provider } from "./options.ts";
+import type { Outside } from "./options.ts";
 import { giveOwnMachine } from "./own-machine.ts";
 
 /** The root directory that the suite has the agent keep. */
@@ -35,7 +35,7 @@ export interface NodeRig extends AsyncDisposable {
 }
 
 /** Starts a rig under a name of its own. */
-export async function startNodeRig(name: string, provider: Provider): Promise<NodeRig> {
+export async function startNodeRig(name: string, provider: Outside): Promise<NodeRig> {
   await using stack = new AsyncDisposableStack();
   const rig = stack.use(await startRuntimeRig(name, provider));
   const { layout } = rig;
@@ -59,13 +59,13 @@ export async function startNodeRig(name: string, provider: Provider): Promise<No
   };
 }
 
-function whereSuiteRuns(layout: Layout, provider: Provider, holder: ProcessId) {
+function whereSuiteRuns(layout: Layout, provider: Outside, holder: ProcessId) {
   return (argv: readonly string[], cwd: string): string[] =>
     provider === "ssh" ? agentMachineArgv(layout, argv, cwd) : insideArgv(layout, holder, argv, cwd);
 }
 
 /** A kubelet's command line names a CRI runtime; another provider's is named in the provider's own file. */
-function providerArgs({ layout }: Pick<RuntimeRig, "layout">, provider: Provider): readonly string[] {
+function providerArgs({ layout }: Pick<RuntimeRig, "layout">, provider: Outside): readonly string[] {
   if (provider === "cri") return [];
   const socket = runtimeDaemons[provider].socket(layout);
   const settings =

@@ -5,9 +5,16 @@ export const wholes = ["cri", "docker", "ssh"] as const;
 export type Whole = (typeof wholes)[number];
 /** Providers of runs of a part: a guest takes ten times as long. Over SSH containerd, or a Docker Engine that starts privileged containers. */
 export const guests = ["ssh-guest", "ssh-docker-guest"] as const satisfies readonly Guest[];
-/** Providers of runs. */
-export const providers = [...wholes, ...guests] as const;
+/** Providers of runs; with `guest` the agent, and the suite, are in a guest themselves, beside its containerd. */
+export const providers = [...wholes, ...guests, "guest"] as const;
 export type Provider = (typeof providers)[number];
+/** Providers with which the agent is on this machine. */
+export type Outside = Exclude<Provider, "guest">;
+
+/** By which provider's means what pods run on is brought up. */
+export function targetWith(provider: Provider): Outside {
+  return provider === "guest" ? "ssh-guest" : provider;
+}
 
 /** Pods' network on a node over SSH: by routes, or over the link on a machine that is no part of the cluster's network. */
 export const networks = ["routed", "tunneled"] as const;
@@ -38,9 +45,7 @@ export interface ConformanceOptions {
  *  `AGAIN`; empty counts as not given. @throws a sentence that names the variable and the remedy. */
 export function readOptions(env: Readonly<Record<string, string | undefined>>): ConformanceOptions {
   const provider = oneOf("PROVIDER", providers, env.PROVIDER || "cri");
-  const agent = oneOf("AGENT", agents, env.AGENT || "graftlet");
-  if (agent === "kubelet" && provider !== "cri")
-    throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
+  const agent = agentWith(provider, env.AGENT || "graftlet");
   const network = oneOf("NETWORK", networks, env.NETWORK || "routed");
   if (network === "tunneled" && provider !== "ssh")
     throw new Error(
@@ -53,8 +58,15 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   const again = oneOf("AGAIN", ["", "1", "all"], env.AGAIN ?? "");
   const list = env.LIST || undefined;
   const all = focus === undefined && list === undefined && !part;
-  const whole = agent === "graftlet" && network === "routed" && !isGuest(provider) && all;
+  const whole = agent === "graftlet" && network === "routed" && !isGuest(provider) && provider !== "guest" && all;
   return { provider, agent, network, focus, list, part, again, whole };
+}
+
+function agentWith(provider: Provider, given: string): AgentName {
+  const agent = oneOf("AGENT", agents, given);
+  if (agent === "kubelet" && provider !== "cri" && provider !== "guest")
+    throw new Error(`AGENT is kubelet, which speaks CRI alone: leave out PROVIDER=${provider}`);
+  return agent;
 }
 
 function oneOf<T extends string>(variable: string, known: readonly T[], given: string): T {

@@ -5,7 +5,7 @@ import { must, type ProcessId } from "../harness/processes.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import type { RuntimeRig } from "../harness/runtime-rig.ts";
 import type { Layout } from "../harness/state.ts";
-import type { Provider } from "./options.ts";
+import type { Outside } from "./options.ts";
 
 /** The size of a rig's own disk: more than the 4 GiB that upstream's tests of eviction fill. What is not written takes no space. */
 const diskGiB = 9;
@@ -15,7 +15,7 @@ const diskGiB = 9;
 export async function giveOwnMachine(
   { layout, daemons }: RuntimeRig,
   holder: ProcessId,
-  provider: Provider,
+  provider: Outside,
   folders: readonly string[],
 ): Promise<void> {
   const { role, store } = runtimeDaemons[provider];

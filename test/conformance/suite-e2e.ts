@@ -9,6 +9,7 @@ import { must, start } from "../harness/processes.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import { isGuest } from "../matrix.ts";
 import { runGinkgo } from "./ginkgo.ts";
+import { targetWith } from "./options.ts";
 import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
 import { startTunneled } from "./tunneled.ts";
 
@@ -56,7 +57,9 @@ export interface NodeUnderTest {
 
 /** Starts a cluster whose only node is the agent's. @param stack takes what has to go. */
 async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<NodeUnderTest> {
-  const cluster = stack.use(await startCluster({ name: "conformance", provider: run.provider, say: run.say }));
+  const cluster = stack.use(
+    await startCluster({ name: "conformance", provider: targetWith(run.provider), say: run.say }),
+  );
   // In a guest process 1 is its own.
   if (!isGuest(run.provider)) await showOwnMounts(cluster.layout);
   const ofCsi = run.names.some((name) => ofStorage.test(name));

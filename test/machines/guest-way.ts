@@ -30,3 +30,8 @@ export async function copyIn(layout: Layout, paths: readonly string[]): Promise<
 export function guestFolder({ dir }: Layout): string {
   return join(dir, "guest");
 }
+
+/** The line for a shell that copies a folder of the guest to the same path of this machine. */
+export function copyOut(layout: Layout, folder: string): string {
+  return `${shellLine(guestArgv(layout, ["tar", "-c", "-C", "/", folder.slice(1)]))} | ${shellLine(["tar", "-x", "--no-same-owner", "-C", "/"])}`;
+}

@@ -60,17 +60,27 @@ function placeOf(
   if (reason !== undefined) return at("guest", `not run: ${reason}`);
   const judgement = judge(attempts);
   if (judgement === "not run") return undefined;
-  const passed = attempts.filter(({ state }) => state === "passed");
+  const note = noteOf(attempts);
   if (judgement === "passes" || judgement === "passed once") {
+    const passed = attempts.filter(({ state }) => state === "passed");
     const seconds = Math.max(...passed.map((outcome) => outcome.seconds));
-    return at(seconds > slowSeconds ? "here-slow" : "here", `passed ${passed.length} of ${attempts.length}`);
+    return at(seconds > slowSeconds ? "here-slow" : "here", note);
   }
-  const last = attempts.findLast(({ state }) => state !== "passed");
-  const says = last?.says ?? "";
-  const need = needOf(test, says) ?? known;
-  const count = judgement === "skipped" ? "skipped" : `passed ${passed.length} of ${attempts.length}`;
-  const note = [count, firstLine(says)].filter(Boolean).join(": ");
+  const need = needOf(test, lastFailure(attempts)) ?? known;
   return need === undefined ? at("others", note) : at("guest", `${need}; ${note}`);
+}
+
+/** How attempts ended: how many passed, and for a test that does not pass, why the last one did not. */
+export function noteOf(attempts: readonly Outcome[]): string {
+  const judgement = judge(attempts);
+  const passed = attempts.filter(({ state }) => state === "passed").length;
+  const count = `passed ${passed} of ${attempts.length}`;
+  if (judgement === "passes" || judgement === "passed once") return count;
+  return [judgement === "skipped" ? "skipped" : count, firstLine(lastFailure(attempts))].filter(Boolean).join(": ");
+}
+
+function lastFailure(attempts: readonly Outcome[]): string {
+  return attempts.findLast(({ state }) => state !== "passed")?.says ?? "";
 }
 
 /** A list as its file has it: suite, name, capability and note of each test, sorted. */

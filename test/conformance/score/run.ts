@@ -5,14 +5,15 @@ import { buildSuites } from "../../harness/tools.ts";
 import { isGuest } from "../../matrix.ts";
 import type { RunLimits } from "../ginkgo.ts";
 import { type ListedTest, matching, type SuiteName, suiteNames, whole } from "../list.ts";
-import { type ConformanceOptions, readOptions } from "../options.ts";
+import { type ConformanceOptions, readOptions, targetWith } from "../options.ts";
 import { runFolder, runsSuite, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
-import { attemptsIn, isPassed } from "./lists.ts";
-import { addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
+import { fitGuest, passesInGuest } from "./in-guest.ts";
+import { attemptsIn, type Entry, isPassed } from "./lists.ts";
+import { type RunRecord, addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
 import { type Shard, shardsOf } from "./shards.ts";
 import { attemptIn } from "./results.ts";
-import { readCandidates, readEntries, readResults, readWithheld, writeScore } from "./store.ts";
+import { readCandidates, readEntries, readGuestEntries, readResults, readWithheld, writeScore } from "./store.ts";
 import { reasonAgainst } from "./withheld.ts";
 
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
@@ -34,19 +35,33 @@ async function score(options: ConformanceOptions): Promise<void> {
   const folder = runFolder("score", agent, provider);
   mkdirSync(folder, { recursive: true });
   const records = join(folder, "records.jsonl");
-  if (!existsSync(records))
-    addRecords(records, agent === "kubelet" ? readEntries().flatMap(attemptsIn) : readResults(provider).map(attemptIn));
-  const withheld = readWithheld();
-  const tests =
-    agent === "kubelet"
-      ? readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined)
-      : readEntries().filter((entry) => isPassed(entry) && runsSuite(entry.suite, options));
-  const chosen = matching(tests, options.focus);
+  if (!existsSync(records)) addRecords(records, knownOf(options));
+  const chosen = matching(testsOf(options), options.focus);
   say(`${chosen.length} tests with ${agent} on ${provider}; output and reports in ${folder}`);
   const run = { options, folder, records, chosen };
   await Promise.all(suiteNames.map((suite) => runRounds(run, suite)));
   writeScore(agent, provider, records);
   say("the lists, the results and docs/conformance.md are written");
+}
+
+/** What is known from other machines. */
+function knownOf({ agent, provider }: ConformanceOptions): readonly RunRecord[] {
+  if (agent === "graftlet") return readResults(provider).map(attemptIn);
+  const ofGuest = () => readGuestEntries().map((entry): Entry => ({ ...entry, list: "guest" }));
+  return (provider === "guest" ? ofGuest() : readEntries()).flatMap(attemptsIn);
+}
+
+/** Candidates for the kubelet; for graftlet, what the kubelet passes. */
+function testsOf(options: ConformanceOptions): readonly ListedTest[] {
+  const { agent, provider } = options;
+  const entries = readEntries();
+  if (agent === "graftlet")
+    return provider === "guest"
+      ? readGuestEntries().filter(passesInGuest)
+      : entries.filter((entry) => isPassed(entry) && runsSuite(entry.suite, options));
+  const withheld = readWithheld();
+  const tests = readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined);
+  return provider === "guest" ? fitGuest(tests, entries) : tests;
 }
 
 /** A command's run: its tests, and where their ends are recorded. */
@@ -113,7 +128,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
       names,
       programs: await buildSuites([program, "ginkgo"], say),
       folder: join(run.folder, [shard.name, mark].filter(Boolean).join("-")),
-      processes: shard.serial || isGuest(provider) ? 1 : sideBySide,
+      processes: shard.serial || isGuest(targetWith(provider)) ? 1 : sideBySide,
       limits,
       ended({ title, state, seconds }) {
         const name = nameOf(title, names);

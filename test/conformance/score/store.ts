@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { withPart } from "../../bench/document.ts";
 import { type ListedTest, parseList } from "../list.ts";
 import type { AgentName, Provider } from "../options.ts";
+import { type GuestEntry, guestEntries, guestText, parseGuestEntries, passesInGuest } from "./in-guest.ts";
 import { type Entry, isPassed, lists, type ListName, listText, parseEntries, placeAll } from "./lists.ts";
 import { attemptsOf, readRecords } from "./records.ts";
 import { parseResults, type Result, resultsOf, resultsText } from "./results.ts";
@@ -12,6 +13,7 @@ import { parseWithheld, type Withheld } from "./withheld.ts";
 const folder = join(import.meta.dirname, "..");
 const page = join(folder, "..", "..", "docs", "conformance.md");
 const listFile = (name: ListName): string => join(folder, "lists", `${name}.txt`);
+const guestFile = join(folder, "lists", "in-guest.txt");
 const resultsFile = (provider: Provider): string => join(folder, "results", `${provider}.txt`);
 const read = (file: string): string => (existsSync(file) ? readFileSync(file, "utf8") : "");
 
@@ -30,6 +32,11 @@ export function readEntries(): readonly Entry[] {
   return (Object.keys(lists) as ListName[]).flatMap((name) => parseEntries(name, read(listFile(name))));
 }
 
+/** The list of what was run in a guest, as it is committed. */
+export function readGuestEntries(): readonly GuestEntry[] {
+  return parseGuestEntries(read(guestFile));
+}
+
 /** The results as they are committed. */
 export function readResults(provider: Provider): readonly Result[] {
   return parseResults(read(resultsFile(provider)), resultsFile(provider));
@@ -39,17 +46,20 @@ export function readResults(provider: Provider): readonly Result[] {
 export function writeScore(agent: AgentName, provider: Provider, records: string): void {
   const attempts = attemptsOf(readRecords(records));
   const candidates = readCandidates();
-  if (agent === "kubelet") {
+  if (agent === "kubelet" && provider === "guest")
+    writeFileSync(guestFile, guestText(guestEntries(candidates, attempts, readGuestEntries())));
+  else if (agent === "kubelet") {
     const placed = placeAll(candidates, { attempts, withheld: readWithheld(), committed: readEntries() });
     mkdirSync(join(folder, "lists"), { recursive: true });
     for (const name of Object.keys(lists) as ListName[]) writeFileSync(listFile(name), listText(name, placed));
   }
   const entries = readEntries();
   if (agent === "graftlet") {
-    const results = resultsOf(attempts, readResults(provider), entries.filter(isPassed));
+    const listed = provider === "guest" ? readGuestEntries().filter(passesInGuest) : entries.filter(isPassed);
+    const results = resultsOf(attempts, readResults(provider), listed);
     mkdirSync(join(folder, "results"), { recursive: true });
     writeFileSync(resultsFile(provider), resultsText(provider, results));
   }
-  const text = scoreText({ candidates, entries, results: readResults });
+  const text = scoreText({ candidates, entries, guestEntries: readGuestEntries(), results: readResults });
   writeFileSync(page, withPart(readFileSync(page, "utf8"), "conformance score", text));
 }

@@ -3,6 +3,7 @@ import { type ListedTest, whole } from "../list.ts";
 import type { Guest } from "../../matrix.ts";
 import { guests, type Provider, wholes } from "../options.ts";
 import { capabilityOf } from "./capabilities.ts";
+import { type GuestEntry, passesInGuest } from "./in-guest.ts";
 import { type Entry, isPassed } from "./lists.ts";
 import type { Result } from "./results.ts";
 
@@ -10,12 +11,14 @@ import type { Result } from "./results.ts";
 export interface Standing {
   readonly candidates: readonly ListedTest[];
   readonly entries: readonly Entry[];
+  readonly guestEntries: readonly GuestEntry[];
   readonly results: (provider: Provider) => readonly Result[];
 }
 
 /** The score's part of docs/conformance.md, in Markdown. */
 export function scoreText(standing: Standing): string {
-  return [sentence(standing), tableOf(standing), guestsOf(standing)].filter(Boolean).join("\n\n");
+  const parts = [sentence(standing), tableOf(standing), guestsOf(standing), inGuest(standing)];
+  return parts.filter(Boolean).join("\n\n");
 }
 
 function sentence({ candidates, entries }: Standing): string {
@@ -66,6 +69,22 @@ function guestsOf({ entries, results }: Standing): string {
         "\n",
       )
     : "";
+}
+
+/** A row a capability of what the kubelet was run with as a node in a guest; empty where nothing was. */
+function inGuest({ guestEntries, results }: Standing): string {
+  const capabilities = [...new Set(guestEntries.map(({ capability }) => capability))].toSorted();
+  if (capabilities.length === 0) return "";
+  const row = (name: string, belongs: (capability: string) => boolean): readonly string[] => {
+    const run = guestEntries.filter(({ capability }) => belongs(capability));
+    const passed = run.filter(passesInGuest);
+    return [name, `${run.length}`, `${passed.length}`, cell(passed, results("guest"))];
+  };
+  const table = markdownTable(
+    ["capability", "run in a guest", "kubelet passes", "graftlet"],
+    [...capabilities.map((name) => row(name, (capability) => capability === name)), row("all", () => true)],
+  );
+  return `Of those that need another machine, \`e2e_node\` with the whole node in a guest (\`PROVIDER=guest\`):\n\n${table}`;
 }
 
 /** What graftlet passes of what the kubelet passes. */

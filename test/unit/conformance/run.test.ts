@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readOptions } from "../../conformance/options.ts";
+import { runsSuite } from "../../conformance/suites.ts";
 import { createEnds, createProgress } from "../../conformance/progress.ts";
 
 test("unless told otherwise a run is the whole list on graftlet with the cri provider", () => {
@@ -21,16 +22,30 @@ test("unless told otherwise a run is the whole list on graftlet with the cri pro
 
 test("a run of less than the list, or of the kubelet, is not what the docs are about", () => {
   assert.equal(readOptions({ FOCUS: "sig-node" }).focus, "sig-node");
+  const inGuest = { PROVIDER: "guest", AGENT: "graftlet" };
   const tunneled = { PROVIDER: "ssh", NETWORK: "tunneled" };
-  for (const env of [{ FOCUS: "sig-node" }, { PART: "1" }, { AGENT: "kubelet" }, { PROVIDER: "ssh-guest" }, tunneled])
+  for (const env of [
+    { FOCUS: "sig-node" },
+    { PART: "1" },
+    { AGENT: "kubelet" },
+    { PROVIDER: "ssh-guest" },
+    inGuest,
+    tunneled,
+  ])
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
+});
+
+test("in a guest that is the whole node either agent runs the node's own suite, and no other", () => {
+  const options = readOptions({ PROVIDER: "guest", AGENT: "kubelet" });
+  assert.deepEqual([runsSuite("e2e_node", options), runsSuite("e2e", options)], [true, false]);
+  assert.equal(runsSuite("e2e_node", readOptions({ PROVIDER: "ssh-guest" })), false);
 });
 
 test("a wrong variable is refused by name", () => {
   for (const [env, why] of [
     [
       { PROVIDER: "podman" },
-      /^Error: PROVIDER is "podman": it is one of cri, docker, ssh, ssh-guest, ssh-docker-guest$/,
+      /^Error: PROVIDER is "podman": it is one of cri, docker, ssh, ssh-guest, ssh-docker-guest, guest$/,
     ],
     [{ AGENT: "k3s" }, /^Error: AGENT is "k3s": it is one of graftlet, kubelet$/],
     [{ AGENT: "kubelet", PROVIDER: "docker" }, /speaks CRI alone: leave out PROVIDER=docker/],

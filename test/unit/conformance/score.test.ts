@@ -3,12 +3,19 @@ import { appendFile, mkdtempDisposable } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { test } from "node:test";
-import type { ListedTest } from "../../conformance/list.ts";
+import { type ListedTest, whole } from "../../conformance/list.ts";
 import { type Provider, providers } from "../../conformance/options.ts";
 import type { Outcome } from "../../conformance/outcomes.ts";
 import { capabilityOf } from "../../conformance/score/capabilities.ts";
 import { isOpen, judge } from "../../conformance/score/judgement.ts";
-import { attemptsIn, listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
+import {
+  fitGuest,
+  guestEntries,
+  guestText,
+  parseGuestEntries,
+  passesInGuest,
+} from "../../conformance/score/in-guest.ts";
+import { attemptsIn, type Entry, listText, parseEntries, placeAll } from "../../conformance/score/lists.ts";
 import { addRecords, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
 import { parseResults, type Result, resultsOf, resultsText } from "../../conformance/score/results.ts";
 import { shardsOf } from "../../conformance/score/shards.ts";
@@ -133,6 +140,34 @@ test("another machine goes on from the committed lists: the attempts that they s
     assert.ok(listText(list, entries) === listText(list, committed), `${list}.txt changes`);
 });
 
+test("in a guest the kubelet is run with the node's own tests that need what a guest has, or were not run here", () => {
+  const node = (name: string): ListedTest => ({ suite: "e2e_node", name });
+  const [swap, here, quota, unknown] = ["Swap", "A", "B", "C"].map((name) => node(`[sig-node] ${name}`));
+  assert.ok(swap && here && quota && unknown);
+  const entry = (test: ListedTest, list: Entry["list"], note: string): Entry => ({
+    ...test,
+    list,
+    note,
+    capability: "x",
+  });
+  const entries = [
+    entry(swap, "guest", "swap; skipped: no swap"),
+    entry(here, "here", "passed 2 of 2"),
+    entry(quota, "guest", "a file system with quotas; skipped"),
+  ];
+  const candidates = [swap, here, quota, unknown, e2e("[sig-node] Swap")];
+  assert.deepEqual(fitGuest(candidates, entries), [swap, unknown]);
+  const attempts = new Map([[whole(swap), [failed, passed, passed]]]);
+  const made = guestEntries(candidates, attempts, []);
+  assert.deepEqual(
+    made.map(({ name, note }) => [name, note]),
+    [[swap.name, "passed 2 of 3"]],
+  );
+  assert.ok(made.every(passesInGuest));
+  assert.deepEqual(parseGuestEntries(guestText(made)), made);
+  assert.deepEqual(guestEntries(candidates, new Map(), made), made, "what another machine has found out stays");
+});
+
 test("of graftlet's attempts the last one is the result, and a file of results is read back", () => {
   const listed = ["A", "B", "C"].map(e2e);
   const earlier = [{ ...e2e("B"), state: "passed", says: "" }];
@@ -157,12 +192,21 @@ test("the table counts what was not run apart from what failed", () => {
     ssh: ran(3, "failed"),
     "ssh-guest": [...ran(1, "passed"), ...ran(4, "failed").slice(2)],
   };
-  const text = scoreText({ candidates, entries, results: (provider) => results[provider] ?? [] });
+  const inGuest = parseGuestEntries(
+    ["passed 2 of 2", "passed 0 of 2: no swap"]
+      .map((note, index) => `e2e_node\t[sig-node] [DRA] ${index}\tDRA\t${note}`)
+      .join("\n"),
+  );
+  const ranInGuest = inGuest.map((entry) => ({ ...entry, state: "passed", says: "" }));
+  const resultsWith = (provider: Provider) => (provider === "guest" ? ranInGuest : (results[provider] ?? []));
+  const text = scoreText({ candidates, entries, guestEntries: inGuest, results: resultsWith });
   assert.match(text, /^Of 4 candidates the kubelet passes 3 on this machine, 3 of them with one attempt so far\.$/m);
   assert.match(text, /^and 1 has not been run yet\.$/m);
   assert.match(text, /^\| DRA +\| 4 +\| 3, 1 not run +\| 2 of 3, 1 not run +\| not run +\| 0 of 3 +\|$/m);
   assert.match(text, /^- `ssh-guest`, containerd: 1 of 2 that were run\.$/m);
   assert.doesNotMatch(text, /ssh-docker-guest/);
+  assert.match(text, /^\| DRA +\| 2 +\| 1 +\| 1 of 1 +\|$/m);
+  assert.doesNotMatch(scoreText({ candidates, entries, guestEntries: [], results: () => [] }), /in a guest/);
 });
 
 test("an entry of the withheld tests without a reason is named", () => {

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { stringify } from "yaml";
-import { baseConfiguration, kubeletFlags } from "../../conformance/suite-node.ts";
+import { baseConfiguration, kubeletFlags } from "../../conformance/node-agent.ts";
 import { nodeOf } from "../config/files.ts";
 
 /** What the suite sets in the configuration that it is given.

@@ -1,0 +1,62 @@
+import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { graftletCommand } from "../harness/agent.ts";
+import { start } from "../harness/processes.ts";
+import { type NodeRig, rootDirectory } from "./node-rig.ts";
+import type { AgentName } from "./options.ts";
+
+/** What serves the kubelet's read-only port, on Node alone. */
+export const readOnlyPort = join(import.meta.dirname, "stand-ins", "read-only-port.ts");
+
+/** Serves what the suite reads at the kubelet's read-only port, which graftlet leaves out. @param where a command on the node's machine. */
+export function startReadOnlyPort(where: (argv: readonly string[]) => readonly string[]): Disposable {
+  const relay = start(where([process.execPath, readOnlyPort]), { stdio: ["ignore", "ignore", "inherit"] });
+  return { [Symbol.dispose]: () => void relay.kill() };
+}
+
+/** What the suite's own flags for the agent do not say, or say as fits a machine with systemd: of a kubelet they would move every
+ *  process of this one. */
+export function kubeletFlags({ address }: Pick<NodeRig, "address">): readonly string[] {
+  return [`--node-ip=${address}`, "--kubelet-cgroups=", "--system-cgroups=", "--runtime-cgroups="];
+}
+
+/** Puts the agent into a folder under the kubelet's name. */
+export function writeKubelet(folder: string, agent: AgentName, rig: Pick<NodeRig, "tools" | "providerArgs">): void {
+  mkdirSync(folder);
+  const kubelet = join(folder, "kubelet");
+  if (agent === "kubelet") {
+    symlinkSync(rig.tools.path("kubelet"), kubelet);
+    return;
+  }
+  const command = [...graftletCommand({ built: true }), ...rig.providerArgs].map((word) => `'${word}'`);
+  writeFileSync(kubelet, `#!/bin/sh\nexec ${command.join(" ")} "$@"\n`, { mode: 0o755 });
+}
+
+/** The KubeletConfiguration that the suite adds its own to: upstream's, and what this machine makes necessary.
+ *  @see https://github.com/kubernetes/kubernetes/blob/v1.36.3/test/e2e_node/jenkins/default-kubelet-config.yaml */
+export function baseConfiguration({ podCIDR }: Pick<NodeRig, "podCIDR">): Record<string, unknown> {
+  return {
+    apiVersion: "kubelet.config.k8s.io/v1beta1",
+    kind: "KubeletConfiguration",
+    cgroupDriver: "cgroupfs",
+    cgroupRoot: "/",
+    podCIDR,
+    volumeStatsAggPeriod: "10s",
+    fileCheckFrequency: "10s",
+    evictionPressureTransitionPeriod: "30s",
+    serializeImagePulls: false,
+    enforceNodeAllocatable: ["pods"],
+    failCgroupV1: false,
+    failSwapOn: false,
+    // A developer's full disk is no reason to evict a test's pods or images.
+    evictionHard: {
+      "memory.available": "100Mi",
+      "nodefs.available": "1%",
+      "nodefs.inodesFree": "1%",
+      "imagefs.available": "1%",
+    },
+    imageGCHighThresholdPercent: 100,
+    imageGCLowThresholdPercent: 99,
+    volumePluginDir: `${rootDirectory}/volume-plugins`,
+  };
+}

@@ -1,0 +1,69 @@
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { stringify } from "yaml";
+import { graftletCommand } from "../harness/agent.ts";
+import { addresses } from "../harness/namespaces.ts";
+import { start } from "../harness/processes.ts";
+import { runtimeDaemons } from "../harness/runtime-daemon.ts";
+import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
+import { shellLine } from "../machines/guest-link.ts";
+import { copyIn, copyOut, guestArgv } from "../machines/guest-way.ts";
+import { runGinkgo } from "./ginkgo.ts";
+import { baseConfiguration, kubeletFlags, readOnlyPort, startReadOnlyPort, writeKubelet } from "./node-agent.ts";
+import { targetWith } from "./options.ts";
+import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
+
+/** The suite of a node alone, in a guest: its API server, the agent as a unit of systemd, and containerd are all there, on cgroup v2. Files
+ *  have the same paths there as here. */
+export const runInGuest: RunSuite = async (run) => {
+  const { suite, reports } = prepareFolder(run, "e2e_node.test");
+  const provider = targetWith(run.provider);
+  const nodeName = "conformance-guest";
+  await using rig = await startRuntimeRig(nodeName, provider);
+  const { layout } = rig;
+  const binaries = join(run.folder, "bin");
+  writeKubelet(binaries, run.agent, { tools: rig.tools, providerArgs: [] });
+  const config = join(run.folder, "base-config.yaml");
+  const base = { ...baseConfiguration({ podCIDR: addresses.pods }), cgroupDriver: "systemd" };
+  writeFileSync(config, stringify(base));
+  await copyIn(layout, [run.folder, ...programsOf(run, rig)]);
+  using relays = new DisposableStack();
+  if (run.agent === "graftlet") relays.use(startReadOnlyPort((argv) => guestArgv(layout, argv)));
+  return await runGinkgo({
+    ginkgo: join(run.programs, "ginkgo"),
+    suite,
+    description: "E2eNode Suite",
+    names: run.names,
+    processes: 1,
+    args: [
+      `--k8s-bin-dir=${binaries}`,
+      `--node-name=${nodeName}`,
+      "--host=https://127.0.0.1:6443",
+      `--container-runtime-endpoint=unix://${runtimeDaemons[provider].socket(layout)}`,
+      `--kubelet-config-file=${config}`,
+      `--kubelet-flags=${kubeletFlags({ address: addresses.guest }).join(" ")}`,
+      "--prepull-images=false",
+      `--report-dir=${reports}`,
+    ],
+    folder: run.folder,
+    start(argv, { env, cwd, ...options }) {
+      const inside = guestArgv(
+        layout,
+        [...Object.entries(env ?? {}).map(([name, value]) => `${name}=${value}`), ...argv],
+        cwd,
+      );
+      // What the suite has left is there once ginkgo has ended here.
+      const script = `code=0; ${shellLine(inside)} || code=$?; ${copyOut(layout, run.folder)}; exit $code`;
+      return start(["sh", "-c", script], options);
+    },
+    ended: run.ended,
+    limits: run.limits,
+  });
+};
+
+/** Programs that the guest is given: the suite's, and those of the agent. */
+function programsOf({ programs, agent }: SuiteRun, { tools }: RuntimeRig): readonly string[] {
+  const ofSuite = ["ginkgo", "e2e_node.test"].map((name) => join(programs, name));
+  if (agent === "kubelet") return [...ofSuite, tools.path("kubelet")];
+  return [...ofSuite, ...graftletCommand({ built: true }).filter((word) => word.startsWith("/")), readOnlyPort];
+}
