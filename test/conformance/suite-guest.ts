@@ -1,9 +1,9 @@
-import { writeFileSync } from "node:fs";
+import { realpathSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { graftletCommand } from "../harness/agent.ts";
 import { addresses } from "../harness/namespaces.ts";
-import { start } from "../harness/processes.ts";
+import { must, start } from "../harness/processes.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 import { shellLine } from "../machines/guest-link.ts";
@@ -28,7 +28,10 @@ export const runInGuest: RunSuite = async (run) => {
   writeFileSync(config, stringify(base));
   await copyIn(layout, [run.folder, ...programsOf(run, rig)]);
   using relays = new DisposableStack();
-  if (run.agent === "graftlet") relays.use(startReadOnlyPort((argv) => guestArgv(layout, argv)));
+  if (run.agent === "graftlet") {
+    await completeNode(rig);
+    relays.use(startReadOnlyPort((argv) => guestArgv(layout, argv)));
+  }
   return await runGinkgo({
     ginkgo: join(run.programs, "ginkgo"),
     suite,
@@ -66,4 +69,13 @@ function programsOf({ programs, agent }: SuiteRun, { tools }: RuntimeRig): reado
   const ofSuite = ["ginkgo", "e2e_node.test"].map((name) => join(programs, name));
   if (agent === "kubelet") return [...ofSuite, tools.path("kubelet")];
   return [...ofSuite, ...graftletCommand({ built: true }).filter((word) => word.startsWith("/")), readOnlyPort];
+}
+
+/** Gives the guest the libraries that Node is linked with and that the guest's system has not. */
+async function completeNode({ layout }: RuntimeRig): Promise<void> {
+  const missing = (await must(guestArgv(layout, ["ldd", process.execPath]))).matchAll(/^\s*(\S+) => not found$/gm);
+  const names = [...missing].map(([, name]) => name);
+  const here = (await must(["ldd", process.execPath])).matchAll(/^\s*(\S+) => (\/\S+) /gm);
+  const paths = [...here].flatMap(([, name, path = ""]) => (names.includes(name) ? [path, realpathSync(path)] : []));
+  if (paths.length > 0) await copyIn(layout, paths);
 }

@@ -1,3 +1,4 @@
+import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
@@ -239,6 +240,14 @@ export function statusOf(pod: Pod, name = "main"): ContainerStatus | undefined {
 
 export function condition(pod: Pod, type: string): PodCondition | undefined {
   return pod.status?.conditions?.find((one) => one.type === type);
+}
+
+/** Holds that the kernel has killed a container for its memory. A Docker Engine that hears of the end before the kill tells the exit code
+ *  alone: docs/deviations.md. */
+export function assertOutOfMemory({ provider }: Pick<Cluster, "provider">, pod: Pod): void {
+  const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
+  const told = runtimeDaemons[provider].role === "dockerd" && reason === "Error" ? "OOMKilled" : reason;
+  assert.deepEqual([told, exitCode], ["OOMKilled", 137], pod.metadata.name);
 }
 
 /** The bare ID of a container that has been made. */

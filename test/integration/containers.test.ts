@@ -9,7 +9,7 @@ import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
 import { particulars } from "../harness/particulars.ts";
 import { hasSystemd } from "../harness/runtime-daemon.ts";
 import { forgetPeak, memoryOf } from "../harness/holdings.ts";
-import { type ContainerDraft, firstProcess, images, shell, statusOf } from "../harness/pods.ts";
+import { type ContainerDraft, firstProcess, images, shell, statusOf, assertOutOfMemory } from "../harness/pods.ts";
 
 let lab: Lab;
 before(async () => {
@@ -383,9 +383,6 @@ describe("a container's resources", { concurrency: 4 }, () => {
       containers: [{ command: ["tail", "/dev/zero"], resources: { limits: { memory: "24Mi" } } }],
     });
     const pod = await pods.until("greedy", "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
-    assert.deepEqual(
-      [statusOf(pod)?.state?.terminated?.reason, statusOf(pod)?.state?.terminated?.exitCode],
-      ["OOMKilled", 137],
-    );
+    assertOutOfMemory(lab.cluster, pod);
   });
 });

@@ -5,7 +5,7 @@ import type { Node, Pod, Resources } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
-import { type Pods, containerId, firstProcess, openPods, shell, statusOf } from "../harness/pods.ts";
+import { type Pods, containerId, firstProcess, openPods, shell, statusOf, assertOutOfMemory } from "../harness/pods.ts";
 import { patience } from "../harness/wait.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
@@ -143,8 +143,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
       return;
     }
     const pod = await pods.until("group", "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
-    const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
-    assert.deepEqual([reason, exitCode], ["OOMKilled", 137]);
+    assertOutOfMemory(cluster, pod);
     assert.doesNotMatch(await pods.log("group"), /survived/);
   });
 });

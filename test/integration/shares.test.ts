@@ -8,7 +8,7 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { agentAddresses } from "../harness/agent-machine.ts";
 import { capabilitiesIn, hasResourceCapability } from "../harness/capabilities.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { type ContainerDraft, type Pods, openPods, shell, statusOf } from "../harness/pods.ts";
+import { type ContainerDraft, type Pods, openPods, shell, statusOf, assertOutOfMemory } from "../harness/pods.ts";
 import { isRemote, providerUnderTest } from "../harness/runtime-daemon.ts";
 import { loginKeyFile } from "../harness/sshd.ts";
 import { type TargetCgroups, targetCgroups } from "../harness/target-cgroups.ts";
@@ -167,8 +167,7 @@ describe("pods of each quality of service class beside an open session", { timeo
       Number(/^oom_kill (\d+)/m.exec((await cgroups.read(["kubepods"], "memory.events", "memory.stat"))[0] ?? "")?.[1]);
     const killed = async (name: string, before: number) => {
       const pod = await pods.until(name, "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
-      const { reason, exitCode } = statusOf(pod)?.state?.terminated ?? {};
-      assert.deepEqual([reason, exitCode], ["OOMKilled", 137], name);
+      assertOutOfMemory(cluster, pod);
       if (isGuest(cluster.provider)) assert.ok((await kills()) > before, `the kernel has killed ${name}`);
     };
     const once = { restartPolicy: "Never" };
