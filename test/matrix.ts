@@ -299,7 +299,12 @@ export const integration: Readonly<Record<string, Runs>> = {
   "ssh-link": { on: [], more: ["ssh"], why: "is about SSH alone", fits: alsoSystemd, seconds: 180 },
   "ssh-round-trips": { on: [], why: "measures: its numbers stand in docs/performance.md", fits: overSsh, seconds: 60 },
   "ssh-settings": { on: [], more: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 120 },
-  "ssh-users": { on: ["ssh"], why: "is about SSH alone", fits: overSsh, seconds: 35 },
+  "ssh-users": {
+    on: ["ssh"],
+    why: "is about SSH alone, and starts clusters of both kinds",
+    fits: ["ssh"],
+    seconds: 35,
+  },
   startup: { on: [], more: cri, why: cluster, seconds: 70 },
   "static-pods": { on: cri, why: cluster, seconds: 70 },
   stats: { on: here, why: "a container's cgroup and layer are found in other places", fits: all, seconds: 80 },

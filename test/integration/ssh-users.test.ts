@@ -7,7 +7,7 @@ import { type AgentOptions, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import type { Lab } from "../harness/lab.ts";
 import { condition, openPods, type SpecDraft, shell, statusOf } from "../harness/pods.ts";
-import { listProcesses } from "../harness/processes.ts";
+import { listProcesses, textOf } from "../harness/processes.ts";
 import { addTargetUser, type TargetUser } from "../harness/target-user.ts";
 import type { ProviderName } from "../harness/runtime-daemon.ts";
 
@@ -144,5 +144,5 @@ function sshdChildren({ layout }: Cluster): string[] {
   const netns = statSync(layout.netns).ino;
   return listProcesses()
     .filter((entry) => entry.netns === netns)
-    .map(({ pid }) => readFileSync(`/proc/${pid}/cmdline`, "latin1").replaceAll("\0", " ").trim());
+    .map(({ pid }) => textOf(`/proc/${pid}/cmdline`).replaceAll("\0", " ").trim());
 }

@@ -2,7 +2,7 @@ import type { ListedTest } from "../list.ts";
 
 /** What a test needs that not every machine has, by its suite and name or by what it said when it did not pass. */
 const needs: readonly (readonly [RegExp, string])[] = [
-  [/MemoryQoS|cgroup ?v2|cgroups v2|KubeletPSI|unified cgroup/i, "cgroup v2"],
+  [/MemoryQoS|cgroup ?v[12]|cgroups v2|KubeletPSI|unified cgroup/i, "cgroup v2"],
   [/oom_score_adj value 0 not equal|oom-score-adj should be -9/, "CAP_SYS_RESOURCE"],
   [/Driver: nfs|NFS/, "NFS"],
   [/Swap|NodeSwap/, "swap"],
