@@ -13,6 +13,13 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
     fits: bothGuests,
     seconds: 240,
   },
+  "guest-node": {
+    on: [],
+    more: onGuest,
+    why: "the node, its API server and upstream's tests are all in the guest",
+    fits: onGuest,
+    seconds: 240,
+  },
   "guest-reboot": {
     on: [],
     why: "boots a guest by emulation, which takes minutes with the processors to itself: make integration ONLY=guest",
