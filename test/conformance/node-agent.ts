@@ -1,6 +1,6 @@
 import { mkdirSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { graftletCommand } from "../harness/agent.ts";
+import { anyMachine, graftletCommand } from "../harness/agent.ts";
 import { start } from "../harness/processes.ts";
 import { type NodeRig, rootDirectory } from "./node-rig.ts";
 import type { AgentName } from "./options.ts";
@@ -46,17 +46,7 @@ export function baseConfiguration({ podCIDR }: Pick<NodeRig, "podCIDR">): Record
     evictionPressureTransitionPeriod: "30s",
     serializeImagePulls: false,
     enforceNodeAllocatable: ["pods"],
-    failCgroupV1: false,
-    failSwapOn: false,
-    // A developer's full disk is no reason to evict a test's pods or images.
-    evictionHard: {
-      "memory.available": "100Mi",
-      "nodefs.available": "1%",
-      "nodefs.inodesFree": "1%",
-      "imagefs.available": "1%",
-    },
-    imageGCHighThresholdPercent: 100,
-    imageGCLowThresholdPercent: 99,
+    ...anyMachine,
     volumePluginDir: `${rootDirectory}/volume-plugins`,
   };
 }

@@ -23,6 +23,20 @@ export const nodeCommand: readonly string[] = [
 
 const project = join(import.meta.dirname, "..", "..");
 
+/** Settings by which a developer's machine is fit: its full disk is no reason to evict a test's pods or images. */
+export const anyMachine = {
+  evictionHard: {
+    "memory.available": "100Mi",
+    "nodefs.available": "1%",
+    "nodefs.inodesFree": "1%",
+    "imagefs.available": "1%",
+  },
+  imageGCHighThresholdPercent: 100,
+  imageGCLowThresholdPercent: 99,
+  failCgroupV1: false,
+  failSwapOn: false,
+} as const;
+
 /** How an agent is started on a cluster's machine. */
 export interface AgentOptions {
   /** The node's name; the cluster's unless given. */
@@ -169,17 +183,7 @@ export function kubeletConfiguration(
     clusterDomain: "cluster.local",
     ...(runtimeDaemons[provider].role === "containerd" && { containerRuntimeEndpoint: `unix://${runtimeSocket}` }),
     enforceNodeAllocatable: ["pods"],
-    // A developer's full disk is no reason to evict a test's pods or images.
-    evictionHard: {
-      "memory.available": "100Mi",
-      "nodefs.available": "1%",
-      "nodefs.inodesFree": "1%",
-      "imagefs.available": "1%",
-    },
-    imageGCHighThresholdPercent: 100,
-    imageGCLowThresholdPercent: 99,
-    failCgroupV1: false,
-    failSwapOn: false,
+    ...anyMachine,
     podLogsDir: layout.podLogs,
     resolvConf: layout.resolvConf,
     staticPodPath: layout.staticPods,
