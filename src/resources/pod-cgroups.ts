@@ -63,7 +63,18 @@ const noCgroups: PodCgroups = {
 };
 
 /** Limits that a resize changes. */
-const resizable = ["cpuShares", "cpuQuotaUs", "cpuPeriodUs", "memoryBytes", "swapBytes"] as const;
+const resizable = [
+  "cpuShares",
+  "cpuQuotaUs",
+  "cpuPeriodUs",
+  "memoryBytes",
+  "swapBytes",
+  "memoryMinBytes",
+  "memoryLowBytes",
+] as const;
+
+/** Of those, the ones that are summed up for the pod's class. */
+const summed = ["cpuShares", "memoryMinBytes", "memoryLowBytes"] as const;
 
 const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 
@@ -133,7 +144,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
         else made.delete(path);
         throw error;
       }
-      if (limits.cpuShares !== undefined) await tiers.ensure(signal);
+      if (summed.some((name) => limits[name] !== undefined)) await tiers.ensure(signal);
     },
   };
 }

@@ -82,7 +82,7 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
   let left = containers;
   if (changesMemory) {
     const { limits: has } = reading;
-    const limits = (["memoryBytes", "swapBytes"] as const).flatMap((name) => bound(name, wanted[name], has?.[name]));
+    const limits = memoryLimits.flatMap((name) => bound(name, wanted[name], has?.[name]));
     left = await change(deps, { ...resizing, of: "memory", left, limits }, signal);
   }
   if (wholePod || inResizeOrder(left, "cpu").length > 0) {
@@ -99,6 +99,9 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
     );
   }
 }
+
+/** Limits of a pod's memory, and what of it is kept for the pod, which is set whatever it was. */
+const memoryLimits = ["memoryBytes", "swapBytes", "memoryMinBytes", "memoryLowBytes"] as const;
 
 /** A change to a limit of the pod's cgroup. */
 interface Limit {

@@ -224,6 +224,20 @@ test("the Burstable tier weighs what its pods have been given, also once that ha
   assert.deepEqual([read("/burstable/cpu.weight"), read("/burstable/poduid-1/cpu.weight")], ["118", "118"]);
 });
 
+test("memory that is kept for a pod is another one once it requests more, and its class is summed up anew", async () => {
+  const pod = withResources({ cpu: "1", memory: "64Mi" });
+  const given = { now: pod };
+  const { ground, read } = rig([pod], cgroupfs, {}, () => given.now);
+  await ground.prepare(pod, true, never);
+  given.now = withResources({ cpu: "1", memory: "96Mi" });
+  assert.deepEqual([ground.groups.isStale(pod), ground.groups.isStale(given.now)], [false, true]);
+  const { memoryLowBytes = 0 } = ground.groups.wanted(given.now);
+  given.now = withResources({ cpu: "3", memory: "96Mi" });
+  await ground.groups.set(given.now, { memoryLowBytes }, never);
+  assert.equal(read("/burstable/poduid-1/memory.low"), String(96 * 2 ** 20));
+  assert.equal(read("/burstable/cpu.weight"), "118");
+});
+
 test("where the runtime cannot limit swap by itself, the pod's cgroup has what its containers may use, also after a resize", async () => {
   const swapOf = async (swapping: NonNullable<Parameters<typeof rig>[4]>, isLimited = true) => {
     const pod = withResources({ memory: "128Mi" });

@@ -114,6 +114,19 @@ test("one that gets less is narrowed after them: shares, then the limit; what be
   ]);
 });
 
+test("memory that is kept for a pod follows its request, once its containers have theirs", async () => {
+  const now = limits(20_000, 64 * Mi, 204);
+  const { calls, resize } = rig({ ...now, memoryLowBytes: 48 * Mi }, { limits: now });
+  const [from, to] = [has("200m", "64Mi"), has("200m", "64Mi")];
+  const requests = (memory: string) => ({ cpu: "200m", memory });
+  await resize([change("a", { ...from, requests: requests("32Mi") }, { ...to, requests: requests("48Mi") })]);
+  assert.deepEqual(calls, [
+    `id-a 20000 ${64 * Mi}`,
+    "id-a has 200m/200m 48Mi/64Mi",
+    `pod {"memoryLowBytes":${48 * Mi}}`,
+  ]);
+});
+
 test("a pod without a cgroup of its own: its containers alone", async () => {
   const { calls, resize } = rig(limits(1, 1, 1));
   await resize([change("a", has("200m", "64Mi"), has("300m", "64Mi"))]);
