@@ -92,7 +92,7 @@ function sender(layout: Layout, open: Set<ClientRequest>, agent: Agent): Send {
       open.add(request);
       request.once("close", () => open.delete(request));
       request.once("error", (error: NodeJS.ErrnoException) => {
-        if (request.reusedSocket && error.code === "ECONNRESET") resolve(send({ ...asked, agent: false }, body));
+        if (request.reusedSocket && wasCut(error)) resolve(send({ ...asked, agent: false }, body));
         else reject(error);
       });
       request.end(body);
@@ -101,6 +101,11 @@ function sender(layout: Layout, open: Set<ClientRequest>, agent: Agent): Send {
     const headers = body === undefined ? {} : { "content-type": type, "content-length": Buffer.byteLength(body) };
     return send({ method, path, headers, agent, ...(signal && { signal }) }, body);
   };
+}
+
+/** Whether the other side had ended a connection: told by its answer, or by its silence to what was written. */
+function wasCut({ code }: NodeJS.ErrnoException): boolean {
+  return code === "ECONNRESET" || code === "EPIPE";
 }
 
 function messageOf(body: string): string {
