@@ -6,6 +6,13 @@ const bothGuests = ["ssh-guest", "ssh-docker-guest"] as const;
 /** Files of test/integration that need a kernel of their own. */
 export const ofGuests: Readonly<Record<string, Runs>> = {
   guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 180 },
+  "guest-cgroupfs": {
+    on: [],
+    more: bothGuests,
+    why: "cgroup v2 beside a systemd that a runtime with the cgroupfs driver does not ask; the guest's runtime is told to",
+    fits: bothGuests,
+    seconds: 230,
+  },
   "guest-limits": {
     on: [],
     more: bothGuests,

@@ -1,4 +1,5 @@
-import { graftletProgram } from "./agent.ts";
+import { readFileSync } from "node:fs";
+import { type Agent, graftletProgram } from "./agent.ts";
 import type { Cluster } from "./cluster.ts";
 
 /** How a graftlet that was not to run ended. */
@@ -15,4 +16,11 @@ export async function runToEnd(cluster: Cluster, args: readonly string[]): Promi
   });
   const said = `${stdout}${stderr}`.split("\n").filter((line) => line !== "" && !line.startsWith("{"));
   return { code, said };
+}
+
+/** The command line of a graftlet that runs: how its program is started, and the flags after it. Verbs go between. */
+export function commandLine({ pid }: Pick<Agent, "pid">): Readonly<Record<"program" | "flags", readonly string[]>> {
+  const words = readFileSync(`/proc/${pid}/cmdline`, "utf8").split("\0").filter(Boolean);
+  const at = words.indexOf(graftletProgram()) + 1;
+  return { program: words.slice(0, at), flags: words.slice(at) };
 }

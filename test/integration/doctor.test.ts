@@ -1,11 +1,11 @@
 import assert from "node:assert/strict";
-import { readFileSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Finding } from "../../src/doctor/findings.ts";
 import { networksIn } from "../../src/host/networks.ts";
-import { graftletProgram } from "../harness/agent.ts";
 import { sandboxImage } from "../harness/containerd-config.ts";
+import { commandLine } from "../harness/graftlet-run.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { shell } from "../harness/pods.ts";
 import { run } from "../harness/processes.ts";
@@ -37,9 +37,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
 
   before(async () => {
     lab = await startLab("doctor");
-    const words = readFileSync(`/proc/${lab.agent.pid}/cmdline`, "utf8").split("\0").filter(Boolean);
-    const at = words.indexOf(graftletProgram());
-    [program, flags] = [words.slice(0, at + 1), words.slice(at + 1)];
+    ({ program, flags } = commandLine(lab.agent));
     await lab.pods.create("talks", { containers: [shell("echo here; sleep infinity")] });
     await lab.pods.ready("talks");
   });

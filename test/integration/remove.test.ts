@@ -6,10 +6,11 @@ import { criRuntime } from "../../providers/cri/runtime.ts";
 import { PodSandboxConfig } from "../../src/gen/cri.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
-import { type Agent, graftletProgram, startGraftlet } from "../harness/agent.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { createCgroup } from "../harness/cgroups.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { dockerEngine } from "../harness/docker-engine.ts";
+import { commandLine } from "../harness/graftlet-run.ts";
 import { gained } from "../harness/holdings.ts";
 import { images, openPods, shell } from "../harness/pods.ts";
 import { hasSystemd, isRemote, runtimeDaemons } from "../harness/runtime-daemon.ts";
@@ -49,11 +50,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
       config: { podLogsDir: join(cluster.layout.podLogs, "made") },
       ...(isRemote(cluster.provider) && { providerConfig: { rootDir } }),
     });
-    const words = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
-      .split("\0")
-      .filter((word) => word !== "");
-    const at = words.indexOf(graftletProgram());
-    [program, flags] = [words.slice(0, at + 1), words.slice(at + 1)];
+    ({ program, flags } = commandLine(agent));
   });
   after(async () => {
     await agent?.[Symbol.asyncDispose]();
