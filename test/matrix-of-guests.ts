@@ -8,7 +8,7 @@ export const ofGuests: Readonly<Record<string, Runs>> = {
   guest: { on: onGuest, why: "needs a kernel of its own: cgroup v2, swap", fits: onGuest, seconds: 180 },
   "guest-cgroupfs": {
     on: [],
-    more: bothGuests,
+    more: onGuest,
     why: "cgroup v2 beside a systemd that a runtime with the cgroupfs driver does not ask; the guest's runtime is told to",
     fits: bothGuests,
     seconds: 230,

@@ -2,13 +2,12 @@ import assert from "node:assert/strict";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Agent, graftletProgram, startGraftlet } from "../harness/agent.ts";
 import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { converse } from "../harness/conversation.ts";
 import { csi, type CsiDriver, startCsiDriver } from "../harness/csi.ts";
 import { startTestDriver } from "../harness/csi-driver.ts";
-import { commandLine } from "../harness/graftlet-run.ts";
 import { mount } from "../harness/manifests.ts";
 import { mountsOf } from "../harness/pod-machine.ts";
 import { images, openPods, type Pods, shell } from "../harness/pods.ts";
@@ -56,8 +55,9 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
 
   /** The node's own command line, with another verb. */
   function command(verb: string, leftOut = /^$/): readonly string[] {
-    const { program, flags } = commandLine(agent);
-    return [...program, verb, ...flags.filter((word) => !leftOut.test(word)), "--yes"];
+    const words = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8").split("\0").filter(Boolean);
+    const at = words.indexOf(graftletProgram()) + 1;
+    return [...words.slice(0, at), verb, ...words.slice(at).filter((word) => !leftOut.test(word)), "--yes"];
   }
 
   /** Expects nothing of volumes on the machine, and no CSINode. */
