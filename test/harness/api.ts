@@ -103,7 +103,7 @@ function sender(layout: Layout, open: Set<ClientRequest>, agent: Agent): Send {
   };
 }
 
-/** Whether the other side had ended a connection: told by its answer, or by its silence to what was written. */
+/** The error of a connection that the other side had ended: told by its answer, or by its silence to what was written. */
 function wasCut({ code }: NodeJS.ErrnoException): boolean {
   return code === "ECONNRESET" || code === "EPIPE";
 }

@@ -38,7 +38,7 @@ export function guestEntries(
   });
 }
 
-/** Whether the kubelet passes it there. */
+/** True where the kubelet passes it there. */
 export function passesInGuest(entry: GuestEntry): boolean {
   const attempts = attemptsOf(attemptsIn({ ...entry, list: "guest" })).get(whole(entry)) ?? [];
   return ["passes", "passed once"].includes(judge(attempts));
