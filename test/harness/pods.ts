@@ -1,7 +1,8 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import type { Container, ContainerStatus, CoreEvent, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
+import type { Container, ContainerStatus, CoreEvent, Node, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
+import { quantityValue } from "../../src/pod/quantity.ts";
 import { type Api, openApi, Refused } from "./api.ts";
 import { outerPid } from "../machines/enter.ts";
 import { hasGuest } from "../machines/guest-way.ts";
@@ -278,4 +279,10 @@ export function targetPath({ layout, root }: Cluster, path: string): string {
 /** Whether an error is the API server's word that there is no such object. */
 export function isNotFound(error: unknown): boolean {
   return error instanceof Refused && error.status === 404;
+}
+
+/** Bytes of huge pages that a node has, which are not for pods that ask for memory. */
+export function hugePageBytes({ status }: Node): number {
+  const sizes = Object.entries(status?.capacity ?? {}).filter(([name]) => name.startsWith("hugepages-"));
+  return sizes.reduce((sum, [, amount]) => sum + quantityValue(amount), 0);
 }

@@ -5,7 +5,7 @@ import { quantityValue } from "../../src/pod/quantity.ts";
 import { type Agent, type AgentOptions, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { particulars } from "../harness/particulars.ts";
-import { images } from "../harness/pods.ts";
+import { hugePageBytes, images } from "../harness/pods.ts";
 
 const everywhere = [{ operator: "Exists" }];
 /** Everything is short, and no pod is evicted for it. */
@@ -142,7 +142,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     assert.equal(pressed.spec?.providerID, "lab:///one");
     const { capacity, allocatable } = pressed.status ?? {};
     const all = quantityValue(capacity?.["memory"] ?? "");
-    const left = all - 2 ** 30;
+    const left = all - 2 ** 30 - hugePageBytes(pressed);
     assert.equal(quantityValue(allocatable?.["memory"] ?? ""), left, "what eviction keeps free is not for pods");
     assert.deepEqual(pressed.status?.addresses, [
       { type: "InternalIP", address: cluster.agentAddress },
