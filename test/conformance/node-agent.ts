@@ -5,7 +5,7 @@ import { start } from "../harness/processes.ts";
 import { type NodeRig, rootDirectory } from "./node-rig.ts";
 import type { AgentName } from "./options.ts";
 
-/** What serves the kubelet's read-only port, on Node alone. */
+/** The program that serves the kubelet's read-only port, on Node alone. */
 export const readOnlyPort = join(import.meta.dirname, "stand-ins", "read-only-port.ts");
 
 /** Serves what the suite reads at the kubelet's read-only port, which graftlet leaves out. @param where a command on the node's machine. */
@@ -14,7 +14,25 @@ export function startReadOnlyPort(where: (argv: readonly string[]) => readonly s
   return { [Symbol.dispose]: () => void relay.kill() };
 }
 
-/** What the suite's own flags for the agent do not say, or say as fits a machine with systemd: of a kubelet they would move every
+/** The suite's flags. @param node the machine that suite and agent are on. @param files the suite's own, by their paths there. */
+export function suiteFlags(
+  node: Pick<NodeRig, "nodeName" | "address" | "endpoint">,
+  files: { readonly binaries: string; readonly config: string; readonly reports: string },
+): readonly string[] {
+  return [
+    `--k8s-bin-dir=${files.binaries}`,
+    `--node-name=${node.nodeName}`,
+    // Else, in a pod, the suite would take the pod's own cluster for its own.
+    "--host=https://127.0.0.1:6443",
+    `--container-runtime-endpoint=${node.endpoint}`,
+    `--kubelet-config-file=${files.config}`,
+    `--kubelet-flags=${kubeletFlags(node).join(" ")}`,
+    "--prepull-images=false",
+    `--report-dir=${files.reports}`,
+  ];
+}
+
+/** Flags for the agent that the suite's own leave out, or set as fits a machine with systemd: of a kubelet they would move every
  *  process of this one. */
 export function kubeletFlags({ address }: Pick<NodeRig, "address">): readonly string[] {
   return [`--node-ip=${address}`, "--kubelet-cgroups=", "--system-cgroups=", "--runtime-cgroups="];

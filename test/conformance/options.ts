@@ -58,7 +58,7 @@ export function readOptions(env: Readonly<Record<string, string | undefined>>): 
   const again = oneOf("AGAIN", ["", "1", "all"], env.AGAIN ?? "");
   const list = env.LIST || undefined;
   const all = focus === undefined && list === undefined && !part;
-  const whole = agent === "graftlet" && network === "routed" && !isGuest(provider) && provider !== "guest" && all;
+  const whole = agent === "graftlet" && network === "routed" && !isGuest(targetWith(provider)) && all;
   return { provider, agent, network, focus, list, part, again, whole };
 }
 

@@ -9,7 +9,7 @@ import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
 import { shellLine } from "../machines/guest-link.ts";
 import { copyIn, copyOut, guestArgv } from "../machines/guest-way.ts";
 import { runGinkgo } from "./ginkgo.ts";
-import { baseConfiguration, kubeletFlags, readOnlyPort, startReadOnlyPort, writeKubelet } from "./node-agent.ts";
+import { baseConfiguration, readOnlyPort, startReadOnlyPort, suiteFlags, writeKubelet } from "./node-agent.ts";
 import { targetWith } from "./options.ts";
 import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
 
@@ -21,6 +21,8 @@ export const runInGuest: RunSuite = async (run) => {
   const nodeName = "conformance-guest";
   await using rig = await startRuntimeRig(nodeName, provider);
   const { layout } = rig;
+  const endpoint = `unix://${runtimeDaemons[provider].socket(layout)}`;
+  const node = { nodeName, address: addresses.guest, endpoint };
   const binaries = join(run.folder, "bin");
   writeKubelet(binaries, run.agent, { tools: rig.tools, providerArgs: [] });
   const config = join(run.folder, "base-config.yaml");
@@ -38,16 +40,7 @@ export const runInGuest: RunSuite = async (run) => {
     description: "E2eNode Suite",
     names: run.names,
     processes: 1,
-    args: [
-      `--k8s-bin-dir=${binaries}`,
-      `--node-name=${nodeName}`,
-      "--host=https://127.0.0.1:6443",
-      `--container-runtime-endpoint=unix://${runtimeDaemons[provider].socket(layout)}`,
-      `--kubelet-config-file=${config}`,
-      `--kubelet-flags=${kubeletFlags({ address: addresses.guest }).join(" ")}`,
-      "--prepull-images=false",
-      `--report-dir=${reports}`,
-    ],
+    args: suiteFlags(node, { binaries, config, reports }),
     folder: run.folder,
     start(argv, { env, cwd, ...options }) {
       const inside = guestArgv(
@@ -55,7 +48,7 @@ export const runInGuest: RunSuite = async (run) => {
         [...Object.entries(env ?? {}).map(([name, value]) => `${name}=${value}`), ...argv],
         cwd,
       );
-      // What the suite has left is there once ginkgo has ended here.
+      // The suite's files are here once ginkgo has ended.
       const script = `code=0; ${shellLine(inside)} || code=$?; ${copyOut(layout, run.folder)}; exit $code`;
       return start(["sh", "-c", script], options);
     },

@@ -4,7 +4,7 @@ import { stringify } from "yaml";
 import { must, start } from "../harness/processes.ts";
 import { runGinkgo } from "./ginkgo.ts";
 import { runInGuest } from "./suite-guest.ts";
-import { baseConfiguration, kubeletFlags, startReadOnlyPort, writeKubelet } from "./node-agent.ts";
+import { baseConfiguration, startReadOnlyPort, suiteFlags, writeKubelet } from "./node-agent.ts";
 import { startNodeRig } from "./node-rig.ts";
 import { prepareFolder, type RunSuite } from "./suite-run.ts";
 
@@ -33,17 +33,7 @@ export const runE2eNode: RunSuite = async (run) => {
     description: "E2eNode Suite",
     names: run.names,
     processes: run.processes ?? 5,
-    args: [
-      `--k8s-bin-dir=${binaries}`,
-      `--node-name=${rig.nodeName}`,
-      // Else, in a pod, the suite would take the pod's own cluster for its own.
-      "--host=https://127.0.0.1:6443",
-      `--container-runtime-endpoint=${rig.endpoint}`,
-      `--kubelet-config-file=${config}`,
-      `--kubelet-flags=${kubeletFlags(rig).join(" ")}`,
-      "--prepull-images=false",
-      `--report-dir=${reports}`,
-    ],
+    args: suiteFlags(rig, { binaries, config, reports }),
     folder: run.folder,
     start(argv, { env, ...options }) {
       const PATH = `${programs}:${process.env.PATH ?? ""}`;

@@ -1,14 +1,14 @@
-import { type ListedTest, parseList, whole } from "../list.ts";
+import { type ListedTest, whole } from "../list.ts";
 import { capabilityOf } from "./capabilities.ts";
 import { judge } from "./judgement.ts";
-import { attemptsIn, type Entry, noteOf } from "./lists.ts";
+import { attemptsIn, type Entry, entryText, noteOf, parseEntryText } from "./lists.ts";
 import { attemptsOf, type Attempts } from "./records.ts";
 
 const file = "test/conformance/lists/in-guest.txt";
 const title =
   "Candidates that the real kubelet was run with in a guest, as a whole node: systemd, cgroup v2, swap. How its attempts ended.";
 
-/** What a guest has and this machine has not, as the entries of the list `guest` name it. */
+/** Needs that a guest meets and this machine does not, as the entries of the list `guest` name them. */
 const has = /^(?:cgroup v2|swap|NUMA nodes|huge pages|CAP_SYS_RESOURCE|AppArmor|systemd-logind);/;
 
 /** A candidate's attempts in a guest. */
@@ -46,15 +46,10 @@ export function passesInGuest(entry: GuestEntry): boolean {
 
 /** The list's file. */
 export function guestText(entries: readonly GuestEntry[]): string {
-  const lines = entries.map(({ suite, name, capability, note }) => [suite, name, capability, note].join("\t"));
-  return [`# ${title}`, ...lines.toSorted(), ""].join("\n");
+  return entryText(title, entries);
 }
 
 /** Reads it. @throws as `parseList`. */
 export function parseGuestEntries(text: string): readonly GuestEntry[] {
-  const rest = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
-  return parseList(text, file).map((test, index) => {
-    const [, , capability = capabilityOf(test), note = ""] = rest[index]?.split("\t") ?? [];
-    return { ...test, capability, note };
-  });
+  return parseEntryText(text, file);
 }

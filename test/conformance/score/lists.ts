@@ -85,19 +85,29 @@ function lastFailure(attempts: readonly Outcome[]): string {
 
 /** A list as its file has it: suite, name, capability and note of each test, sorted. */
 export function listText(name: ListName, entries: readonly Entry[]): string {
-  const lines = entries
-    .filter(({ list }) => list === name)
-    .map(({ suite, name: test, capability, note }) => [suite, test, capability, note].join("\t"));
-  return [`# ${lists[name]}`, ...lines.toSorted(), ""].join("\n");
+  return entryText(
+    lists[name],
+    entries.filter(({ list }) => list === name),
+  );
+}
+
+/** A file of entries. @param title of its first line. */
+export function entryText(title: string, entries: readonly Omit<Entry, "list">[]): string {
+  const lines = entries.map(({ suite, name, capability, note }) => [suite, name, capability, note].join("\t"));
+  return [`# ${title}`, ...lines.toSorted(), ""].join("\n");
 }
 
 /** Reads a list's file. @throws as `parseList`. */
 export function parseEntries(name: ListName, text: string): readonly Entry[] {
-  const tests = parseList(text, `test/conformance/lists/${name}.txt`);
+  return parseEntryText(text, `test/conformance/lists/${name}.txt`).map((entry) => ({ ...entry, list: name }));
+}
+
+/** Reads a file of entries. @param source the file, for errors. @throws as `parseList`. */
+export function parseEntryText(text: string, source: string): readonly Omit<Entry, "list">[] {
   const rest = text.split("\n").filter((line) => line.trim() !== "" && !line.startsWith("#"));
-  return tests.map((test, index) => {
+  return parseList(text, source).map((test, index) => {
     const [, , capability = capabilityOf(test), note = ""] = rest[index]?.split("\t") ?? [];
-    return { ...test, list: name, capability, note };
+    return { ...test, capability, note };
   });
 }
 

@@ -44,7 +44,7 @@ async function score(options: ConformanceOptions): Promise<void> {
   say("the lists, the results and docs/conformance.md are written");
 }
 
-/** What is known from other machines. */
+/** Attempts that are known from other machines. */
 function knownOf({ agent, provider }: ConformanceOptions): readonly RunRecord[] {
   if (agent === "graftlet") return readResults(provider).map(attemptIn);
   const ofGuest = () => readGuestEntries().map((entry): Entry => ({ ...entry, list: "guest" }));
