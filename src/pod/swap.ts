@@ -11,12 +11,13 @@ export interface SwapTarget {
   readonly swapController: boolean;
 }
 
-/** Bytes of swap that all containers of a pod may use together, on a target that can limit it.
- *  @param target.limitedSwap they may use some at all. */
-export function podSwap(
-  pod: Pod,
-  target: Pick<SwapTarget, "memoryBytes" | "swapBytes"> & { readonly limitedSwap: boolean },
-): number {
+/** A target that can limit swap; `limitedSwap`: pods may use some at all. */
+export interface PodSwapTarget extends Pick<SwapTarget, "memoryBytes" | "swapBytes"> {
+  readonly limitedSwap: boolean;
+}
+
+/** Bytes of swap that all containers of a pod may use together. */
+export function podSwap(pod: Pod, target: PodSwapTarget): number {
   if (!target.limitedSwap) return 0;
   const { containers, initContainers = [] } = pod.spec;
   const limits = { ...target, cgroupV2: true, swapController: true };

@@ -6,7 +6,7 @@ import { podCgroup } from "../pod/cgroup-path.ts";
 import { type MemoryQos, podKeptMemory } from "../pod/memory-qos.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import { podSwap } from "../pod/swap.ts";
+import { type PodSwapTarget, podSwap } from "../pod/swap.ts";
 import {
   type ResourceSettings,
   hugepagesOf,
@@ -30,7 +30,7 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" |
   /** Sizes of huge pages that the target has, as cgroups name them. */
   readonly pageSizes: readonly string[];
   /** Swap is limited for a pod as a whole: the runtime cannot limit it for each of its containers. */
-  readonly swap?: Parameters<typeof podSwap>[1] | undefined;
+  readonly swap?: PodSwapTarget | undefined;
   readonly log: Logger;
 }
 

@@ -8,12 +8,13 @@ import type { MemoryQos } from "../pod/memory-qos.ts";
 import { qosClass } from "../pod/qos.ts";
 import { podReference } from "../pod/reference.ts";
 import type { ResourceSettings } from "../pod/resources.ts";
+import type { PodSwapTarget } from "../pod/swap.ts";
 import type { GivenPod } from "../roles.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { readPodGroup } from "./group-reading.ts";
 import type { OpenNodeCgroups } from "./node-cgroups.ts";
-import { type PodCgroups, type PodCgroupsDeps, createPodCgroups } from "./pod-cgroups.ts";
+import { type PodCgroups, createPodCgroups } from "./pod-cgroups.ts";
 import type { Tiers } from "./tiers.ts";
 
 export interface PodGroundDeps {
@@ -27,7 +28,7 @@ export interface PodGroundDeps {
   readonly memoryQos?: MemoryQos | undefined;
   readonly pageSizes: readonly string[];
   /** The target's memory and swap, and whether pods may use some of it. */
-  readonly swap: NonNullable<PodCgroupsDeps["swap"]>;
+  readonly swap: PodSwapTarget;
   readonly runtime: Pick<Runtime, "containerStats" | "lacks">;
   readonly events: EventSink;
   readonly log: Logger;

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Container, ContainerStatus, CoreEvent, Node, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
-import { quantityValue } from "../../src/pod/quantity.ts";
+import { hugepagesOf } from "../../src/pod/resources.ts";
 import { type Api, openApi, Refused } from "./api.ts";
 import { outerPid } from "../machines/enter.ts";
 import { hasGuest } from "../machines/guest-way.ts";
@@ -283,6 +283,5 @@ export function isNotFound(error: unknown): boolean {
 
 /** Bytes of huge pages that a node has, which are not for pods that ask for memory. */
 export function hugePageBytes({ status }: Node): number {
-  const sizes = Object.entries(status?.capacity ?? {}).filter(([name]) => name.startsWith("hugepages-"));
-  return sizes.reduce((sum, [, amount]) => sum + quantityValue(amount), 0);
+  return Object.values(hugepagesOf(status?.capacity ?? {})).reduce((sum, bytes) => sum + bytes, 0);
 }
