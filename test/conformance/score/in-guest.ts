@@ -6,7 +6,7 @@ import { attemptsOf, type Attempts } from "./records.ts";
 
 const file = "test/conformance/lists/in-guest.txt";
 const title =
-  "Candidates that the real kubelet was run with in a guest, as a whole node: systemd, cgroup v2, swap. How its attempts ended.";
+  "Tests that the real kubelet was run with in a guest, as a whole node: systemd, cgroup v2, swap. How its attempts ended.";
 
 /** Needs that a guest meets and this machine does not, as the entries of the list `guest` name them. */
 const has = /^(?:cgroup v2|swap|NUMA nodes|huge pages|CAP_SYS_RESOURCE|AppArmor|systemd-logind);/;
@@ -14,24 +14,39 @@ const has = /^(?:cgroup v2|swap|NUMA nodes|huge pages|CAP_SYS_RESOURCE|AppArmor|
 /** A candidate's attempts in a guest. */
 export type GuestEntry = Omit<Entry, "list">;
 
-/** Candidates to be tried with the kubelet in a guest: the node's own that need something that a guest has.
- *  @param entries where candidates belong by what was tried on this machine; one without an entry was not. */
-export function fitGuest(candidates: readonly ListedTest[], entries: readonly Entry[]): readonly ListedTest[] {
+/** Tests of what the container manager, restarts and statistics make of a machine: an answer is one of cgroup v2 only where it was given there. */
+const ofMachine =
+  /Container Manager|Cgroup Manager|PodPidsLimit|Pod Level Resources|PodOverhead|CriticalPod|Summary API|ResourceMetricsAPI|\] Restart \[/;
+
+/** Tests to be tried with the kubelet in a guest: the node's own that need something that a guest has, and those of what a machine is.
+ *  @param entries where candidates belong by what was tried on this machine; one without an entry was not.
+ *  @param listed the tests beside the candidates. */
+export function fitGuest(
+  candidates: readonly ListedTest[],
+  entries: readonly Entry[],
+  listed: readonly ListedTest[],
+): readonly ListedTest[] {
   const known = new Map(entries.map((entry) => [whole(entry), entry]));
-  return candidates.filter((test) => {
+  const needsIt = (test: ListedTest): boolean => {
     const entry = known.get(whole(test));
-    return test.suite === "e2e_node" && (entry === undefined || (entry.list === "guest" && has.test(entry.note)));
-  });
+    return entry === undefined || (entry.list === "guest" && has.test(entry.note));
+  };
+  const fitting = [
+    ...candidates.filter((test) => needsIt(test) || ofMachine.test(test.name)),
+    ...listed.filter(({ name }) => ofMachine.test(name)),
+  ];
+  return fitting.filter(({ suite }) => suite === "e2e_node");
 }
 
-/** Entries of what was tried, those of other machines first taken over. */
+/** Entries of what was tried, those of other machines first taken over.
+ *  @param tests the candidates and the list, in the order of the entries. */
 export function guestEntries(
-  candidates: readonly ListedTest[],
+  tests: readonly ListedTest[],
   attempts: Attempts,
   committed: readonly GuestEntry[],
 ): readonly GuestEntry[] {
   const before = new Map(committed.map((entry) => [whole(entry), entry]));
-  return candidates.flatMap((test) => {
+  return tests.flatMap((test) => {
     const made = attempts.get(whole(test)) ?? [];
     const note = noteOf(made);
     return made.length > 0 ? { ...test, capability: capabilityOf(test), note } : (before.get(whole(test)) ?? []);

@@ -13,7 +13,15 @@ import { attemptsIn, type Entry, isPassed } from "./lists.ts";
 import { type RunRecord, addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
 import { type Shard, shardsOf } from "./shards.ts";
 import { attemptIn } from "./results.ts";
-import { readCandidates, readEntries, readGuestEntries, readResults, readWithheld, writeScore } from "./store.ts";
+import {
+  readCandidates,
+  readEntries,
+  readGuestEntries,
+  readListed,
+  readResults,
+  readWithheld,
+  writeScore,
+} from "./store.ts";
 import { reasonAgainst } from "./withheld.ts";
 
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
@@ -59,9 +67,10 @@ function testsOf(options: ConformanceOptions): readonly ListedTest[] {
     return provider === "guest"
       ? readGuestEntries().filter(passesInGuest)
       : entries.filter((entry) => isPassed(entry) && runsSuite(entry.suite, options));
-  const withheld = readWithheld();
+  const inGuest = provider === "guest";
+  const withheld = readWithheld().filter(({ guest }) => !(guest && inGuest));
   const tests = readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined);
-  return provider === "guest" ? fitGuest(tests, entries) : tests;
+  return inGuest ? fitGuest(tests, entries, readListed()) : tests;
 }
 
 /** A command's run: its tests, and where their ends are recorded. */

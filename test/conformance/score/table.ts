@@ -84,7 +84,7 @@ function inGuest({ guestEntries, results }: Standing): string {
     ["capability", "run in a guest", "kubelet passes", "graftlet"],
     [...capabilities.map((name) => row(name, (capability) => capability === name)), row("all", () => true)],
   );
-  return `Of those that need another machine, \`e2e_node\` with the whole node in a guest (\`PROVIDER=guest\`):\n\n${table}`;
+  return `\`e2e_node\` with the whole node in a guest (\`PROVIDER=guest\`), of what needs another machine and of what each machine answers for itself:\n\n${table}`;
 }
 
 /** What graftlet passes of what the kubelet passes. */

@@ -5,6 +5,8 @@ import { type ListedTest, whole } from "../list.ts";
 export interface Withheld {
   readonly test: RegExp;
   readonly reason: string;
+  /** True where a guest, which is a machine of its own, runs it. */
+  readonly guest: boolean;
 }
 
 /** Reads the list of withheld tests. @param source the file, for errors. @throws a sentence that names the entry at fault. */
@@ -12,10 +14,10 @@ export function parseWithheld(text: string, source: string): readonly Withheld[]
   const entries: unknown = parse(text) ?? [];
   if (!Array.isArray(entries)) throw new Error(`${source} is no list: give one of test and reason`);
   return entries.map((entry: Partial<Record<keyof Withheld, unknown>> | null, index) => {
-    const { test, reason } = entry ?? {};
-    if (typeof test !== "string" || typeof reason !== "string")
+    const { test, reason, guest = false } = entry ?? {};
+    if (typeof test !== "string" || typeof reason !== "string" || typeof guest !== "boolean")
       throw new Error(`entry ${index + 1} of ${source} is not a test and a reason`);
-    return { test: new RegExp(test), reason };
+    return { test: new RegExp(test), reason, guest };
   });
 }
 

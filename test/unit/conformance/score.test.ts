@@ -19,7 +19,14 @@ import { attemptsIn, type Entry, listText, parseEntries, placeAll } from "../../
 import { addRecords, attemptsOf, counts, nameOf, readRecords } from "../../conformance/score/records.ts";
 import { parseResults, type Result, resultsOf, resultsText } from "../../conformance/score/results.ts";
 import { shardsOf } from "../../conformance/score/shards.ts";
-import { readCandidates, readEntries, readResults, readWithheld } from "../../conformance/score/store.ts";
+import {
+  readCandidates,
+  readEntries,
+  readGuestEntries,
+  readListed,
+  readResults,
+  readWithheld,
+} from "../../conformance/score/store.ts";
 import { scoreText } from "../../conformance/score/table.ts";
 import { parseWithheld, reasonAgainst } from "../../conformance/score/withheld.ts";
 
@@ -140,10 +147,11 @@ test("another machine goes on from the committed lists: the attempts that they s
     assert.ok(listText(list, entries) === listText(list, committed), `${list}.txt changes`);
 });
 
-test("in a guest the kubelet is run with the node's own tests that need what a guest has, or were not run here", () => {
+test("in a guest the kubelet is run with the node's own tests that need what a guest has or ask what it is, or were not run here", () => {
   const node = (name: string): ListedTest => ({ suite: "e2e_node", name });
-  const [swap, here, quota, unknown] = ["Swap", "A", "B", "C"].map((name) => node(`[sig-node] ${name}`));
-  assert.ok(swap && here && quota && unknown);
+  const names = ["Swap", "A", "B", "C", "PodPidsLimit [Serial] D", "Kubelet Cgroup Manager E", "F"];
+  const [swap, here, quota, unknown, pids, cgroups, listed] = names.map((name) => node(`[sig-node] ${name}`));
+  assert.ok(swap && here && quota && unknown && pids && cgroups && listed);
   const entry = (test: ListedTest, list: Entry["list"], note: string): Entry => ({
     ...test,
     list,
@@ -153,10 +161,11 @@ test("in a guest the kubelet is run with the node's own tests that need what a g
   const entries = [
     entry(swap, "guest", "swap; skipped: no swap"),
     entry(here, "here", "passed 2 of 2"),
+    entry(pids, "here", "passed 2 of 2"),
     entry(quota, "guest", "a file system with quotas; skipped"),
   ];
-  const candidates = [swap, here, quota, unknown, e2e("[sig-node] Swap")];
-  assert.deepEqual(fitGuest(candidates, entries), [swap, unknown]);
+  const candidates = [swap, here, quota, unknown, pids, e2e("[sig-node] Swap")];
+  assert.deepEqual(fitGuest(candidates, entries, [listed, cgroups]), [swap, unknown, pids, cgroups]);
   const attempts = new Map([[whole(swap), [failed, passed, passed]]]);
   const made = guestEntries(candidates, attempts, []);
   assert.deepEqual(
@@ -214,7 +223,9 @@ test("an entry of the withheld tests without a reason is named", () => {
     () => parseWithheld("- test: A", "withheld"),
     /^Error: entry 1 of withheld is not a test and a reason$/,
   );
-  assert.equal(reasonAgainst(parseWithheld("- {test: '^e2e_node A', reason: why}", "withheld"), e2e("A")), undefined);
+  const [entry] = parseWithheld("- {test: '^e2e_node A', reason: why, guest: true}", "withheld");
+  assert.ok(entry?.guest);
+  assert.equal(reasonAgainst([entry], e2e("A")), undefined);
 });
 
 test("what is committed agrees: lists and results name candidates, each in one list, with its capability", () => {
@@ -226,8 +237,10 @@ test("what is committed agrees: lists and results name candidates, each in one l
     assert.ok(candidates.has(key(entry)), key(entry));
     assert.equal(entry.capability, capabilityOf(entry), key(entry));
   }
+  const all = new Set([...candidates, ...readListed().map(key)]);
   for (const provider of providers)
-    for (const result of readResults(provider)) assert.ok(candidates.has(key(result)), key(result));
+    for (const result of readResults(provider)) assert.ok(all.has(key(result)), key(result));
+  for (const entry of readGuestEntries()) assert.equal(entry.capability, capabilityOf(entry), key(entry));
   assert.ok(
     readWithheld().every((entry) => readCandidates().some((test) => reasonAgainst([entry], test) !== undefined)),
   );
