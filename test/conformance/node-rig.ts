@@ -1,11 +1,14 @@
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
+import { addImage } from "../cluster/images/build.ts";
+import { samplePluginImage } from "../cluster/images/catalog.ts";
 import { agentAddresses, agentMachineArgv, createAgentMachine } from "../harness/agent-machine.ts";
 import { addresses, insideArgv } from "../harness/namespaces.ts";
 import type { ProcessId } from "../harness/processes.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { type RuntimeRig, startRuntimeRig } from "../harness/runtime-rig.ts";
+import { servedStore } from "../harness/registry.ts";
 import { sshSettings } from "../harness/sshd.ts";
 import { type Layout, readState } from "../harness/state.ts";
 import type { Tools } from "../harness/tools.ts";
@@ -39,6 +42,7 @@ export async function startNodeRig(name: string, provider: Outside): Promise<Nod
   await using stack = new AsyncDisposableStack();
   const rig = stack.use(await startRuntimeRig(name, provider));
   const { layout } = rig;
+  await addImage(samplePluginImage, servedStore(layout), console.error);
   const holder = readState(layout)?.holder;
   if (!holder) throw new Error(`the state of the rig ${layout.name} cannot be read: ${layout.stateFile}`);
   await giveOwnMachine(rig, holder, provider, [rootDirectory, "/var/log/pods"]);

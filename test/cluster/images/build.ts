@@ -87,6 +87,7 @@ async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<s
     "catalog.ts",
     "storage.ts",
     "postgres.ts",
+    "private-pause.ts",
     "rootfs.ts",
     "registry-store.ts",
     "pause/main.go",

@@ -6,6 +6,7 @@ import type { Tools } from "../../harness/tools.ts";
 import type { ImageConfig } from "./registry-store.ts";
 import type { RootFs } from "./rootfs.ts";
 import { postgres } from "./postgres.ts";
+import { privatePause } from "./private-pause.ts";
 import { program, storageImages } from "./storage.ts";
 
 /** A layer by name; the first use of it builds it. */
@@ -84,9 +85,9 @@ const ash: LayerRecipe = {
   },
 };
 
-const pause: LayerRecipe = {
-  name: "pause",
-  fill: (root) => buildGo("pause", join(root.folder, "pause")),
+const pause = {
+  layers: [{ name: "pause", fill: (root: RootFs): Promise<void> => buildGo("pause", join(root.folder, "pause")) }],
+  config: { Entrypoint: ["/pause"], Env: [path], User: "65535:65535" },
 };
 
 /** Says whose rights it has: it is root's, and takes them on for whoever runs it. */
@@ -224,13 +225,15 @@ const nginxConfig: ImageConfig = {
   StopSignal: "SIGQUIT",
 };
 
+/** The device plugin of upstream's tests. */
+export const samplePluginImage = "e2e-test-images/sample-device-plugin";
+
 /** All images of the test cluster, under the names that upstream's tests and Docker Hub use. */
 export const catalog: readonly ImageRecipe[] = [
   {
     name: "pause",
     tags: ["3.10.2"],
-    layers: [pause],
-    config: { Entrypoint: ["/pause"], Env: [path], User: "65535:65535" },
+    ...pause,
   },
   {
     name: "coredns/coredns",
@@ -252,7 +255,12 @@ export const catalog: readonly ImageRecipe[] = [
     layers: [shell],
     config: { ...busyboxConfig, Env: [path, "FROM=private"] },
   },
-  { name: "e2e-test-images/agnhost", tags: ["2.63.0", "2.55"], layers: [shell, agnhost], config: agnhostConfig },
+  {
+    name: "e2e-test-images/agnhost",
+    tags: ["2.63.0", "2.55"],
+    layers: [shell, agnhost, privatePause(pause)],
+    config: agnhostConfig,
+  },
   {
     name: "e2e-test-images/glibc-dns-testing",
     tags: ["2.0.0"],
@@ -286,6 +294,12 @@ export const catalog: readonly ImageRecipe[] = [
     tags: ["v0.17.0"],
     layers: [shell],
     config: { Entrypoint: ["/bin/sh", "-c", "exec sleep infinity"] },
+  },
+  {
+    name: samplePluginImage,
+    tags: ["1.7"],
+    layers: [program("sample-device-plugin", "/sampledeviceplugin")],
+    config: { Entrypoint: ["/sampledeviceplugin", "-alsologtostderr"], Env: [path] },
   },
   ...storageImages(shell),
   { name: "library/postgres", tags: ["15"], layers: [shell, postgres], config: { Env: [path] }, isOnDemand: true },

@@ -98,7 +98,8 @@ interface SavedImage {
   readonly Layers: readonly string[];
 }
 
-function imageConfig(layers: readonly Blob[], config: ImageConfig): object {
+/** What an image's config blob says. @param layers plain tar archives. */
+export function imageConfig(layers: readonly Blob[], config: ImageConfig): object {
   return {
     architecture: process.arch === "arm64" ? "arm64" : "amd64",
     os: "linux",
@@ -109,8 +110,8 @@ function imageConfig(layers: readonly Blob[], config: ImageConfig): object {
   };
 }
 
-/** Layers are plain tar: on one machine compressing costs more than it saves. */
-function imageManifest(config: Blob, layers: readonly Blob[]): object {
+/** A manifest of layers that are plain tar: on one machine compressing costs more than it saves. */
+export function imageManifest(config: Blob, layers: readonly Blob[]): object {
   return {
     schemaVersion: 2,
     mediaType: "application/vnd.oci.image.manifest.v1+json",

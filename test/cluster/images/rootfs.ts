@@ -5,8 +5,8 @@ import { must, run } from "../../harness/processes.ts";
 /** A root filesystem in the making: a folder that becomes a layer. */
 export interface RootFs {
   readonly folder: string;
-  /** Writes a text file, with its folders. */
-  file(path: string, content: string, mode?: number): void;
+  /** Writes a file, with its folders. */
+  file(path: string, content: string | Buffer, mode?: number): void;
   directory(path: string, mode?: number): void;
   /** A symbolic link at `path`; what lies there is replaced. */
   link(path: string, target: string): void;

@@ -6,6 +6,7 @@ tool (
 	github.com/onsi/ginkgo/v2/ginkgo
 	k8s.io/kubernetes/test/e2e
 	k8s.io/kubernetes/test/e2e_node
+	k8s.io/kubernetes/test/images/sample-device-plugin
 )
 
 require k8s.io/kubernetes v1.36.3
