@@ -1,15 +1,15 @@
 // make conformance SCORE=1: the candidates beyond the list, with the kubelet and with graftlet. See docs/conformance.md.
-import { existsSync, mkdirSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { buildSuites } from "../../harness/tools.ts";
 import { isGuest } from "../../matrix.ts";
 import type { RunLimits } from "../ginkgo.ts";
-import { type ListedTest, matching, type SuiteName, suiteNames, whole } from "../list.ts";
+import { type ListedTest, matching, parseList, type SuiteName, suiteNames, whole } from "../list.ts";
 import { type ConformanceOptions, readOptions, targetWith } from "../options.ts";
 import { runFolder, runsSuite, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
-import { fitGuest, passesInGuest } from "./in-guest.ts";
-import { attemptsIn, type Entry, isPassed } from "./lists.ts";
+import { fitGuest } from "./in-guest.ts";
+import { attemptsIn, type Entry } from "./lists.ts";
 import { type RunRecord, addRecords, attemptsOf, counts, nameOf, readRecords } from "./records.ts";
 import { type Shard, shardsOf } from "./shards.ts";
 import { attemptIn } from "./results.ts";
@@ -19,6 +19,7 @@ import {
   readGuestEntries,
   readListed,
   readResults,
+  readToPass,
   readWithheld,
   writeScore,
 } from "./store.ts";
@@ -44,7 +45,7 @@ async function score(options: ConformanceOptions): Promise<void> {
   mkdirSync(folder, { recursive: true });
   const records = join(folder, "records.jsonl");
   if (!existsSync(records)) addRecords(records, knownOf(options));
-  const chosen = matching(testsOf(options), options.focus);
+  const chosen = matching(among(testsOf(options), options.list), options.focus);
   say(`${chosen.length} tests with ${agent} on ${provider}; output and reports in ${folder}`);
   const run = { options, folder, records, chosen };
   await Promise.all(suiteNames.map((suite) => runRounds(run, suite)));
@@ -62,15 +63,18 @@ function knownOf({ agent, provider }: ConformanceOptions): readonly RunRecord[] 
 /** Candidates for the kubelet; for graftlet, what the kubelet passes. */
 function testsOf(options: ConformanceOptions): readonly ListedTest[] {
   const { agent, provider } = options;
-  const entries = readEntries();
-  if (agent === "graftlet")
-    return provider === "guest"
-      ? readGuestEntries().filter(passesInGuest)
-      : entries.filter((entry) => isPassed(entry) && runsSuite(entry.suite, options));
+  if (agent === "graftlet") return readToPass(provider).filter(({ suite }) => runsSuite(suite, options));
   const inGuest = provider === "guest";
   const withheld = readWithheld().filter(({ guest }) => !(guest && inGuest));
   const tests = readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined);
-  return inGuest ? fitGuest(tests, entries, readListed()) : tests;
+  return inGuest ? fitGuest(tests, readEntries(), readListed()) : tests;
+}
+
+/** Tests that a file of tests names, too; all where there is no file. */
+function among(tests: readonly ListedTest[], list: string | undefined): readonly ListedTest[] {
+  if (list === undefined) return tests;
+  const named = new Set(parseList(readFileSync(list, "utf8"), list).map(whole));
+  return tests.filter((test) => named.has(whole(test)));
 }
 
 /** A command's run: its tests, and where their ends are recorded. */

@@ -1,6 +1,7 @@
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { withPart } from "../../bench/document.ts";
+import { isGuest } from "../../matrix.ts";
 import { type ListedTest, parseList } from "../list.ts";
 import type { AgentName, Provider } from "../options.ts";
 import { type GuestEntry, guestEntries, guestText, parseGuestEntries, passesInGuest } from "./in-guest.ts";
@@ -42,6 +43,13 @@ export function readGuestEntries(): readonly GuestEntry[] {
   return parseGuestEntries(read(guestFile));
 }
 
+/** What graftlet is to pass with a provider: what the kubelet passes, and in a guest, where no run is of the whole list, the list as well. */
+export function readToPass(provider: Provider): readonly ListedTest[] {
+  if (provider === "guest") return readGuestEntries().filter(passesInGuest);
+  const passed = readEntries().filter(isPassed);
+  return isGuest(provider) ? [...passed, ...readListed()] : passed;
+}
+
 /** The results as they are committed. */
 export function readResults(provider: Provider): readonly Result[] {
   return parseResults(read(resultsFile(provider)), resultsFile(provider));
@@ -58,13 +66,12 @@ export function writeScore(agent: AgentName, provider: Provider, records: string
     mkdirSync(join(folder, "lists"), { recursive: true });
     for (const name of Object.keys(lists) as ListName[]) writeFileSync(listFile(name), listText(name, placed));
   }
-  const entries = readEntries();
   if (agent === "graftlet") {
-    const listed = provider === "guest" ? readGuestEntries().filter(passesInGuest) : entries.filter(isPassed);
-    const results = resultsOf(attempts, readResults(provider), listed);
+    const results = resultsOf(attempts, readResults(provider), readToPass(provider));
     mkdirSync(join(folder, "results"), { recursive: true });
     writeFileSync(resultsFile(provider), resultsText(provider, results));
   }
-  const text = scoreText({ candidates, entries, guestEntries: readGuestEntries(), results: readResults });
+  const known = { candidates, listed: readListed(), entries: readEntries(), guestEntries: readGuestEntries() };
+  const text = scoreText({ ...known, results: readResults });
   writeFileSync(page, withPart(readFileSync(page, "utf8"), "conformance score", text));
 }

@@ -1,5 +1,5 @@
 import { markdownTable } from "../../bench/table.ts";
-import { type ListedTest, whole } from "../list.ts";
+import { areaOf, type ListedTest, whole } from "../list.ts";
 import type { Guest } from "../../matrix.ts";
 import { guests, type Provider, wholes } from "../options.ts";
 import { capabilityOf } from "./capabilities.ts";
@@ -10,6 +10,8 @@ import type { Result } from "./results.ts";
 /** All that is known of the candidates. */
 export interface Standing {
   readonly candidates: readonly ListedTest[];
+  /** The tests beside the candidates. */
+  readonly listed: readonly ListedTest[];
   readonly entries: readonly Entry[];
   readonly guestEntries: readonly GuestEntry[];
   readonly results: (provider: Provider) => readonly Result[];
@@ -56,19 +58,21 @@ const runtimes: Readonly<Record<Guest, string>> = {
   "ssh-docker-guest": "a Docker Engine",
 };
 
-/** A line for each guest: how many of the tests that were run there graftlet passes; empty where none was. */
-function guestsOf({ entries, results }: Standing): string {
-  const listed = new Set(entries.filter(isPassed).map(whole));
+/** A line for each guest: how many of the tests that were run there graftlet passes, by area; empty where none was. */
+function guestsOf({ entries, listed, results }: Standing): string {
+  const known = new Set([...entries.filter(isPassed), ...listed].map(whole));
   const lines = guests.flatMap((guest) => {
-    const run = results(guest).filter((test) => listed.has(whole(test)));
-    const passed = run.filter(({ state }) => state === "passed").length;
-    return run.length > 0 ? `- \`${guest}\`, ${runtimes[guest]}: ${passed} of ${run.length} that were run.` : [];
+    const run = results(guest).filter((test) => known.has(whole(test)));
+    const count = (tests: readonly Result[]): string =>
+      `${tests.filter(({ state }) => state === "passed").length} of ${tests.length}`;
+    const areas = Object.entries(Object.groupBy(run, areaOf)).map(([area, tests = []]) => `${area} ${count(tests)}`);
+    return run.length > 0
+      ? `- \`${guest}\`, ${runtimes[guest]}: ${count(run)} that were run (${areas.join(", ")}).`
+      : [];
   });
-  return lines.length > 0
-    ? ["In a guest, a machine with a kernel of its own that is reached over SSH, graftlet passes:", "", ...lines].join(
-        "\n",
-      )
-    : "";
+  const intro =
+    "In a guest, a machine with a kernel of its own that is reached over SSH, graftlet passes of these and of the list:";
+  return lines.length > 0 ? [intro, "", ...lines].join("\n") : "";
 }
 
 /** A row a capability of what the kubelet was run with as a node in a guest; empty where nothing was. */

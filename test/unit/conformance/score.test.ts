@@ -208,14 +208,17 @@ test("the table counts what was not run apart from what failed", () => {
   );
   const ranInGuest = inGuest.map((entry) => ({ ...entry, state: "passed", says: "" }));
   const resultsWith = (provider: Provider) => (provider === "guest" ? ranInGuest : (results[provider] ?? []));
-  const text = scoreText({ candidates, entries, guestEntries: inGuest, results: resultsWith });
+  const text = scoreText({ candidates, listed: [], entries, guestEntries: inGuest, results: resultsWith });
   assert.match(text, /^Of 4 candidates the kubelet passes 3 on this machine, 3 of them with one attempt so far\.$/m);
   assert.match(text, /^and 1 has not been run yet\.$/m);
   assert.match(text, /^\| DRA +\| 4 +\| 3, 1 not run +\| 2 of 3, 1 not run +\| not run +\| 0 of 3 +\|$/m);
-  assert.match(text, /^- `ssh-guest`, containerd: 1 of 2 that were run\.$/m);
+  assert.match(text, /^- `ssh-guest`, containerd: 1 of 2 that were run \(sig-node 1 of 2\)\.$/m);
   assert.doesNotMatch(text, /ssh-docker-guest/);
   assert.match(text, /^\| DRA +\| 2 +\| 1 +\| 1 of 1 +\|$/m);
-  assert.doesNotMatch(scoreText({ candidates, entries, guestEntries: [], results: () => [] }), /in a guest/);
+  assert.doesNotMatch(
+    scoreText({ candidates, listed: [], entries, guestEntries: [], results: () => [] }),
+    /in a guest/,
+  );
 });
 
 test("an entry of the withheld tests without a reason is named", () => {
