@@ -18,8 +18,9 @@ export const addresses = {
   /** Those of CNI, more than a run has pods: to the machine's ARP table one that is given twice is the pod before, for seconds. */
   cniPods: "10.244.0.0/18",
   apiServerPort: 6443,
-  registryPort: 5000,
-  privateRegistryPort: 5001,
+  /** None that upstream's tests have pods take of the node, as 5000 is. */
+  registryPort: 5100,
+  privateRegistryPort: 5101,
   plainRegistryPort: 80,
   etcd: "http://127.0.0.1:2379",
 } as const;
