@@ -1,6 +1,7 @@
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
+import { createFileNews } from "../lib/file-news.ts";
 import type { Logger } from "../lib/log.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -12,7 +13,7 @@ const everyMs = 60_000;
 /** Timeout of the request to the API server, milliseconds; until it succeeds, client certificates are not accepted. */
 const answerMs = 10_000;
 
-/** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again every minute. @throws
+/** The bundle of KubeletConfiguration.authentication.x509.clientCAFile on graftlet's own machine, read again when it changes. @throws
  *  CodedError invalid_argument, one sentence, if the file is unreadable at startup. */
 export async function clientCAFromFile(path: string, deps: { clock: Clock; log: Logger }): Promise<ClientCA & Service> {
   const read = async () => {
@@ -31,6 +32,7 @@ export async function clientCAFromFile(path: string, deps: { clock: Clock; log: 
     read,
     same: Object.is,
     everyMs,
+    news: createFileNews([path], deps.clock),
     ...deps,
   });
 }

@@ -4,6 +4,7 @@ import { join } from "node:path";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createFileNews } from "../lib/file-news.ts";
 import { type Reloading, createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import { writeWhole } from "../lib/write-whole.ts";
@@ -23,9 +24,10 @@ export interface ServingCertificateOptions {
   readonly log: Logger;
 }
 
+/** Pause between two looks at files whose changes the kernel does not report, milliseconds. */
 const everyMs = 60_000;
 
-/** The kubelet API's certificate: the configured files, read again every minute, or a self-signed pair on graftlet's own machine that is
+/** The kubelet API's certificate: the configured files, read again when they change, or a self-signed pair on graftlet's own machine that is
  *  used while it is valid. As with the kubelet, the self-signed pair is renewed only at startup. @throws CodedError invalid_argument, one
  *  sentence with the field and the remedy.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ (tlsCertFile) */
@@ -50,7 +52,8 @@ export async function createServingCertificate(
       })
     : await keptOrNew(options, files);
   const same = (one: KeyPair, other: KeyPair) => one.certificate === other.certificate && one.key === other.key;
-  return createReloading({ name: "serving-certificate", initial, read, same, everyMs, clock, log });
+  const news = createFileNews([files.certFile, files.keyFile], clock);
+  return createReloading({ name: "serving-certificate", initial, read, same, everyMs, news, clock, log });
 }
 
 interface Files {

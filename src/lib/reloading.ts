@@ -19,6 +19,8 @@ export interface ReloadingOptions<T> {
   /** True for a value that stands for "none yet": the source is then read again as soon as after a failure. */
   readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
+  /** Has the value read before its time, as `patrol` has it. */
+  readonly news?: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -26,10 +28,10 @@ export interface ReloadingOptions<T> {
 /** Pause before a failed source is read again, milliseconds: doubled up to the ordinary pause. */
 const firstRetryMs = 1_000;
 
-/** Reads a value periodically and notifies of changes. A failing source is logged once, until it works again, and is read
+/** Reads a value periodically, and at its news, and notifies of changes. A failing source is logged once, until it works again, and is read
  *  again sooner. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
-  const { name, read, same, lacking, everyMs, clock, log } = options;
+  const { name, read, same, lacking, everyMs, news, clock, log } = options;
   const listeners = new Set<() => void>();
   let value = options.initial;
   let failing = false;
@@ -54,7 +56,7 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
     return pause;
   };
   return {
-    ...patrol({ name, everyMs: pauseMs, clock, log }, reload),
+    ...patrol({ name, everyMs: pauseMs, ...(news && { news }), clock, log }, reload),
     current: () => value,
     onChange(listener) {
       listeners.add(listener);

@@ -1,0 +1,67 @@
+import assert from "node:assert/strict";
+import { mkdir, mkdtempDisposable, rename, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { test } from "node:test";
+import { setTimeout as sleep } from "node:timers/promises";
+import { createFileNews } from "../../../src/lib/file-news.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+/** No pause after an event: what the test changes next is its own. */
+const clock = { ...fakeClock(), sleep: () => Promise.resolve() };
+/** True where the news came; they must not come late, and never without a change. */
+const came = async (news: Promise<void>, withinMs: number): Promise<boolean> =>
+  Promise.race([news.then(() => true), sleep(withinMs, false)]);
+
+test("files that are written, replaced, or changed while nobody waited are news; their neighbours are not", async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-news-"));
+  const at = (name: string): string => join(folder.path, name);
+  await writeFile(at("ca.crt"), "one");
+  const stop = new AbortController();
+  const next = createFileNews([at("ca.crt"), at("later.crt")], clock);
+
+  const first = next(stop.signal);
+  assert.ok(!(await came(first, 50)));
+  await writeFile(at("neighbour"), "x");
+  assert.ok(!(await came(first, 100)));
+  await writeFile(at("ca.crt"), "two!");
+  assert.ok(await came(first, 5_000), "written");
+
+  const second = next(stop.signal);
+  await writeFile(at("new"), "three");
+  await rename(at("new"), at("ca.crt"));
+  assert.ok(await came(second, 5_000), "replaced");
+
+  await writeFile(at("later.crt"), "four");
+  assert.ok(await came(next(stop.signal), 5_000), "created between two waits");
+
+  const last = next(stop.signal);
+  assert.ok(!(await came(last, 50)));
+  stop.abort();
+  assert.ok(await came(last, 5_000), "the wait ends with its signal");
+});
+
+test("a mounted Secret, whose files are links into a folder that is exchanged, is news", async () => {
+  await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-news-"));
+  const at = (name: string): string => join(folder.path, name);
+  for (const version of ["..1", "..2"]) {
+    await mkdir(at(version));
+    await writeFile(join(at(version), "tls.crt"), version);
+  }
+  await symlink("..1", at("..data"));
+  await symlink("..data/tls.crt", at("tls.crt"));
+  const stop = new AbortController();
+  const news = createFileNews([at("tls.crt")], clock)(stop.signal);
+  assert.ok(!(await came(news, 50)));
+  await symlink("..2", at("..data_tmp"));
+  await rename(at("..data_tmp"), at("..data"));
+  assert.ok(await came(news, 5_000));
+});
+
+test("a folder that is not there is no failure: the wait lasts", async () => {
+  const stop = new AbortController();
+  const news = createFileNews(["/nowhere/of/graftlet/ca.crt"], clock)(stop.signal);
+  assert.ok(!(await came(news, 50)));
+  stop.abort();
+  assert.ok(await came(news, 5_000));
+});
