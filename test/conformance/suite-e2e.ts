@@ -2,7 +2,7 @@ import { cpSync } from "node:fs";
 import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
-import { addStorageImages, pullAll } from "../harness/csi.ts";
+import { addNfsImages, addStorageImages, pullAll } from "../harness/csi.ts";
 import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
@@ -15,6 +15,9 @@ import { startTunneled } from "./tunneled.ts";
 
 /** Names of tests that run the images of Kubernetes' storage group; those of DRA reach their driver through one. */
 const ofStorage = /CSI Mock|Driver: csi-hostpath|MutableCSINodeAllocatableCount|\[DRA\]/;
+
+/** Names of tests that run an NFS server. */
+const ofNfs = /NFS|Driver: nfs/;
 
 /** The suite of a cluster, on one whose only node is the agent's. Its tests reach the API server, and of the node what the API server
  *  gives them. */
@@ -61,17 +64,18 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
     await startCluster({ name: "conformance", provider: targetWith(run.provider), say: run.say }),
   );
   // In a guest process 1 is its own.
-  if (!isGuest(run.provider)) await showOwnMounts(cluster.layout);
+  if (!isGuest(cluster.provider)) await showOwnMounts(cluster.layout);
   const ofCsi = run.names.some((name) => ofStorage.test(name));
   const rootDir = ofCsi && run.agent === "kubelet" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
   const agent =
     run.agent === "kubelet" ? startKubelet(cluster, { rootDir }) : startGraftlet(cluster, { built: true, rootDir });
   stack.use(await agent);
   await startDns(cluster);
-  if (ofCsi) {
-    const images = await addStorageImages(cluster);
-    if (isGuest(run.provider)) await pullAll(cluster, images);
-  }
+  const images = [
+    ...(ofCsi ? await addStorageImages(cluster) : []),
+    ...(run.names.some((name) => ofNfs.test(name)) ? await addNfsImages(cluster) : []),
+  ];
+  if (isGuest(cluster.provider) && images.length > 0) await pullAll(cluster, images);
   return { cluster, rootDir, args: [] };
 }
 

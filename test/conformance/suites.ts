@@ -15,12 +15,13 @@ export const suites: Readonly<Record<SuiteName, { readonly program: SuiteProgram
 };
 
 /** True for a suite that is run at all. That of a node has an API server alone, no Services and no Pod that graftlet could run in, and reads
- *  files and cgroups of the machine that it is on: in a guest it is run with the agent inside, and the other one with the agent outside. */
+ *  files and cgroups of the machine that it is on: in a guest it is run with the agent inside, and the other one with graftlet outside;
+ *  a kubelet is inside for both. */
 export function runsSuite(
   suite: SuiteName,
-  { network, provider }: Pick<ConformanceOptions, "network" | "provider">,
+  { agent, network, provider }: Pick<ConformanceOptions, "agent" | "network" | "provider">,
 ): boolean {
-  if (provider === "guest") return suite === "e2e_node";
+  if (provider === "guest") return suite === "e2e_node" || agent === "kubelet";
   return suite === "e2e" || (network === "routed" && !isGuest(provider));
 }
 

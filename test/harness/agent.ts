@@ -4,7 +4,10 @@ import { stringify } from "yaml";
 import type { Cluster } from "./cluster.ts";
 import { tailOf } from "./daemons.ts";
 import { addresses } from "./namespaces.ts";
-import { identify, isAlive, type ProcessId, signalProcess } from "./processes.ts";
+import { shellLine } from "../machines/guest-link.ts";
+import { copyInLine, guestArgv, hasGuest } from "../machines/guest-way.ts";
+import { identify, isAlive, type ProcessId, signalProcess, start } from "./processes.ts";
+import type { Layout } from "./state.ts";
 import { prepared } from "./prepared.ts";
 import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { sshSettings } from "./sshd.ts";
@@ -80,10 +83,21 @@ export interface Agent extends AsyncDisposable {
 }
 
 /** Starts the real kubelet: the reference that graftlet is compared with. The cluster's runtime is containerd: a kubelet speaks
- *  CRI alone. */
+ *  CRI alone. In a guest it outlives this process, and ends with the guest. */
 export function startKubelet(cluster: Cluster, options: AgentOptions = {}): Promise<Agent> {
-  const { nodeAddress: address, spawnInside: spawn } = cluster;
-  return startAgent(cluster, { program: "kubelet", command: [cluster.tools.path("kubelet")], address, spawn }, options);
+  const { nodeAddress: address, layout, spawnInside, tools } = cluster;
+  const command = [tools.path("kubelet")];
+  const spawn = hasGuest(layout) ? spawnWithFiles(layout, [...command, join(layout.pki, "ca.crt")]) : spawnInside;
+  return startAgent(cluster, { program: "kubelet", command, address, spawn }, options);
+}
+
+/** Runs a command in the guest, which is given these files before, and those that the command's flags name. */
+function spawnWithFiles(layout: Layout, files: readonly string[]): Cluster["spawnInside"] {
+  return (argv, options) => {
+    const named = argv.flatMap((flag) => /^--(?:kube)?config=(.+)$/.exec(flag)?.[1] ?? []);
+    const script = `${copyInLine(layout, [...files, ...named])}; exec ${shellLine(guestArgv(layout, argv))}`;
+    return start(["sh", "-ec", script], options);
+  };
 }
 
 /** Starts graftlet with the kubelet's command line: as `graftletCommand` runs it. */

@@ -2,7 +2,8 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { parseAllDocuments } from "yaml";
 import { addImage } from "../cluster/images/build.ts";
-import { shell } from "../cluster/images/catalog.ts";
+import { type ImageRecipe, shell } from "../cluster/images/catalog.ts";
+import { nfsImages } from "../cluster/images/nfs.ts";
 import { storageImages } from "../cluster/images/storage.ts";
 import type { Cluster } from "./cluster.ts";
 import { servedStore } from "./registry.ts";
@@ -59,8 +60,19 @@ export const csi = {
 
 /** Has a cluster's registries serve what the manifests of Kubernetes' tests of CSI name, each built once per machine.
  *  @returns the names, with their tags. */
-export async function addStorageImages({ layout }: Pick<Cluster, "layout">): Promise<readonly string[]> {
-  const images = storageImages(shell).filter(({ name }) => name.startsWith("sig-storage/"));
+export function addStorageImages(cluster: Pick<Cluster, "layout">): Promise<readonly string[]> {
+  return addImages(
+    cluster,
+    storageImages(shell).filter(({ name }) => name.startsWith("sig-storage/")),
+  );
+}
+
+/** The same of what Kubernetes' tests of NFS name. */
+export function addNfsImages(cluster: Pick<Cluster, "layout">): Promise<readonly string[]> {
+  return addImages(cluster, nfsImages(shell));
+}
+
+async function addImages({ layout }: Pick<Cluster, "layout">, images: readonly ImageRecipe[]) {
   for (const { name } of images) await addImage(name, servedStore(layout), console.error);
   return images.flatMap(({ name, tags }) => tags.map((tag) => `registry.k8s.io/${name}:${tag}`));
 }

@@ -21,9 +21,14 @@ export function guestRoot(layout: Layout): string {
 
 /** Copies folders and files of this machine to the same paths of the guest. */
 export async function copyIn(layout: Layout, paths: readonly string[]): Promise<void> {
+  await must(["sh", "-ec", copyInLine(layout, paths)]);
+}
+
+/** The line for a shell that does so. */
+export function copyInLine(layout: Layout, paths: readonly string[]): string {
   const argv = guestArgv(layout, ["tar", "-x", "--no-same-owner", "-C", "/"]);
   const pack = ["tar", "-c", "-C", "/", ...paths.map((path) => path.slice(1))];
-  await must(["sh", "-ec", `${shellLine(pack)} | ${shellLine(argv)}`]);
+  return `${shellLine(pack)} | ${shellLine(argv)}`;
 }
 
 /** Where a cluster keeps what its guest is made of. */

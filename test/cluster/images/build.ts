@@ -86,6 +86,7 @@ async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<s
   for (const source of [
     "catalog.ts",
     "storage.ts",
+    "nfs.ts",
     "postgres.ts",
     "private-pause.ts",
     "rootfs.ts",

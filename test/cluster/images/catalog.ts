@@ -5,6 +5,7 @@ import { must } from "../../harness/processes.ts";
 import type { Tools } from "../../harness/tools.ts";
 import type { ImageConfig } from "./registry-store.ts";
 import type { RootFs } from "./rootfs.ts";
+import { nfsImages } from "./nfs.ts";
 import { postgres } from "./postgres.ts";
 import { privatePause } from "./private-pause.ts";
 import { program, storageImages } from "./storage.ts";
@@ -302,6 +303,7 @@ export const catalog: readonly ImageRecipe[] = [
     config: { Entrypoint: ["/sampledeviceplugin", "-alsologtostderr"], Env: [path] },
   },
   ...storageImages(shell),
+  ...nfsImages(shell),
   { name: "library/postgres", tags: ["15"], layers: [shell, postgres], config: { Env: [path] }, isOnDemand: true },
 ];
 

@@ -3,6 +3,7 @@ import { capabilityOf } from "./capabilities.ts";
 import { judge } from "./judgement.ts";
 import { attemptsIn, type Entry, entryText, noteOf, parseEntryText } from "./lists.ts";
 import { attemptsOf, type Attempts } from "./records.ts";
+import type { Result } from "./results.ts";
 
 const file = "test/conformance/lists/in-guest.txt";
 const title =
@@ -18,24 +19,30 @@ export type GuestEntry = Omit<Entry, "list">;
 const ofMachine =
   /Container Manager|Cgroup Manager|PodPidsLimit|Pod Level Resources|PodOverhead|CriticalPod|Summary API|ResourceMetricsAPI|\] Restart \[/;
 
-/** Tests to be tried with the kubelet in a guest: the node's own that need something that a guest has, and those of what a machine is.
+/** Tests to be tried with the kubelet in a guest: those that need something that a guest has, of a node alone also those of what a
+ *  machine is, and what graftlet does not pass there.
+ *  @param candidates all but those that a guest does not run, either.
  *  @param entries where candidates belong by what was tried on this machine; one without an entry was not.
- *  @param listed the tests beside the candidates. */
+ *  @param listed the tests beside the candidates.
+ *  @param results graftlet's, on a guest that it reaches over SSH. */
 export function fitGuest(
   candidates: readonly ListedTest[],
   entries: readonly Entry[],
   listed: readonly ListedTest[],
+  results: readonly Result[],
 ): readonly ListedTest[] {
   const known = new Map(entries.map((entry) => [whole(entry), entry]));
+  const lost = new Set(results.filter(({ state }) => state !== "passed").map(whole));
   const needsIt = (test: ListedTest): boolean => {
     const entry = known.get(whole(test));
-    return entry === undefined || (entry.list === "guest" && has.test(entry.note));
+    if (entry === undefined) return test.suite === "e2e_node";
+    return entry.list === "guest" && (has.test(entry.note) || entry.note.startsWith("not run: "));
   };
-  const fitting = [
-    ...candidates.filter((test) => needsIt(test) || ofMachine.test(test.name)),
-    ...listed.filter(({ name }) => ofMachine.test(name)),
+  const isOfMachine = ({ suite, name }: ListedTest): boolean => suite === "e2e_node" && ofMachine.test(name);
+  return [
+    ...candidates.filter((test) => needsIt(test) || isOfMachine(test) || lost.has(whole(test))),
+    ...listed.filter((test) => isOfMachine(test) || lost.has(whole(test))),
   ];
-  return fitting.filter(({ suite }) => suite === "e2e_node");
 }
 
 /** Entries of what was tried, those of other machines first taken over.

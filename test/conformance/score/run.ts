@@ -68,7 +68,7 @@ function testsOf(options: ConformanceOptions): readonly ListedTest[] {
   const inGuest = provider === "guest";
   const withheld = readWithheld().filter(({ guest }) => !(guest && inGuest));
   const tests = readCandidates().filter((test) => reasonAgainst(withheld, test) === undefined);
-  return inGuest ? fitGuest(tests, readEntries(), readListed()) : tests;
+  return inGuest ? fitGuest(tests, readEntries(), readListed(), readResults("ssh-guest")) : tests;
 }
 
 /** Tests that a file of tests names, too; all where there is no file. */

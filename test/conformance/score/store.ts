@@ -2,7 +2,7 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { withPart } from "../../bench/document.ts";
 import { isGuest } from "../../matrix.ts";
-import { type ListedTest, parseList } from "../list.ts";
+import { type ListedTest, parseList, whole } from "../list.ts";
 import type { AgentName, Provider } from "../options.ts";
 import { type GuestEntry, guestEntries, guestText, parseGuestEntries, passesInGuest } from "./in-guest.ts";
 import { type Entry, isPassed, lists, type ListName, listText, parseEntries, placeAll } from "./lists.ts";
@@ -45,9 +45,12 @@ export function readGuestEntries(): readonly GuestEntry[] {
 
 /** What graftlet is to pass with a provider: what the kubelet passes, and in a guest, where no run is of the whole list, the list as well. */
 export function readToPass(provider: Provider): readonly ListedTest[] {
-  if (provider === "guest") return readGuestEntries().filter(passesInGuest);
   const passed = readEntries().filter(isPassed);
-  return isGuest(provider) ? [...passed, ...readListed()] : passed;
+  if (provider !== "guest" && !isGuest(provider)) return passed;
+  const inGuest = readGuestEntries().filter(passesInGuest);
+  if (provider === "guest") return inGuest.filter(({ suite }) => suite === "e2e_node");
+  const all = [...passed, ...inGuest, ...readListed()].filter(({ suite }) => suite === "e2e");
+  return [...new Map(all.map((test) => [whole(test), test])).values()];
 }
 
 /** The results as they are committed. */

@@ -150,8 +150,9 @@ test("another machine goes on from the committed lists: the attempts that they s
 test("in a guest the kubelet is run with the node's own tests that need what a guest has or ask what it is, or were not run here", () => {
   const node = (name: string): ListedTest => ({ suite: "e2e_node", name });
   const names = ["Swap", "A", "B", "C", "PodPidsLimit [Serial] D", "Kubelet Cgroup Manager E", "F"];
+  const [nfs, lost, kept] = ["NFS", "G", "H"].map(e2e);
   const [swap, here, quota, unknown, pids, cgroups, listed] = names.map((name) => node(`[sig-node] ${name}`));
-  assert.ok(swap && here && quota && unknown && pids && cgroups && listed);
+  assert.ok(swap && here && quota && unknown && pids && cgroups && listed && nfs && lost && kept);
   const entry = (test: ListedTest, list: Entry["list"], note: string): Entry => ({
     ...test,
     list,
@@ -163,9 +164,15 @@ test("in a guest the kubelet is run with the node's own tests that need what a g
     entry(here, "here", "passed 2 of 2"),
     entry(pids, "here", "passed 2 of 2"),
     entry(quota, "guest", "a file system with quotas; skipped"),
+    entry(nfs, "guest", "not run: wants the kernel's NFS server"),
   ];
-  const candidates = [swap, here, quota, unknown, pids, e2e("[sig-node] Swap")];
-  assert.deepEqual(fitGuest(candidates, entries, [listed, cgroups]), [swap, unknown, pids, cgroups]);
+  const candidates = [swap, here, quota, unknown, pids, nfs, e2e("[sig-node] Swap")];
+  const results = [
+    { ...lost, state: "failed", says: "" },
+    { ...kept, state: "passed", says: "" },
+  ];
+  const fitting = fitGuest(candidates, entries, [listed, cgroups, kept, lost], results);
+  assert.deepEqual(fitting, [swap, unknown, pids, nfs, cgroups, lost]);
   const attempts = new Map([[whole(swap), [failed, passed, passed]]]);
   const made = guestEntries(candidates, attempts, []);
   assert.deepEqual(
