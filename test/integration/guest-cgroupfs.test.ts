@@ -9,7 +9,7 @@ import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { secondRuntimeHandler } from "../harness/containerd-config.ts";
 import { commandLine } from "../harness/graftlet-run.ts";
 import { cgroupsOf, cgroupValue } from "../harness/pod-machine.ts";
-import { type Pods, containerId, firstProcess, openPods, shell, statusOf } from "../harness/pods.ts";
+import { type Pods, containerId, firstProcess, openPods, outgrowMemory, shell, statusOf } from "../harness/pods.ts";
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { changeDriver } from "../harness/runtime-driver.ts";
 import { patience } from "../harness/wait.ts";
@@ -180,6 +180,13 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(read("kubepods/burstable", "cpu.weight"), String(weightOf(307)));
     assert.equal(limit(pod, "memory.low", 1), String(48 * Mi));
     assert.equal(read("kubepods/burstable", "memory.low"), String(48 * Mi));
+  });
+
+  test("a process beyond its container's memory ends all of the container, and no other; with Docker itself alone", async () => {
+    await outgrowMemory(cluster, pods, "hungry");
+    await pods.remove("hungry", 1);
+    for (const name of ["huge", "burstable", "besteffort", "padded"])
+      assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
 
   test("limits hold while graftlet is away and systemd settles its own; the next graftlet, told another driver, says so once and adopts all", async () => {

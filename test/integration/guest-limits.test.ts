@@ -5,7 +5,7 @@ import type { Node, Pod, Resources } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { cgroupValue } from "../harness/pod-machine.ts";
-import { type Pods, containerId, firstProcess, openPods, shell, statusOf, assertOutOfMemory } from "../harness/pods.ts";
+import { type Pods, containerId, firstProcess, openPods, outgrowMemory, shell, statusOf } from "../harness/pods.ts";
 import { patience } from "../harness/wait.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
@@ -134,16 +134,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
   });
 
   test("a process beyond its container's memory ends all of the container; with Docker itself alone", async () => {
-    const script = "(tail /dev/zero; echo survived) & wait; exec sleep 3600";
-    const resources = { limits: { memory: "32Mi" } };
-    await pods.create("group", { restartPolicy: "Never", containers: [shell(script, { resources })] });
-    if (onDocker()) {
-      await pods.logged("group", /survived/);
-      assert.equal(limit(await pods.ready("group"), "memory.oom.group"), "0");
-      return;
-    }
-    const pod = await pods.until("group", "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
-    assertOutOfMemory(cluster, pod);
-    assert.doesNotMatch(await pods.log("group"), /survived/);
+    await outgrowMemory(cluster, pods, "group");
+    if (onDocker()) assert.equal(limit(await pods.ready("group"), "memory.oom.group"), "0");
   });
 });
