@@ -299,7 +299,7 @@ export const catalog: readonly ImageRecipe[] = [
   {
     name: samplePluginImage,
     tags: ["1.7"],
-    layers: [program("sample-device-plugin", "/sampledeviceplugin")],
+    layers: [shell, program("sample-device-plugin", "/sampledeviceplugin")],
     config: { Entrypoint: ["/sampledeviceplugin", "-alsologtostderr"], Env: [path] },
   },
   ...storageImages(shell),
