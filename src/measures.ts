@@ -52,11 +52,15 @@ export interface StartMeasures {
   imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
 
+/** How it was decided whether a pod may use an image that is on the node. */
+export type PullCheck = "credentialPolicyAllowed" | "credentialRecordFound" | "mustAuthenticate" | "error";
+
 export interface PullMeasures {
   /** @returns what is called when the pull has worked. @param bytes of the image. */
   pulling(uid: string): (ms: number, bytes: bigint) => void;
   /** @param present undefined where presence was not checked. */
   ensured(policy: string, present: boolean | undefined, pulled: boolean): void;
+  checked(result: PullCheck): void;
 }
 
 export interface StatusMeasures {

@@ -7,6 +7,7 @@ export type GateSettings = Readonly<Record<string, boolean>>;
 /** Gates that graftlet implements: the feature is available only with the gate. */
 const heeded = new Set([
   "KubeletCrashLoopBackOffMax",
+  "KubeletEnsureSecretPulledImages",
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",

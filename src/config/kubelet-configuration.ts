@@ -153,14 +153,9 @@ function evictsNothing({ evictionHard }: KubeletConfiguration): boolean {
   return Object.keys(evictionHard).length === 0;
 }
 
-const unverified = {
-  imagePullCredentialsVerificationPolicy: "NeverVerify",
-  preloadedImagesVerificationAllowlist: [],
-} as const;
-
 /** The configuration as a v1beta1 document, as shown by /configz: whole, with the header values of staticPodURLHeader, as the kubelet shows
- *  it to whoever may get nodes/configz. Image access is never verified, so the document shows NeverVerify whatever the setting.
+ *  it to whoever may get nodes/configz.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-config.v1beta1/ */
 export function configurationDocument(config: KubeletConfiguration): Record<string, unknown> {
-  return { ...configurationKind, ...encode(kubeletFields, { ...config, ...unverified }) };
+  return { ...configurationKind, ...encode(kubeletFields, config) };
 }

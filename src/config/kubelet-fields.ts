@@ -30,7 +30,6 @@ import {
 
 const sharedCpus = "containers share all CPUs";
 const nothingReserved = "no CPU or memory is reserved on any NUMA node";
-const anyImage = "an image on the node may be used by every pod, even one that was pulled with another pod's secret";
 const ownCgroups = "graftlet stays in the cgroup it was started in";
 const noIptables = "no iptables chains are created";
 const notNegative = checkRange(0, Number.MAX_SAFE_INTEGER);
@@ -62,9 +61,8 @@ export const kubeletFields = {
   imagePullCredentialsVerificationPolicy: field(
     oneOf("NeverVerify", "NeverVerifyPreloadedImages", "NeverVerifyAllowlistedImages", "AlwaysVerify"),
     "NeverVerifyPreloadedImages",
-    { instead: (value) => (value === "NeverVerify" ? undefined : anyImage), actsByDefault: true },
   ),
-  preloadedImagesVerificationAllowlist: field(texts, [], { instead: anyImage }),
+  preloadedImagesVerificationAllowlist: field(texts, []),
   eventRecordQPS: pointer(int32, 50, { flag: "event-qps", check: notNegative }),
   eventBurst: field(int32, 100, { flag: "event-burst", check: notNegative }),
   enableDebuggingHandlers: pointer(bool, true, { flag: "enable-debugging-handlers" }),

@@ -1,5 +1,6 @@
 import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
+import { bareName, parseImageName } from "../pod/image-name.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
 
@@ -44,7 +45,26 @@ const imageVerification: Rule = (config) => {
       "set imagePullCredentialsVerificationPolicy to NeverVerifyAllowlistedImages, or leave it out",
     );
   }
+  const unfit = list.find((pattern) => !isAllowedName(pattern));
+  if (unfit !== undefined) {
+    throw refuse(
+      "preloadedImagesVerificationAllowlist",
+      unfit,
+      "name an image without tag and digest, or all below a registry or path as registry.example.com/team/*",
+    );
+  }
 };
+
+/** A name as the kubelet takes it: no blanks around, no tag or digest, and a star only as the whole last part. */
+function isAllowedName(pattern: string): boolean {
+  if (pattern.endsWith("/*")) return pattern.length > 2 && !/^\s|\*/.test(pattern.slice(0, -1));
+  try {
+    parseImageName(pattern);
+    return bareName(pattern) === pattern;
+  } catch {
+    return false;
+  }
+}
 
 const serverCertificate: Rule = (config) => {
   if (config.serverTLSBootstrap && !gateEnabled(config.featureGates, "RotateKubeletServerCertificate")) {

@@ -34,6 +34,9 @@ export interface ImageCollectionDeps {
   readonly cache: Pick<PodCache, "list">;
   /** Images that this node pulled, where others use the runtime too: others' images are theirs. */
   readonly pulled?: Pick<PulledImages, "namesOf" | "settle">;
+  /** Forgets whose secrets images were pulled with that are not among these. @param since milliseconds since the epoch: those pulled
+   *  since are kept. */
+  readonly forgetPulls?: (imageIds: readonly string[], since: number) => Promise<void>;
   readonly presence?: Presence;
   readonly limits: ImageLimits;
   readonly nodeName: string;
@@ -52,6 +55,8 @@ const periodMs = 300_000;
 /** State of one node's collection. */
 interface Collector extends ImageCollectionDeps {
   readonly ages: ImageAges;
+  /** IDs of the images that are there, and when they were asked for, in milliseconds since the epoch. */
+  present: { readonly ids: Set<string>; readonly since: number };
   /** Clock.monotonic() when the agent began. */
   readonly beganAt: number;
 }
@@ -60,13 +65,22 @@ interface Collector extends ImageCollectionDeps {
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createImageCollection(deps: ImageCollectionDeps): ImageCollection {
   const { limits, clock, log } = deps;
-  const collector: Collector = { ...deps, ages: createImageAges(), beganAt: clock.monotonic() };
+  const collector: Collector = {
+    ...deps,
+    ages: createImageAges(),
+    present: { ids: new Set(), since: 0 },
+    beganAt: clock.monotonic(),
+  };
   const inTurn = createTurns(1);
   const isOn = limits.highPercent < 100 || limits.maxAgeMs > 0;
   let failed = false;
   const round = async (signal: AbortSignal) => {
     try {
-      await inTurn(async () => void (isOn ? await tracedCollect(collector, signal) : await detect(collector, signal)));
+      await inTurn(async () => {
+        if (isOn) await tracedCollect(collector, signal);
+        else await detect(collector, signal);
+        await forget(collector);
+      });
       failed = false;
     } catch (error) {
       if (signal.aborted) return;
@@ -81,7 +95,10 @@ export function createImageCollection(deps: ImageCollectionDeps): ImageCollectio
     deleteUnusedImages: (signal) =>
       inTurn(async () => {
         const now = clock.monotonic();
-        return free(collector, await detect(collector, signal), { bytes: Number.POSITIVE_INFINITY, now }, signal);
+        const unused = await detect(collector, signal);
+        const freed = await free(collector, unused, { bytes: Number.POSITIVE_INFINITY, now }, signal);
+        await forget(collector);
+        return freed;
       }),
   };
 }
@@ -90,14 +107,23 @@ function tell({ events, nodeName }: ImageCollectionDeps, reason: string, message
   events.event(nodeReference(nodeName), "Warning", reason, message);
 }
 
+/** Forgets what is on record of images that are gone, whoever removed them. */
+async function forget({ forgetPulls, present: { ids, since }, log }: Collector): Promise<void> {
+  await forgetPulls?.([...ids], since).catch((err: unknown) => {
+    log.warn({ err }, "records of the pulls of images that are gone stay for now");
+  });
+}
+
 /** @returns images that may go, in their order. @throws when the runtime cannot be asked. */
 async function detect(collector: Collector, signal: AbortSignal): Promise<readonly UnusedImage[]> {
   const { runtime, cache, pulled, ages, clock } = collector;
   const began = clock.monotonic();
+  const since = clock.now();
   const [images, containers] = await Promise.all([
     runtime.listImages(signal),
     runtime.listContainers(undefined, signal),
   ]);
+  collector.present = { ids: new Set(images.map(({ id }) => id)), since };
   const seen = new Map(cache.list().flatMap((pod) => pod.containers.map((status) => [status.id, status] as const)));
   const statusOf = async (id: string) =>
     seen.get(id) ?? (await unlessGone(runtime.containerStatus(id, signal)))?.status ?? [];
@@ -201,7 +227,7 @@ async function free(
 /** Removes one image; where others use the runtime, by its names, which are this node's.
  *  @returns false for one that somebody else's container uses. */
 async function remove(
-  { runtime, pulled, ages, clock, measures, log }: Collector,
+  { runtime, pulled, present, ages, clock, measures, log }: Collector,
   { image, size }: UnusedImage,
   why: ImageRemoval,
   signal: AbortSignal,
@@ -217,6 +243,7 @@ async function remove(
     return false;
   }
   ages.forget(id);
+  present.ids.delete(id);
   measures.removed(why);
   return true;
 }

@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { parseImageName } from "../pod/image-name.ts";
+import { canonicalName, parseImageName } from "../pod/image-name.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Images } from "../seams/runtime.ts";
 import { readPulledRecord, writePulledRecord } from "./pulled-record.ts";
@@ -59,7 +59,7 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
   };
 
   const pull = async (request: PullImageRequest, signal: AbortSignal, ...more: PullMore): Promise<string> => {
-    const wanted = fullName(request.image?.image ?? "");
+    const wanted = canonicalName(request.image?.image ?? "");
     const others = await begin(wanted, signal).catch((error: unknown) => {
       throwIfAborted(signal);
       log.warn({ err: error, image: wanted }, "a pull cannot be put on record: the image will not be removed");
@@ -163,10 +163,4 @@ function repositoryOf(name: string): string | undefined {
   } catch {
     return undefined;
   }
-}
-
-/** An image's name as runtimes list it: with a digest the tag does not count. */
-function fullName(image: string): string {
-  const { repository, tag, digest } = parseImageName(image);
-  return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
 }

@@ -6,8 +6,9 @@ import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { countOrphans } from "./counts.ts";
 import { collectGarbage } from "./garbage.ts";
+import type { RuntimeStages } from "./runtime.ts";
 
-interface CleaningParts extends Pick<Allocating, "allocations"> {
+interface CleaningParts extends Pick<Allocating, "allocations">, Pick<RuntimeStages, "pulled" | "pullManager"> {
   readonly volumes: Volumes;
   readonly workers: PodWorkers;
   readonly syncLoop: SyncLoop;

@@ -1,6 +1,7 @@
 import { type Garbage, createGarbage } from "../gc/garbage.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
 import type { PulledImages } from "../gc/pulled-images.ts";
+import type { PullManager } from "../runtime/images/pull-manager.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Reclaim } from "../pipeline.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
@@ -9,6 +10,7 @@ import { imageLimits, logLinksDirectory } from "./settings.ts";
 interface GarbageParts {
   /** Images that this node pulled, where others use the runtime too. */
   readonly pulled?: PulledImages;
+  readonly pullManager?: PullManager;
   /** Every source has spoken, and all that they said was taken in. */
   readonly sourcesSeen: () => boolean;
 }
@@ -18,7 +20,7 @@ export function collectGarbage(
   { config, target, metrics, tracer, clock, log, hand }: NodeContext,
   { events }: Cluster,
   { presence, pleg, ownerLabels, targetClock }: Observed,
-  { pulled, sourcesSeen }: GarbageParts,
+  { pulled, pullManager, sourcesSeen }: GarbageParts,
 ): { readonly garbage: Garbage; readonly reclaim: Reclaim; readonly collecting: readonly Service[] } {
   const { host, runtime } = target;
   const { kubelet, nodeName } = config;
@@ -41,6 +43,7 @@ export function collectGarbage(
     ...common,
     cache: hand("imageCollection").seen,
     ...(pulled && { pulled }),
+    ...(pullManager && { forgetPulls: pullManager.prune }),
     limits: imageLimits(kubelet),
     measures: metrics.measures.imageRemovals,
   });

@@ -5,7 +5,10 @@ import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
+import { type PullManager, createPullManager } from "../runtime/images/pull-manager.ts";
+import { createPullRecords } from "../runtime/images/pull-records.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
+import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
@@ -14,12 +17,14 @@ import type { Allocating } from "./allocation.ts";
 import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
-import { podSettings } from "./settings.ts";
+import { podSettings, verificationSettings } from "./settings.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
 export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
   /** Images that this node pulled, where others use the runtime too. */
   readonly pulled?: PulledImages;
+  /** Who may use which image; undefined where nobody is asked. */
+  readonly pullManager?: PullManager;
   readonly volumes: Volumes;
   readonly podRuntime: PodRuntime;
 }
@@ -70,7 +75,23 @@ export function composeRuntime(
     cgroups: observed.cgroups.layout,
     allocatable,
   });
-  const puller = createImagePuller({ ...common, measures: measures.pulls, ...pullSettings(kubelet) });
+  const verification = verificationSettings(config);
+  const pullManager =
+    verification &&
+    createPullManager({
+      runtime,
+      records: createPullRecords(host.fs, rootDir),
+      needsVerification: verificationBy(verification),
+      measures: measures.pulls,
+      clock,
+      log,
+    });
+  const puller = createImagePuller({
+    ...common,
+    measures: measures.pulls,
+    ...pullSettings(kubelet),
+    ...(pullManager && { pullManager }),
+  });
   const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { ...parts, settings });
   const podRuntime = createPodRuntime({
     ...common,
@@ -97,7 +118,14 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return { volumes, ground, nodeAllocatable, podRuntime, ...(pulled && { pulled }) };
+  return {
+    volumes,
+    ground,
+    nodeAllocatable,
+    podRuntime,
+    ...(pulled && { pulled }),
+    ...(pullManager && { pullManager }),
+  };
 }
 
 function pullSettings({

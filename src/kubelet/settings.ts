@@ -4,6 +4,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import type { ImageLimits } from "../gc/image-collection.ts";
 import type { RotationSettings } from "../logs/rotation.ts";
 import type { NodeSettings } from "../node/node-agent.ts";
+import type { VerificationSettings } from "../runtime/images/verification-policy.ts";
 import type { PodSettings } from "../runtime/prepare.ts";
 import type { SourceName } from "../pipeline.ts";
 import { quantityValue } from "../pod/quantity.ts";
@@ -68,6 +69,17 @@ function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: Node
 /** Settings of device plugins. */
 export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDeps, "rootDir" | "requestTimeoutMs"> {
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
+}
+
+/** Which images on the node are verified; undefined where none is, since the gate is off. */
+export function verificationSettings({ kubelet }: NodeConfig): VerificationSettings | undefined {
+  const {
+    featureGates,
+    imagePullCredentialsVerificationPolicy: policy,
+    preloadedImagesVerificationAllowlist,
+  } = kubelet;
+  if (!gateEnabled(featureGates, "KubeletEnsureSecretPulledImages")) return undefined;
+  return { policy, allowlist: preloadedImagesVerificationAllowlist };
 }
 
 /** The node's settings of pods. */

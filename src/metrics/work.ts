@@ -121,7 +121,13 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
     "Requests for an image, by presence on the node and by whether it was pulled.",
     ["pull_policy", "present_locally", "pull_required"],
   );
+  const checks = metrics.counter(
+    "kubelet_imagemanager_image_mustpull_checks_total",
+    "Checks of whether a pod may use an image that is on the node, by result.",
+    ["result"],
+  );
   return {
+    checked: (result) => checks.add({ result }),
     pulling(uid) {
       const worked = startup.pulling(uid);
       return (ms, bytes) => {

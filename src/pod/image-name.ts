@@ -47,6 +47,17 @@ export function withDefaultTag(image: string): string {
   return digest || image.endsWith(`:${tag}`) ? image : `${image}:${tag}`;
 }
 
+/** The name in full, as runtimes list it: with a digest the tag does not count. @throws Error as parseImageName. */
+export function canonicalName(image: string): string {
+  const { repository, tag, digest } = parseImageName(image);
+  return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
+}
+
+/** An image's name as it was given, without tag and digest. */
+export function bareName(image: string): string {
+  return image.replace(/@[^@]*$/, "").replace(/:[^/:]*$/, "");
+}
+
 /** The API server's default: an image tagged `latest`, or not at all, may change under its name.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#imagepullpolicy-defaulting */
 export function defaultPullPolicy(image: string): "Always" | "IfNotPresent" {

@@ -51,6 +51,8 @@ export interface Findings {
   /** The device plugins' registration socket, the checkpoint of allocated devices, the record of the last shutdown, and what the node
    *  wrote outside its root directory. */
   readonly files: readonly string[];
+  /** The directory with records of pulled images; undefined when missing. */
+  readonly pullRecords: string | undefined;
   /** Graftlet's own directory; undefined when missing. */
   readonly ownDirectory: string | undefined;
   /** Directories that the node created, the longest first: they are removed when empty. */

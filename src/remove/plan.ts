@@ -45,7 +45,8 @@ export interface Plan {
 
 /** The order in which a node's things are removed. Pure. */
 export function removalPlan(findings: Findings): Plan {
-  const { ownDirectory } = findings;
+  const { pullRecords, ownDirectory } = findings;
+  const directories = [pullRecords, ownDirectory].filter((path) => path !== undefined);
   const staged = findings.staged.filter(({ isHeld }) => !isHeld);
   return {
     ofDrivers: findings.pods
@@ -62,7 +63,7 @@ export function removalPlan(findings: Findings): Plan {
     last: [
       ...findings.files.map((path): Thing => ({ is: "file", path })),
       ...findings.tiers.map((path): Thing => ({ is: "emptyCgroup", path })),
-      ...(ownDirectory === undefined ? [] : [{ is: "directory", path: ownDirectory } as const]),
+      ...directories.map((path): Thing => ({ is: "directory", path })),
       ...findings.made.map((path): Thing => ({ is: "emptyDirectory", path })),
     ],
   };

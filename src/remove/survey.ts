@@ -1,4 +1,5 @@
 import { posix } from "node:path";
+import { pullRecordsDirectory } from "../host/image-paths.ts";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
@@ -60,6 +61,10 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
     files: own === undefined || root === undefined ? [] : await ownFiles(host.fs, root, record?.files ?? [], signal),
+    pullRecords:
+      own === undefined || root === undefined
+        ? undefined
+        : await directoryAt(host.fs, pullRecordsDirectory(root), signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
     strangers: owned.strangers,

@@ -15,7 +15,7 @@ export const unmeasured: Measures = {
     containerFailed: nothing,
     imageVolumes: nothing,
   },
-  pulls: { pulling: () => nothing, ensured: nothing },
+  pulls: { pulling: () => nothing, ensured: nothing, checked: nothing },
   statuses: { changed: nothing, written: nothing },
   volumes: {
     setUp: nothing,

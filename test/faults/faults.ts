@@ -170,11 +170,20 @@ export const faults: readonly Fault[] = [
   {
     name: "pull-always",
     file: "src/runtime/images/puller.ts",
-    text: 'if (policy === "Always") return undefined;',
-    becomes: 'if (policy === "always") return undefined;',
+    text: 'const found = policy === "Always" ? undefined',
+    becomes: 'const found = policy === "always" ? undefined',
     breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
     assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/images-puller")],
+  },
+  {
+    name: "pulled-for-all",
+    file: "src/runtime/images/pull-manager.ts",
+    text: "if (credentials?.nodePodsAccessible) return",
+    becomes: "if (credentials) return",
+    breaks: "An image that was pulled with one pod's secret is there for every pod of the node.",
+    assertion: "without a secret",
+    foundBy: [unit("runtime/images-access")],
   },
   {
     name: "pull-secret",

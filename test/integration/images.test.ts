@@ -25,7 +25,7 @@ test("IfNotPresent pulls once, Always each time, Never not at all", async () => 
     (await pods.events(name))
       .map(({ reason }) => reason)
       .filter((reason) => reason === "Pulling" || reason === "Pulled");
-  const present = `Container image "${images.busybox}" already present on machine`;
+  const present = `Container image "${images.busybox}" already present on machine and can be accessed by the pod`;
   await pods.create("if-absent", container("IfNotPresent"));
   await pods.ready("if-absent");
   await pods.event("if-absent", "Pulling", `Pulling image "${images.busybox}"`);
@@ -99,20 +99,18 @@ describe("images", { concurrency: 4 }, () => {
     await pods.event("misnamed", "Failed", "Error: InvalidImageName");
   });
 
+  /** A pull secret for the registry that asks for credentials. */
+  const pullSecret = (name: string, secret: string) => {
+    const { server, username } = lab.cluster.privateCredentials;
+    const auth = Buffer.from(`${username}:${secret}`).toString("base64");
+    const config = Buffer.from(JSON.stringify({ auths: { [server]: { auth } } })).toString("base64");
+    const type = "kubernetes.io/dockerconfigjson";
+    return { apiVersion: "v1", kind: "Secret", metadata: { name }, type, data: { ".dockerconfigjson": config } };
+  };
+
   test("imagePullSecrets open a registry that asks for credentials; they stand in no log", async () => {
     const { pods, cluster, agent } = lab;
-    const { server, username, password } = cluster.privateCredentials;
-    const dockerConfig = (secret: string) =>
-      Buffer.from(
-        JSON.stringify({ auths: { [server]: { auth: Buffer.from(`${username}:${secret}`).toString("base64") } } }),
-      ).toString("base64");
-    const pullSecret = (name: string, secret: string) => ({
-      apiVersion: "v1",
-      kind: "Secret",
-      metadata: { name },
-      type: "kubernetes.io/dockerconfigjson",
-      data: { ".dockerconfigjson": dockerConfig(secret) },
-    });
+    const { username, password } = cluster.privateCredentials;
     await cluster.apply([pullSecret("right", password), pullSecret("wrong", "guess")]);
     const create = (name: string, ...secrets: string[]) =>
       pods.create(name, {
@@ -142,5 +140,34 @@ describe("images", { concurrency: 4 }, () => {
     );
     const encoded = Buffer.from(`${username}:${password}`).toString("base64");
     for (const secret of [password, encoded]) assert.ok(!agent.log().includes(secret));
+  });
+
+  test("an image that was pulled with a secret is there for no pod without those credentials", async () => {
+    const { pods, cluster } = lab;
+    await cluster.apply([pullSecret("owner", cluster.privateCredentials.password)]);
+    await cluster.apply([pullSecret("copy", cluster.privateCredentials.password), pullSecret("other", "guess")]);
+    const create = (name: string, imagePullPolicy: string, ...secrets: string[]) =>
+      pods.create(name, {
+        imagePullSecrets: secrets.map((secret) => ({ name: secret })),
+        containers: [{ image: cluster.privateImage, imagePullPolicy }],
+      });
+    await create("owns", "IfNotPresent", "owner");
+    await pods.ready("owns");
+    await Promise.all([
+      create("copies", "Never", "copy"),
+      create("asks", "IfNotPresent", "other"),
+      create("has-none", "Never"),
+    ]);
+    await pods.ready("copies");
+    const present = `Container image "${cluster.privateImage}" already present on machine and can be accessed by the pod`;
+    await pods.event("copies", "Pulled", present);
+    await pods.until(
+      "asks",
+      "the registry to refuse",
+      (one) => waits(one, "ErrImagePull") || waits(one, "ImagePullBackOff"),
+    );
+    const pod = await pods.until("has-none", "to be refused", (one) => waits(one, "ErrImageNeverPull"));
+    const absent = `Container image "${cluster.privateImage}" is not present with pull policy of Never`;
+    assert.equal(messageOf(pod), absent, "as if it were not there");
   });
 });

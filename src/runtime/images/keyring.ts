@@ -1,10 +1,14 @@
+import { createHash } from "node:crypto";
 import { CodedError } from "../../lib/errors.ts";
 import type { Secret } from "../../objects.ts";
+import type { PullSecret } from "./pull-records.ts";
 
 /** A registry's user. Never logged. */
 export interface Credentials {
   readonly username: string;
   readonly password: string;
+  /** The secret that they are from. */
+  readonly source: PullSecret;
 }
 
 /** Registry locations such as `registry.example.com:5000/team` with the credentials given for them. */
@@ -69,11 +73,25 @@ function credentialsOf(entry: unknown, secret: Secret): Credentials {
     return typeof value === "string" ? value : "";
   };
   const auth = field("auth");
-  if (!auth) return { username: field("username"), password: field("password") };
+  if (!auth) return tracked(secret, field("username"), field("password"), field("email"));
   const decoded = Buffer.from(auth, "base64").toString();
   const colon = decoded.indexOf(":");
   if (colon < 0) throw unreadable(secret, "unable to parse auth field, must be formatted as base64(username:password)");
-  return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1) };
+  return tracked(secret, decoded.slice(0, colon), decoded.slice(colon + 1), field("email"));
+}
+
+function tracked({ metadata }: Secret, username: string, password: string, email: string): Credentials {
+  const { uid, namespace, name } = metadata;
+  const credentialHash = hashOf({ username, password, email });
+  return { username, password, source: { uid, namespace, name, credentialHash } };
+}
+
+/** A kubelet's hash of credentials: of their JSON as Go writes it, so that its records hold. (kubelet, credentialprovider) */
+function hashOf(credentials: Readonly<Record<string, string>>): string {
+  const given = Object.fromEntries(Object.entries(credentials).filter(([, value]) => value !== ""));
+  const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const json = JSON.stringify(given).replaceAll(/[<>&\u2028\u2029]/g, escaped);
+  return createHash("sha256").update(json).digest("hex");
 }
 
 function unreadable({ metadata }: Secret, why: string): CodedError {

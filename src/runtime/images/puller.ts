@@ -16,6 +16,8 @@ import { StartError } from "../start-error.ts";
 import { type Credentials, credentialsFor } from "./keyring.ts";
 import { watchLongPull } from "./long-pull.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
+import type { PullManager } from "./pull-manager.ts";
+import type { PullSecret } from "./pull-records.ts";
 import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
 
 export interface ImagePullerDeps {
@@ -25,6 +27,8 @@ export interface ImagePullerDeps {
   readonly clock: Clock;
   readonly log: Logger;
   readonly measures: PullMeasures;
+  /** Decides who may use an image that is on the node; without it everybody may. */
+  readonly pullManager?: PullManager;
   /** KubeletConfiguration.serializeImagePulls: one pull at a time. */
   readonly serialize: boolean;
   /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no bound. */
@@ -119,9 +123,33 @@ async function ensure(
   const secrets = await pullSecrets(puller, pod, signal);
   const wanted: Wanted = { ...asked, spec: specOf(pod, image), secrets };
   const policy = policyOf(asksFor, image);
-  const present = await presentImage(puller, wanted, policy, signal);
-  puller.measures.ensured(policy, policy === "Always" ? undefined : present !== undefined, present === undefined);
-  return present ? { imageRef: present.id, image: present } : pull(puller, wanted, signal);
+  const found = policy === "Always" ? undefined : (asked.seen ?? (await inspect(puller, about, wanted.spec, signal)));
+  const present = found && (await mayUse(puller, wanted, found)) ? found : undefined;
+  puller.measures.ensured(policy, policy === "Always" ? undefined : found !== undefined, present === undefined);
+  if (present) {
+    const checked = puller.pullManager ? " and can be accessed by the pod" : "";
+    puller.events.event(
+      about,
+      "Normal",
+      "Pulled",
+      `Container image "${requested}" already present on machine${checked}`,
+    );
+    return { imageRef: present.id, image: present };
+  }
+  if (policy === "Never") throw absent(puller, wanted);
+  return pull(puller, wanted, signal);
+}
+
+async function mayUse({ pullManager }: Puller, wanted: Wanted, { id }: Image): Promise<boolean> {
+  const secretsOf = () => credentialsOf(wanted).map(({ source }) => source);
+  return !(await pullManager?.mustPull(wanted.requested, id, secretsOf));
+}
+
+/** Also for an image that the pod may not use: that it is there is nobody else's business. */
+function absent({ events }: Puller, { about, requested }: Wanted): StartError {
+  const message = `Container image "${requested}" is not present with pull policy of Never`;
+  events.event(about, "Warning", "ErrImageNeverPull", message);
+  return new StartError("ErrImageNeverPull", message);
 }
 
 interface VolumesWanted {
@@ -192,27 +220,6 @@ async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: A
   return found;
 }
 
-/** The image on the target, where the policy accepts that; undefined to pull. */
-async function presentImage(
-  puller: Puller,
-  { about, requested, spec, seen }: Wanted,
-  policy: string,
-  signal: AbortSignal,
-): Promise<Image | undefined> {
-  const { events } = puller;
-  if (policy === "Always") return undefined;
-  const image = seen ?? (await inspect(puller, about, spec, signal));
-  if (image) {
-    // Not "and can be accessed by the pod", as of a kubelet that has verified it.
-    events.event(about, "Normal", "Pulled", `Container image "${requested}" already present on machine`);
-    return image;
-  }
-  if (policy !== "Never") return undefined;
-  const message = `Container image "${requested}" is not present with pull policy of Never`;
-  events.event(about, "Warning", "ErrImageNeverPull", message);
-  throw new StartError("ErrImageNeverPull", message);
-}
-
 async function inspect(
   { images, events }: Puller,
   about: ObjectReference,
@@ -238,9 +245,8 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
   events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
   const askedAt = clock.monotonic();
   const worked = measures.pulling(wanted.pod.metadata.uid);
-  const { imageRef, pullMs, image, errors } = await gate.run(
-    () => pullNow(puller, wanted, credentials, signal),
-    signal,
+  const { imageRef, pullMs, image, errors } = await recorded(puller, wanted, () =>
+    gate.run(() => pullNow(puller, wanted, credentials, signal), signal),
   );
   if (imageRef === undefined) throw failed(puller, wanted, key, errors);
   const tookMs = clock.monotonic() - askedAt;
@@ -254,6 +260,25 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
   );
   forgetOld(puller);
   return { imageRef, ...(image?.id === imageRef && { image }) };
+}
+
+/** Puts a pull on record while it lasts, and what came of it. */
+async function recorded(
+  { pullManager }: Puller,
+  { requested }: Wanted,
+  work: () => Promise<PullOutcome>,
+): Promise<PullOutcome> {
+  const begun = await pullManager?.begin(requested).catch((error: unknown) => {
+    const message = `Failed to record image pull intent for container image "${requested}": ${messageOf(error)}`;
+    throw new StartError("ErrImagePull", message, { cause: error });
+  });
+  let outcome: PullOutcome | undefined;
+  try {
+    return (outcome = await work());
+  } finally {
+    if (outcome?.imageRef === undefined) await begun?.failed();
+    else await begun?.succeeded(outcome.image?.id ?? outcome.imageRef, outcome.took);
+  }
 }
 
 function credentialsOf({ spec, secrets }: Wanted): readonly Credentials[] {
@@ -288,6 +313,8 @@ interface PullOutcome {
   readonly pullMs: number;
   /** The image that the name refers to now. */
   readonly image?: Image | undefined;
+  /** The secret whose credentials the registry took. */
+  readonly took?: PullSecret | undefined;
   /** Errors, one per attempt; empty after a success. */
   readonly errors: readonly unknown[];
 }
@@ -308,13 +335,13 @@ async function pullNow(
     puller.events.event(wanted.about, "Normal", "Pulling", `Still pulling image "${wanted.requested}": ${howFar}`),
   );
   for (const login of credentials.length > 0 ? credentials : [undefined]) {
-    const auth = login && AuthConfig.fromPartial(login);
+    const auth = login && AuthConfig.fromPartial({ username: login.username, password: login.password });
     try {
       const request = PullImageRequest.fromPartial({ image, auth, sandboxConfig });
       const imageRef = await images.pullImage(request, signal, progress.onProgress);
       // The size is only told to users: not knowing it is no failure.
       const there = await images.imageStatus(image, signal).catch(() => undefined);
-      return { imageRef, pullMs: clock.monotonic() - startedAt, image: there, errors: [] };
+      return { imageRef, pullMs: clock.monotonic() - startedAt, image: there, took: login?.source, errors: [] };
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
       errors.push(error);

@@ -31,8 +31,7 @@ test("a setting that is not served yet is named in one line, with what happens i
 });
 
 test("values that make no difference do not warn", () => {
-  const body =
-    "memorySwap: {swapBehavior: NoSwap}\ncontentType: application/json\nimagePullCredentialsVerificationPolicy: NeverVerify\n";
+  const body = "memorySwap: {swapBehavior: NoSwap}\ncontentType: application/json\n";
   assert.deepEqual(textsOf(run(["--config=/k"], { "/k": kubeletFile(body) })), []);
 });
 
@@ -76,15 +75,13 @@ test("thresholds of containerfs are derived, as with a kubelet, and it is said s
 
 test("what a kubelet does by default and graftlet does not is named once for all nodes", () => {
   const all = [
-    "an image on the node may be used by every pod, even one that was pulled with another pod's secret",
     "kernel settings are neither checked nor changed",
     "no iptables chains are created",
     "nothing is profiled, and there is no /debug/pprof",
   ];
   assert.deepEqual(run(["--config=/k"], { "/k": kubeletFile("") }).defaults, all);
   assert.deepEqual(run([]).defaults, all);
-  const body = `imagePullCredentialsVerificationPolicy: NeverVerify
-makeIPTablesUtilChains: false
+  const body = `makeIPTablesUtilChains: false
 protectKernelDefaults: true
 enableProfilingHandler: false
 `;

@@ -35,9 +35,13 @@ test("a run of less than the list, or of the kubelet, is not what the docs are a
     assert.equal(readOptions(env).whole, false, JSON.stringify(env));
 });
 
-test("in a guest that is the whole node either agent runs the node's own suite, and no other", () => {
-  const options = readOptions({ PROVIDER: "guest", AGENT: "kubelet" });
-  assert.deepEqual([runsSuite("e2e_node", options), runsSuite("e2e", options)], [true, false]);
+test("in a guest that is the whole node either agent runs the node's own suite, and a kubelet the other one, too", () => {
+  const suitesOf = (agent: string) => {
+    const options = readOptions({ PROVIDER: "guest", AGENT: agent });
+    return [runsSuite("e2e_node", options), runsSuite("e2e", options)];
+  };
+  assert.deepEqual(suitesOf("kubelet"), [true, true]);
+  assert.deepEqual(suitesOf("graftlet"), [true, false]);
   assert.equal(runsSuite("e2e_node", readOptions({ PROVIDER: "ssh-guest" })), false);
 });
 

@@ -77,7 +77,15 @@ async function removal(failing?: string) {
     { path: `${root}/plugins/kubernetes.io/csi/d/1/globalmount`, isMounted: false, ofDriver: true as const },
   ];
   const pods = [podOf("driver"), podOf("user", { ofDrivers: true, mounts: [part] })];
-  const none = { belongings: [], tiers: [], files: [], ownDirectory: undefined, made: [], strangers: [] };
+  const none = {
+    belongings: [],
+    tiers: [],
+    files: [],
+    pullRecords: undefined,
+    ownDirectory: undefined,
+    made: [],
+    strangers: [],
+  };
   return { done, outcome: await execute(deps, removalPlan({ pods, staged, ...none }), signal) };
 }
 

@@ -15,7 +15,16 @@ const { signal } = new AbortController();
 /** What is removed of staged volumes, in order: things that go together in one line. */
 async function removed(host: ReturnType<typeof fakeHost>): Promise<readonly string[]> {
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const findings = {
+    pods: [],
+    belongings: [],
+    staged,
+    files: [],
+    tiers: [],
+    made: [],
+    pullRecords: undefined,
+    ownDirectory: undefined,
+  };
   const tiers = removalPlan({ ...findings, strangers: [] }).staged;
   return tiers.map((tier) => tier.map((thing) => `${thing.is} ${"path" in thing ? thing.path : ""}`).join());
 }
@@ -92,7 +101,16 @@ test("a driver's devices go with what they were published as, and with their rec
   host.files.put(`${all}/publish/pv/uid-1`, { data: "" });
   host.files.put(`${all}/pv/data/vol_data.json`, { data: "{}" });
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const findings = {
+    pods: [],
+    belongings: [],
+    staged,
+    files: [],
+    tiers: [],
+    made: [],
+    pullRecords: undefined,
+    ownDirectory: undefined,
+  };
   const plan = removalPlan({ ...findings, strangers: [] });
   assert.deepEqual(plan.unstaging, [{ is: "staged" }]);
   for (const thing of plan.staged.flat())
@@ -113,7 +131,16 @@ test("a pod's device is let go of and unmounted before all else; its file and th
     await host.run(["losetup", "-f", path]);
   }
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = { pods: [], belongings: [], staged, files: [], tiers: [], made: [], ownDirectory: undefined };
+  const findings = {
+    pods: [],
+    belongings: [],
+    staged,
+    files: [],
+    tiers: [],
+    made: [],
+    pullRecords: undefined,
+    ownDirectory: undefined,
+  };
   const plan = removalPlan({ ...findings, strangers: [] });
   assert.deepEqual(
     plan.staged[0],

@@ -63,7 +63,15 @@ describe("credentials for an image", () => {
   });
   it("are decoded from auth, which wins", () => {
     const secret = secretOf({ "quay.io": { auth: base64("bob:pa:ss"), username: "eve", password: "no" } });
-    assert.deepEqual(credentialsFor("quay.io/x", [secret]), [{ username: "bob", password: "pa:ss" }]);
+    const credentialHash = "f89a1eb04f297f42c5be8bc014677a1c4bfe7f4814bb14076e9dfedef4b40434";
+    const source = { uid: "u", namespace: "apps", name: "pull", credentialHash };
+    assert.deepEqual(credentialsFor("quay.io/x", [secret]), [{ username: "bob", password: "pa:ss", source }]);
+  });
+  it("have the hash that a kubelet gives them", () => {
+    const secret = secretOf({ "quay.io": { username: "bob", password: "<&>", email: "b@x" } });
+    const [{ source } = assert.fail()] = credentialsFor("quay.io/x", [secret]);
+    // SHA-256 of {"username":"bob","password":"\\u003c\\u0026\\u003e","email":"b@x"}
+    assert.equal(source.credentialHash, "1dec2233d058ecef45ebc3859bc7034f657f7d6946c0078fc5f1495406295272");
   });
   it("are read from the older kind of secret, and from no other kind", () => {
     const old: Secret = {

@@ -1,0 +1,131 @@
+import type { Image } from "../../gen/cri.ts";
+import type { Clock } from "../../lib/clock.ts";
+import type { Logger } from "../../lib/log.ts";
+import { createTurns } from "../../lib/turns.ts";
+import { bareName, canonicalName } from "../../pod/image-name.ts";
+import type { Images } from "../../seams/runtime.ts";
+import { mergeCredentials } from "./pull-credentials.ts";
+import type { PullCredentials, PulledRecord, PullRecords } from "./pull-records.ts";
+
+export interface KnownPullsDeps {
+  readonly runtime: Pick<Images, "listImages">;
+  readonly records: PullRecords;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Records of pulls as a node knows them: each is read once, and changes are written one after the other. No call ends with the pod
+ *  that caused it. */
+export interface KnownPulls {
+  /** Takes over pulls that an agent before did not live to see the end of; once. @throws when the target cannot be asked. */
+  takeOver(): Promise<void>;
+  /** The record of an image. @throws when it cannot be read. */
+  record(imageRef: string): Promise<PulledRecord | undefined>;
+  /** True while a pull of this name has begun and has neither failed nor been put on record. */
+  isUnderWay(image: string): boolean;
+  /** @throws when it cannot be put on record. */
+  begin(image: string): Promise<void>;
+  end(image: string): Promise<void>;
+  /** @param credentials undefined for a pull under unknown circumstances: whoever asks is verified.
+   *  @returns false when it cannot be written, which is logged. */
+  add(image: string, imageRef: string, credentials: PullCredentials | undefined): Promise<boolean>;
+  /** Forgets images that are not among these and are older. @param before milliseconds since the epoch. */
+  prune(imageRefs: readonly string[], before: number): Promise<void>;
+}
+
+const answerMs = 30_000;
+
+export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDeps): KnownPulls {
+  const read = new Map<string, Promise<PulledRecord | undefined>>();
+  /** Pulls that have begun and not ended, by name; and those of an agent before, whose end nobody knows. */
+  const underWay = new Map<string, number>();
+  const unended = new Set<string>();
+  const inTurn = createTurns(1);
+  let takingOver: Promise<void> | undefined;
+
+  const record = (imageRef: string): Promise<PulledRecord | undefined> => {
+    const known = read.get(imageRef) ?? records.pulled(imageRef, clock.within(answerMs));
+    read.set(imageRef, known);
+    // What could not be read is read again.
+    known.catch(() => read.get(imageRef) === known && read.delete(imageRef));
+    return known;
+  };
+
+  const add: KnownPulls["add"] = (image, imageRef, credentials) =>
+    inTurn(async () => {
+      const before = await record(imageRef).catch(() => undefined);
+      const all = before?.credentials ?? new Map<string, PullCredentials>();
+      const name = bareName(image);
+      const merged = credentials && mergeCredentials(all.get(name), credentials);
+      if (before && !merged) return true;
+      const credentialsByName = merged ? new Map([...all, [name, merged] as const]) : all;
+      const next: PulledRecord = { imageRef, lastUpdated: clock.now(), credentials: credentialsByName };
+      try {
+        await records.writePulled(next, clock.within(answerMs));
+      } catch (err) {
+        log.warn({ err, image }, "an image's pull cannot be put on record");
+        return false;
+      }
+      read.set(imageRef, Promise.resolve(next));
+      return true;
+    });
+
+  const end: KnownPulls["end"] = (image) =>
+    inTurn(async () => {
+      const left = (underWay.get(image) ?? 1) - 1;
+      if (left > 0) return void underWay.set(image, left);
+      try {
+        await records.deleteIntent(image, clock.within(answerMs));
+        underWay.delete(image);
+        unended.delete(image);
+      } catch (err) {
+        log.warn({ err, image }, "the record of an image's pull that has ended cannot be removed");
+      }
+    });
+
+  const adopt = async (): Promise<void> => {
+    const left = (await records.intents(clock.within(answerMs))).filter((image) => !underWay.has(image));
+    if (left.length === 0) return;
+    const images = await runtime.listImages(clock.within(answerMs));
+    for (const image of left) {
+      unended.add(image);
+      const there = images.find((one) => hasName(one, image));
+      if (there && (await add(image, there.id, undefined))) await end(image);
+    }
+  };
+
+  return {
+    record,
+    add,
+    end,
+    takeOver() {
+      const running = (takingOver ??= adopt());
+      running.catch(() => takingOver === running && (takingOver = undefined));
+      return running;
+    },
+    isUnderWay: (image) => underWay.has(image) || unended.has(image),
+    begin: (image) =>
+      inTurn(async () => {
+        if (!underWay.has(image)) await records.writeIntent(image, clock.within(answerMs));
+        underWay.set(image, (underWay.get(image) ?? 0) + 1);
+      }),
+    prune: (imageRefs, before) =>
+      inTurn(async () => {
+        const kept = new Set(imageRefs);
+        for (const imageRef of read.keys()) if (!kept.has(imageRef)) read.delete(imageRef);
+        await records.prune(imageRefs, before, clock.within(answerMs));
+      }),
+  };
+}
+
+function hasName({ repoTags, repoDigests }: Image, image: string): boolean {
+  const nameOf = (text: string): string | undefined => {
+    try {
+      return canonicalName(text);
+    } catch {
+      return undefined;
+    }
+  };
+  const name = nameOf(image);
+  return name !== undefined && [...repoTags, ...repoDigests].some((one) => nameOf(one) === name);
+}

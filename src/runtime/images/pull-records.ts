@@ -1,0 +1,166 @@
+import { createHash } from "node:crypto";
+import { pullRecordsDirectory } from "../../host/image-paths.ts";
+import { hasCode } from "../../lib/errors.ts";
+import type { HostFs } from "../../seams/host.ts";
+
+/** The secret that credentials came from, and a hash of them. */
+export interface PullSecret {
+  readonly uid: string;
+  readonly namespace: string;
+  readonly name: string;
+  /** SHA-256 of the credentials, in hex. */
+  readonly credentialHash: string;
+}
+
+/** Who may use an image by a name: pods with these credentials, or all of the node. */
+export interface PullCredentials {
+  readonly kubernetesSecrets?: readonly PullSecret[];
+  /** Of a kubelet that had the directory before; kept as they stand. */
+  readonly kubernetesServiceAccounts?: readonly unknown[];
+  readonly nodePodsAccessible?: boolean;
+}
+
+/** An image that was pulled for a pod. A name that has no credentials here is verified whenever it is asked for. */
+export interface PulledRecord {
+  /** The runtime's ID of the image. */
+  readonly imageRef: string;
+  /** Milliseconds since the epoch. */
+  readonly lastUpdated: number;
+  /** By name in pods' specs, without tag and digest. */
+  readonly credentials: ReadonlyMap<string, PullCredentials>;
+}
+
+/** Records of pulls in a root directory, as files of the kubelet's own format: a node that was a kubelet's goes on from them.
+ *  @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
+export interface PullRecords {
+  /** The record of an image; undefined where there is none. @throws when it cannot be read. */
+  pulled(imageRef: string, signal: AbortSignal): Promise<PulledRecord | undefined>;
+  writePulled(record: PulledRecord, signal: AbortSignal): Promise<void>;
+  /** Deletes records of images that are not among these and are older. @param before milliseconds since the epoch. */
+  prune(imageRefs: readonly string[], before: number, signal: AbortSignal): Promise<void>;
+  /** Names whose pull has begun, as specs have them. */
+  intents(signal: AbortSignal): Promise<readonly string[]>;
+  writeIntent(image: string, signal: AbortSignal): Promise<void>;
+  deleteIntent(image: string, signal: AbortSignal): Promise<void>;
+}
+
+const apiVersion = "kubelet.config.k8s.io/v1beta1";
+const maxBytes = 2 ** 20;
+
+export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply">, rootDir: string): PullRecords {
+  const pulling = `${pullRecordsDirectory(rootDir)}/pulling`;
+  const pulled = `${pullRecordsDirectory(rootDir)}/pulled`;
+  const write = (directory: string, key: string, content: object, signal: AbortSignal): Promise<void> => {
+    const file = `${directory}/${fileName(key)}`;
+    const changes = [
+      { do: "mkdir", path: directory, mode: 0o700, parents: true },
+      { do: "write", path: `${file}.tmp`, data: `${JSON.stringify(content)}\n`, mode: 0o600 },
+      { do: "rename", from: `${file}.tmp`, to: file },
+    ] as const;
+    return fs.apply(changes, signal);
+  };
+  const remove = (path: string, signal: AbortSignal) => fs.apply([{ do: "remove", path }], signal);
+  const read = async (path: string, signal: AbortSignal): Promise<unknown> => {
+    try {
+      return JSON.parse((await fs.readFile(path, { maxBytes, signal })).toString("utf8"));
+    } catch (error) {
+      if (hasCode(error, "not_found")) return undefined;
+      throw error;
+    }
+  };
+  const filesIn = async (directory: string, signal: AbortSignal): Promise<readonly string[]> => {
+    try {
+      const names = (await fs.list(directory, signal)).map(({ name }) => name);
+      return names.filter((name) => /^sha256-[0-9a-f]{64}$/.test(name)).map((name) => `${directory}/${name}`);
+    } catch (error) {
+      if (hasCode(error, "not_found")) return [];
+      throw error;
+    }
+  };
+  return {
+    async pulled(imageRef, signal) {
+      const content = await read(`${pulled}/${fileName(imageRef)}`, signal);
+      if (content === undefined) return undefined;
+      const record = recordIn(content);
+      if (!record) throw new Error(`the record of image ${imageRef} in ${pulled} cannot be read`);
+      return record.imageRef === imageRef ? record : undefined;
+    },
+    writePulled: ({ imageRef, lastUpdated, credentials }, signal) =>
+      write(
+        pulled,
+        imageRef,
+        {
+          kind: "ImagePulledRecord",
+          apiVersion,
+          lastUpdatedTime: new Date(lastUpdated).toISOString().replace(/\.\d+Z$/, "Z"),
+          imageRef,
+          credentialMapping: Object.fromEntries(credentials),
+        },
+        signal,
+      ),
+    async prune(imageRefs, before, signal) {
+      const kept = new Set(imageRefs.map((imageRef) => `${pulled}/${fileName(imageRef)}`));
+      for (const file of await filesIn(pulled, signal)) {
+        if (kept.has(file)) continue;
+        const record = recordIn(await read(file, signal).catch(() => undefined));
+        // Times on record are of whole seconds.
+        if (!record || record.lastUpdated < Math.trunc(before / 1000) * 1000) await remove(file, signal);
+      }
+    },
+    async intents(signal) {
+      const images: string[] = [];
+      for (const file of await filesIn(pulling, signal)) {
+        const image = objectOf(await read(file, signal).catch(() => undefined))?.["image"];
+        if (typeof image === "string") images.push(image);
+      }
+      return images;
+    },
+    writeIntent: (image, signal) => write(pulling, image, { kind: "ImagePullIntent", apiVersion, image }, signal),
+    deleteIntent: (image, signal) => remove(`${pulling}/${fileName(image)}`, signal),
+  };
+}
+
+function fileName(key: string): string {
+  return `sha256-${createHash("sha256").update(key).digest("hex")}`;
+}
+
+/** Undefined for what is no record. */
+function recordIn(content: unknown): PulledRecord | undefined {
+  const { kind, imageRef, lastUpdatedTime, credentialMapping } = objectOf(content) ?? {};
+  if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;
+  const lastUpdated = typeof lastUpdatedTime === "string" ? Date.parse(lastUpdatedTime) : Number.NaN;
+  const credentials = Object.entries(objectOf(credentialMapping) ?? {}).map(
+    ([name, given]) => [name, credentialsIn(given)] as const,
+  );
+  return { imageRef, lastUpdated: Number.isNaN(lastUpdated) ? 0 : lastUpdated, credentials: new Map(credentials) };
+}
+
+function credentialsIn(given: unknown): PullCredentials {
+  const { nodePodsAccessible, kubernetesSecrets, kubernetesServiceAccounts } = objectOf(given) ?? {};
+  const secrets = Array.isArray(kubernetesSecrets) ? kubernetesSecrets.map(secretIn) : [];
+  return {
+    ...(secrets.length > 0 && { kubernetesSecrets: secrets }),
+    ...(Array.isArray(kubernetesServiceAccounts) && { kubernetesServiceAccounts }),
+    ...(nodePodsAccessible === true && { nodePodsAccessible }),
+  };
+}
+
+function secretIn(given: unknown): PullSecret {
+  const fields = objectOf(given);
+  const text = (name: string): string => {
+    const value = fields?.[name];
+    return typeof value === "string" ? value : "";
+  };
+  return {
+    uid: text("uid"),
+    namespace: text("namespace"),
+    name: text("name"),
+    credentialHash: text("credentialHash"),
+  };
+}
+
+function objectOf(value: unknown): Record<string, unknown> | undefined {
+  return typeof value === "object" && value !== null && !Array.isArray(value)
+    ? (value as Record<string, unknown>)
+    : undefined;
+}

@@ -1,0 +1,163 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { Image } from "../../../src/gen/cri.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { PullCheck } from "../../../src/measures.ts";
+import { createPullManager } from "../../../src/runtime/images/pull-manager.ts";
+import { createPullRecords, type PullSecret } from "../../../src/runtime/images/pull-records.ts";
+import { type VerificationSettings, verificationBy } from "../../../src/runtime/images/verification-policy.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
+
+const image = "registry.test:5000/team/app:v1";
+const id = "sha256:one";
+const pulled = "/root/image_manager/pulled";
+const pulling = "/root/image_manager/pulling";
+
+const secret = (namespace: string, more: Partial<PullSecret> = {}): PullSecret => ({
+  uid: `uid-${namespace}`,
+  namespace,
+  name: "login",
+  credentialHash: `hash-${namespace}`,
+  ...more,
+});
+
+/** A node's root directory, with as many agents, one after the other, as are asked for. */
+function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImages", allowlist: readonly string[] = []) {
+  const clock = fakeClock();
+  const host = fakeHost({ clock });
+  const checks: PullCheck[] = [];
+  const images: Image[] = [];
+  const agent = () =>
+    createPullManager({
+      runtime: { listImages: async () => images },
+      records: createPullRecords(host.fs, "/root"),
+      needsVerification: verificationBy({ policy, allowlist }),
+      measures: { checked: (result) => void checks.push(result) },
+      clock,
+      log: createLogger(0, { write: () => undefined }),
+    });
+  const manager = agent();
+  const mustPull = (by = manager, ...secrets: readonly PullSecret[]) => by.mustPull(image, id, () => secrets);
+  const pull = async (by = manager, used?: PullSecret) => (await by.begin(image)).succeeded(id, used);
+  const filesIn = async (directory: string) =>
+    (await host.fs.list(directory)).map(({ name }) => `${directory}/${name}`);
+  const recordOf = async () => {
+    const [file = ""] = await filesIn(pulled);
+    return JSON.parse((await host.fs.readFile(file)).toString()) as Record<string, unknown>;
+  };
+  return { clock, host, checks, images, agent, manager, mustPull, pull, filesIn, recordOf };
+}
+
+describe("an image that is on the node", () => {
+  it("is everybody's where nobody pulled it for a pod, and where it was pulled without credentials", async () => {
+    const { mustPull, pull, checks } = rig();
+    assert.equal(await mustPull(), false);
+    await pull();
+    assert.equal(await mustPull(), false);
+    assert.deepEqual(checks, ["credentialPolicyAllowed", "credentialRecordFound"]);
+  });
+
+  it("is for pods with the secret that it was pulled with, with the same credentials, or with that secret's next ones", async () => {
+    const { manager, mustPull, pull, recordOf } = rig();
+    await pull(manager, secret("a"));
+    assert.equal(await mustPull(manager, secret("a")), false);
+    assert.equal(await mustPull(), true, "without a secret");
+    assert.equal(await mustPull(manager, secret("b")), true, "with another one");
+    assert.equal(await mustPull(manager, secret("b", { credentialHash: "" })), true);
+    assert.equal(await mustPull(manager, secret("b", { credentialHash: "hash-a" })), false, "a copy");
+    assert.equal(await mustPull(manager, secret("a", { credentialHash: "next" })), false, "changed");
+    assert.equal(await mustPull(manager, secret("c", { credentialHash: "next" })), false, "a copy of the change");
+    const known = { "registry.test:5000/team/app": { kubernetesSecrets: ["a", "b", "c"].map((one) => secret(one)) } };
+    for (const [index, credentialHash] of ["next", "hash-a", "next"].entries())
+      Object.assign(known["registry.test:5000/team/app"].kubernetesSecrets[index] ?? {}, { credentialHash });
+    assert.deepEqual((await recordOf())["credentialMapping"], known);
+  });
+
+  it("is known by the name that it was pulled by", async () => {
+    const { manager, pull } = rig();
+    await pull(manager, secret("a"));
+    assert.equal(await manager.mustPull("registry.test:5000/team/app:v2", id, () => [secret("a")]), false);
+    assert.equal(await manager.mustPull("mirror.test/app:v1", id, () => [secret("a")]), true);
+  });
+
+  it("is verified as the policy has it", async () => {
+    for (const [policy, allowlist, whenPreloaded, whenPulled] of [
+      ["NeverVerify", [], false, false],
+      ["NeverVerifyPreloadedImages", [], false, true],
+      ["NeverVerifyAllowlistedImages", ["registry.test:5000/team/app"], false, false],
+      ["NeverVerifyAllowlistedImages", ["registry.test:5000/team/*"], false, false],
+      ["NeverVerifyAllowlistedImages", ["registry.test:5000/team"], true, true],
+      ["AlwaysVerify", [], true, true],
+    ] as const) {
+      const { manager, mustPull, pull } = rig(policy, allowlist);
+      assert.equal(await mustPull(), whenPreloaded, `${policy} ${allowlist.join()}, preloaded`);
+      await pull(manager, secret("a"));
+      assert.equal(await mustPull(), whenPulled, `${policy} ${allowlist.join()}, pulled`);
+    }
+  });
+});
+
+describe("records of pulls", () => {
+  it("are a kubelet's own files, and the next agent goes on from them", async () => {
+    const { manager, agent, mustPull, pull, filesIn, recordOf, host } = rig();
+    await pull(manager, secret("a"));
+    assert.deepEqual(await filesIn(pulling), [], "a pull that has ended is not under way");
+    assert.deepEqual(await recordOf(), {
+      kind: "ImagePulledRecord",
+      apiVersion: "kubelet.config.k8s.io/v1beta1",
+      lastUpdatedTime: "2026-01-01T00:00:00Z",
+      imageRef: id,
+      credentialMapping: { "registry.test:5000/team/app": { kubernetesSecrets: [secret("a")] } },
+    });
+    const [file = ""] = await filesIn(pulled);
+    assert.match(file, /\/sha256-[0-9a-f]{64}$/);
+    assert.equal((await host.fs.stat(file)).mode & 0o777, 0o600);
+    const next = agent();
+    assert.equal(await mustPull(next, secret("a")), false);
+    assert.equal(await mustPull(next), true);
+  });
+
+  it("that are torn have the pod verified, and are written anew", async () => {
+    const { manager, agent, mustPull, pull, filesIn, host, checks } = rig();
+    await pull(manager, secret("a"));
+    const [file = ""] = await filesIn(pulled);
+    await host.fs.apply([{ do: "write", path: file, data: '{"kind":"Image' }]);
+    const next = agent();
+    assert.equal(await mustPull(next, secret("a")), true);
+    assert.deepEqual(checks, ["error"]);
+    await pull(next, secret("a"));
+    assert.equal(await mustPull(next, secret("a")), false);
+  });
+
+  it("of a pull whose end nobody saw have whoever asks verified", async () => {
+    const { manager, agent, images, mustPull, filesIn } = rig();
+    await manager.begin(image);
+    assert.equal((await filesIn(pulling)).length, 1);
+    assert.equal(await mustPull(manager, secret("a")), true, "under way");
+    images.push(Image.fromPartial({ id, repoTags: [image] }));
+    const next = agent();
+    assert.equal(await mustPull(next, secret("a")), true);
+    assert.deepEqual([(await filesIn(pulling)).length, (await filesIn(pulled)).length], [0, 1]);
+  });
+
+  it("of pulls side by side are all kept", async () => {
+    const { manager, mustPull } = rig();
+    const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
+    await Promise.all([one.succeeded(id, secret("a")), other.succeeded(id, secret("b"))]);
+    for (const namespace of ["a", "b"]) assert.equal(await mustPull(manager, secret(namespace)), false);
+  });
+
+  it("go with their images, but for those pulled since", async () => {
+    const { manager, clock, mustPull, pull, filesIn } = rig();
+    await pull(manager, secret("a"));
+    await manager.prune([], clock.now());
+    assert.equal((await filesIn(pulled)).length, 1, "pulled in the same second");
+    await clock.advance(2_000);
+    await manager.prune([id], clock.now());
+    assert.equal((await filesIn(pulled)).length, 1, "still there");
+    await manager.prune([], clock.now());
+    assert.deepEqual(await filesIn(pulled), []);
+    assert.equal(await mustPull(), false, "what is brought now nobody pulled for a pod");
+  });
+});
