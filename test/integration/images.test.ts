@@ -3,6 +3,7 @@ import { after, before, describe, test } from "node:test";
 import type { Pod } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { condition, images, statusOf } from "../harness/pods.ts";
+import { pullSecret } from "../harness/pull-secret.ts";
 
 let lab: Lab;
 before(async () => {
@@ -99,19 +100,10 @@ describe("images", { concurrency: 4 }, () => {
     await pods.event("misnamed", "Failed", "Error: InvalidImageName");
   });
 
-  /** A pull secret for the registry that asks for credentials. */
-  const pullSecret = (name: string, secret: string) => {
-    const { server, username } = lab.cluster.privateCredentials;
-    const auth = Buffer.from(`${username}:${secret}`).toString("base64");
-    const config = Buffer.from(JSON.stringify({ auths: { [server]: { auth } } })).toString("base64");
-    const type = "kubernetes.io/dockerconfigjson";
-    return { apiVersion: "v1", kind: "Secret", metadata: { name }, type, data: { ".dockerconfigjson": config } };
-  };
-
   test("imagePullSecrets open a registry that asks for credentials; they stand in no log", async () => {
     const { pods, cluster, agent } = lab;
     const { username, password } = cluster.privateCredentials;
-    await cluster.apply([pullSecret("right", password), pullSecret("wrong", "guess")]);
+    await cluster.apply([pullSecret(cluster, "right"), pullSecret(cluster, "wrong", "guess")]);
     const create = (name: string, ...secrets: string[]) =>
       pods.create(name, {
         imagePullSecrets: secrets.map((secret) => ({ name: secret })),
@@ -144,8 +136,8 @@ describe("images", { concurrency: 4 }, () => {
 
   test("an image that was pulled with a secret is there for no pod without those credentials", async () => {
     const { pods, cluster } = lab;
-    await cluster.apply([pullSecret("owner", cluster.privateCredentials.password)]);
-    await cluster.apply([pullSecret("copy", cluster.privateCredentials.password), pullSecret("other", "guess")]);
+    const secrets = ["owner", "copy"].map((name) => pullSecret(cluster, name));
+    await cluster.apply([...secrets, pullSecret(cluster, "other", "guess")]);
     const create = (name: string, imagePullPolicy: string, ...secrets: string[]) =>
       pods.create(name, {
         imagePullSecrets: secrets.map((secret) => ({ name: secret })),

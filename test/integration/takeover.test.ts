@@ -18,6 +18,7 @@ import {
   type SpecDraft,
   statusOf,
 } from "../harness/pods.ts";
+import { pullSecret } from "../harness/pull-secret.ts";
 import { providerUnderTest } from "../harness/runtime-daemon.ts";
 import { must } from "../harness/processes.ts";
 
@@ -155,6 +156,21 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
       [137, statusOf(before)?.containerID],
     );
   };
+  /** A pod that runs the image of the registry that asks for credentials. */
+  const ofPrivate = (secret: string, imagePullPolicy: string): SpecDraft => ({
+    imagePullSecrets: [{ name: secret }],
+    containers: [{ image: cluster.privateImage, imagePullPolicy }],
+  });
+  /** Checks who may use the private image that is on the node: pods with the credentials that it was pulled with. */
+  const staysPrivate = async (agentName: string, secret: string): Promise<void> => {
+    await pods.create(`stranger-to-${agentName}`, ofPrivate("wrong", "Never"));
+    await pods.until(
+      `stranger-to-${agentName}`,
+      "to be refused",
+      (pod) => statusOf(pod)?.state?.waiting?.reason === "ErrImageNeverPull",
+    );
+    await run(`private-by-${agentName}`, ofPrivate(secret, "Never"));
+  };
   /** Features that the node declares. */
   const declared = async (): Promise<readonly string[]> =>
     (await cluster.get<Node>("node", cluster.nodeName))?.status?.declaredFeatures ?? [];
@@ -176,11 +192,16 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     await cluster.apply([
       { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "settings" }, data: { COLOUR: "blue" } },
       { apiVersion: "v1", kind: "Secret", metadata: { name: "hidden" }, stringData: { key: "word" } },
+      pullSecret(cluster, "login"),
+      pullSecret(cluster, "copy"),
+      pullSecret(cluster, "wrong", "guess"),
     ]);
+    await pods.create("private", ofPrivate("login", "IfNotPresent"));
     await Promise.all(Object.entries(drafts).map(([name, spec]) => pods.create(name, spec)));
     await pods.create("done", { restartPolicy: "Never", containers: [shell("echo done")] });
     await Promise.all(names.map((name) => pods.ready(name)));
     await pods.until("done", "to succeed", ({ status }) => status?.phase === "Succeeded");
+    await pods.ready("private");
     nodeUid = (await cluster.get<Node>("node", cluster.nodeName))?.metadata.uid;
   });
   after(async () => {
@@ -224,6 +245,10 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
         assert.equal(await pods.log("done"), "done\n");
       },
     );
+  });
+
+  test("an image that the kubelet pulled with a secret is there for that secret, and for a copy of it", async () => {
+    await staysPrivate("graftlet", "copy");
   });
 
   test("what the kubelet started graftlet ends without a trace", async () => {
@@ -305,6 +330,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
         await switchTo(() => startKubelet(cluster));
         await run("by-kubelet");
         await restarts("stays");
+        await staysPrivate("kubelet", "copy");
         await stillTalks();
         assert.equal(await cluster.mustKubectl(["exec", "by-graftlet", "--", "cat", "/data/file"]), "kept\n");
         const refused = await refusal(argv);
