@@ -6,6 +6,7 @@ import { type Lab, startLab } from "../harness/lab.ts";
 import { type Invariants, createInvariants } from "../harness/invariants.ts";
 import { particulars } from "../harness/particulars.ts";
 import { condition, containerId, firstProcess, images, shell, type SpecDraft, statusOf } from "../harness/pods.ts";
+import { pullSecret } from "../harness/pull-secret.ts";
 import { must } from "../harness/processes.ts";
 
 let lab: Lab;
@@ -246,18 +247,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
 
 test("no secret is in the log, whatever happened and however much is logged", { timeout: 300_000 }, async () => {
   const { agent, cluster, pods } = lab;
-  const { server, username, password } = cluster.privateCredentials;
-  const pullSecret = (name: string, word: string): object => ({
-    apiVersion: "v1",
-    kind: "Secret",
-    metadata: { name },
-    type: "kubernetes.io/dockerconfigjson",
-    stringData: {
-      ".dockerconfigjson": JSON.stringify({
-        auths: { [server]: { username, password: word, auth: base64(`${username}:${word}`) } },
-      }),
-    },
-  });
+  const { username, password } = cluster.privateCredentials;
   await cluster.apply([
     {
       apiVersion: "v1",
@@ -265,8 +255,8 @@ test("no secret is in the log, whatever happened and however much is logged", { 
       metadata: { name: "hidden" },
       stringData: { env: secrets.env, file: secrets.file },
     },
-    pullSecret("right", password),
-    pullSecret("wrong", secrets.wrongPassword),
+    pullSecret(cluster, "right"),
+    pullSecret(cluster, "wrong", secrets.wrongPassword),
   ]);
   const withSecrets: SpecDraft = {
     volumes: [{ name: "hidden", secret: { secretName: "hidden" } }],
