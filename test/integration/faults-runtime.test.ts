@@ -247,7 +247,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
 
 test("no secret is in the log, whatever happened and however much is logged", { timeout: 300_000 }, async () => {
   const { agent, cluster, pods } = lab;
-  const { username, password } = cluster.privateCredentials;
+  const { password } = cluster.privateCredentials;
   await cluster.apply([
     {
       apiVersion: "v1",
