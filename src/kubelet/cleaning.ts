@@ -6,9 +6,9 @@ import type { Allocating } from "./allocation.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { countOrphans } from "./counts.ts";
 import { collectGarbage } from "./garbage.ts";
-import type { RuntimeStages } from "./runtime.ts";
+import type { OwnImages } from "./images.ts";
 
-interface CleaningParts extends Pick<Allocating, "allocations">, Pick<RuntimeStages, "pulled" | "pullManager"> {
+interface CleaningParts extends Pick<Allocating, "allocations">, OwnImages {
   readonly volumes: Volumes;
   readonly workers: PodWorkers;
   readonly syncLoop: SyncLoop;

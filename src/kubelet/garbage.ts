@@ -1,16 +1,12 @@
 import { type Garbage, createGarbage } from "../gc/garbage.ts";
 import { createImageCollection } from "../gc/image-collection.ts";
-import type { PulledImages } from "../gc/pulled-images.ts";
-import type { PullManager } from "../runtime/images/pull-manager.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Reclaim } from "../pipeline.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import type { OwnImages } from "./images.ts";
 import { imageLimits, logLinksDirectory } from "./settings.ts";
 
-interface GarbageParts {
-  /** Images that this node pulled, where others use the runtime too. */
-  readonly pulled?: PulledImages;
-  readonly pullManager?: PullManager;
+interface GarbageParts extends OwnImages {
   /** Every source has spoken, and all that they said was taken in. */
   readonly sourcesSeen: () => boolean;
 }

@@ -1,14 +1,9 @@
-import type { NodeConfig } from "../config/node-config.ts";
 import type { PodRuntime } from "../pipeline.ts";
-import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
 import { isRestartingAll } from "../pod/restart-all.ts";
 import type { Probes } from "../probes/probes.ts";
 import { createCrashLoop } from "../runtime/crash-loop.ts";
 import { createHooks } from "../runtime/hooks.ts";
-import { type PullManager, createPullManager } from "../runtime/images/pull-manager.ts";
-import { createPullRecords } from "../runtime/images/pull-records.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
-import { verificationBy } from "../runtime/images/verification-policy.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
 import { createTargetFacts } from "../runtime/target-facts.ts";
@@ -16,15 +11,12 @@ import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { type OwnImages, pullDeps, recordImages } from "./images.ts";
 import type { Placeholders } from "./placeholders.ts";
-import { podSettings, verificationSettings } from "./settings.ts";
+import { podSettings } from "./settings.ts";
 import { createNodeVolumes } from "./volumes.ts";
 
-export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable"> {
-  /** Images that this node pulled, where others use the runtime too. */
-  readonly pulled?: PulledImages;
-  /** Who may use which image; undefined where nobody is asked. */
-  readonly pullManager?: PullManager;
+export interface RuntimeStages extends Pick<ComposedCgroups, "ground" | "nodeAllocatable">, OwnImages {
   readonly volumes: Volumes;
   readonly podRuntime: PodRuntime;
 }
@@ -47,12 +39,11 @@ export function composeRuntime(
   const { allocations } = parts;
   const { measures } = context.metrics;
   const { host, runtime } = target;
-  const { kubelet, rootDir } = config;
+  const { kubelet } = config;
   const { allocatable } = agent;
   const { status, starts } = hand("podRuntime");
-  const pulled =
-    target.sharing === "shared" ? createPulledImages({ runtime, fs: host.fs, rootDir, clock, log }) : undefined;
-  const images = pulled?.images ?? runtime;
+  const ownImages = recordImages(context);
+  const images = ownImages.pulled?.images ?? runtime;
   const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
   const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
   const volumes = createNodeVolumes(context, cluster, observed);
@@ -75,23 +66,7 @@ export function composeRuntime(
     cgroups: observed.cgroups.layout,
     allocatable,
   });
-  const verification = verificationSettings(config);
-  const pullManager =
-    verification &&
-    createPullManager({
-      runtime,
-      records: createPullRecords(host.fs, rootDir),
-      needsVerification: verificationBy(verification),
-      measures: measures.pulls,
-      clock,
-      log,
-    });
-  const puller = createImagePuller({
-    ...common,
-    measures: measures.pulls,
-    ...pullSettings(kubelet),
-    ...(pullManager && { pullManager }),
-  });
+  const puller = createImagePuller({ ...common, ...pullDeps(context, ownImages) });
   const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { ...parts, settings });
   const podRuntime = createPodRuntime({
     ...common,
@@ -118,26 +93,5 @@ export function composeRuntime(
       ...(await puller.ensure(pod, container, sandbox.config, signal, seenImage)),
     }),
   });
-  return {
-    volumes,
-    ground,
-    nodeAllocatable,
-    podRuntime,
-    ...(pulled && { pulled }),
-    ...(pullManager && { pullManager }),
-  };
-}
-
-function pullSettings({
-  serializeImagePulls,
-  maxParallelImagePulls,
-  registryPullQPS,
-  registryBurst,
-}: NodeConfig["kubelet"]) {
-  return {
-    serialize: serializeImagePulls,
-    maxParallel: maxParallelImagePulls,
-    qps: registryPullQPS,
-    burst: registryBurst,
-  };
+  return { volumes, ground, nodeAllocatable, podRuntime, ...ownImages };
 }

@@ -45,10 +45,9 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const own = root === undefined ? undefined : await directoryAt(host.fs, ownDirectory(root), signal);
   const record = own === undefined || root === undefined ? undefined : await readOwnershipRecord(host.fs, root, signal);
   if (record && record.node !== nodeName) throw anothersRoot(deps, record.node);
+  const home = own === undefined ? undefined : root;
   const directories =
-    own === undefined || root === undefined
-      ? []
-      : await podDirectories(host.fs, root, deps.staticPods ? anyUid : apiUids, signal);
+    home === undefined ? [] : await podDirectories(host.fs, home, deps.staticPods ? anyUid : apiUids, signal);
   const sandboxes = await runtime.listPodSandbox(undefined, signal);
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
@@ -57,14 +56,11 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const ofDrivers = root === undefined ? new Set<string>() : await withDriverVolumes(host.fs, root, owned.pods, signal);
   return {
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, ofDrivers, podGroup: deps.podGroup })),
-    staged: own === undefined || root === undefined ? [] : await stagedVolumes(host.fs, root, onHost.mounts, signal),
+    staged: home === undefined ? [] : await stagedVolumes(host.fs, home, onHost.mounts, signal),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
-    files: own === undefined || root === undefined ? [] : await ownFiles(host.fs, root, record?.files ?? [], signal),
-    pullRecords:
-      own === undefined || root === undefined
-        ? undefined
-        : await directoryAt(host.fs, pullRecordsDirectory(root), signal),
+    files: home === undefined ? [] : await ownFiles(host.fs, home, record?.files ?? [], signal),
+    pullRecords: home === undefined ? undefined : await directoryAt(host.fs, pullRecordsDirectory(home), signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
     strangers: owned.strangers,

@@ -54,12 +54,9 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
   const add: KnownPulls["add"] = (image, imageRef, credentials) =>
     inTurn(async () => {
       const before = await record(imageRef).catch(() => undefined);
-      const all = before?.credentials ?? new Map<string, PullCredentials>();
-      const name = bareName(image);
-      const merged = credentials && mergeCredentials(all.get(name), credentials);
-      if (before && !merged) return true;
-      const credentialsByName = merged ? new Map([...all, [name, merged] as const]) : all;
-      const next: PulledRecord = { imageRef, lastUpdated: clock.now(), credentials: credentialsByName };
+      const added = addedTo(before, image, credentials);
+      if (!added) return true;
+      const next: PulledRecord = { imageRef, lastUpdated: clock.now(), credentials: added };
       try {
         await records.writePulled(next, clock.within(answerMs));
       } catch (err) {
@@ -85,8 +82,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
 
   const adopt = async (): Promise<void> => {
     const left = (await records.intents(clock.within(answerMs))).filter((image) => !underWay.has(image));
-    if (left.length === 0) return;
-    const images = await runtime.listImages(clock.within(answerMs));
+    const images = left.length > 0 ? await runtime.listImages(clock.within(answerMs)) : [];
     for (const image of left) {
       unended.add(image);
       const there = images.find((one) => hasName(one, image));
@@ -110,12 +106,24 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
         underWay.set(image, (underWay.get(image) ?? 0) + 1);
       }),
     prune: (imageRefs, before) =>
-      inTurn(async () => {
-        const kept = new Set(imageRefs);
-        for (const imageRef of read.keys()) if (!kept.has(imageRef)) read.delete(imageRef);
-        await records.prune(imageRefs, before, clock.within(answerMs));
+      inTurn(() => {
+        for (const imageRef of read.keys()) if (!imageRefs.includes(imageRef)) read.delete(imageRef);
+        return records.prune(imageRefs, before, clock.within(answerMs));
       }),
   };
+}
+
+/** Credentials by name, with these for an image; undefined where the record stays as it is. */
+function addedTo(
+  record: PulledRecord | undefined,
+  image: string,
+  credentials: PullCredentials | undefined,
+): PulledRecord["credentials"] | undefined {
+  const all = record?.credentials ?? new Map<string, PullCredentials>();
+  const name = bareName(image);
+  const merged = credentials && mergeCredentials(all.get(name), credentials);
+  if (merged) return new Map([...all, [name, merged]]);
+  return record ? undefined : all;
 }
 
 function hasName({ repoTags, repoDigests }: Image, image: string): boolean {

@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/image-paths.ts";
-import { hasCode } from "../../lib/errors.ts";
+import { unlessGone } from "../../lib/errors.ts";
 import type { HostFs } from "../../seams/host.ts";
 
 /** The secret that credentials came from, and a hash of them. */
@@ -61,21 +61,8 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
   };
   const remove = (path: string, signal: AbortSignal) => fs.apply([{ do: "remove", path }], signal);
   const read = async (path: string, signal: AbortSignal): Promise<unknown> => {
-    try {
-      return JSON.parse((await fs.readFile(path, { maxBytes, signal })).toString("utf8"));
-    } catch (error) {
-      if (hasCode(error, "not_found")) return undefined;
-      throw error;
-    }
-  };
-  const filesIn = async (directory: string, signal: AbortSignal): Promise<readonly string[]> => {
-    try {
-      const names = (await fs.list(directory, signal)).map(({ name }) => name);
-      return names.filter((name) => /^sha256-[0-9a-f]{64}$/.test(name)).map((name) => `${directory}/${name}`);
-    } catch (error) {
-      if (hasCode(error, "not_found")) return [];
-      throw error;
-    }
+    const content = await unlessGone(fs.readFile(path, { maxBytes, signal }));
+    return content && JSON.parse(content.toString("utf8"));
   };
   return {
     async pulled(imageRef, signal) {
@@ -100,7 +87,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
       ),
     async prune(imageRefs, before, signal) {
       const kept = new Set(imageRefs.map((imageRef) => `${pulled}/${fileName(imageRef)}`));
-      for (const file of await filesIn(pulled, signal)) {
+      for (const file of await recordFiles(fs, pulled, signal)) {
         if (kept.has(file)) continue;
         const record = recordIn(await read(file, signal).catch(() => undefined));
         // Times on record are of whole seconds.
@@ -109,7 +96,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
     },
     async intents(signal) {
       const images: string[] = [];
-      for (const file of await filesIn(pulling, signal)) {
+      for (const file of await recordFiles(fs, pulling, signal)) {
         const image = objectOf(await read(file, signal).catch(() => undefined))?.["image"];
         if (typeof image === "string") images.push(image);
       }
@@ -118,6 +105,16 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
     writeIntent: (image, signal) => write(pulling, image, { kind: "ImagePullIntent", apiVersion, image }, signal),
     deleteIntent: (image, signal) => remove(`${pulling}/${fileName(image)}`, signal),
   };
+}
+
+/** Files of a directory that are records; none where it is not there. */
+async function recordFiles(
+  fs: Pick<HostFs, "list">,
+  directory: string,
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const names = ((await unlessGone(fs.list(directory, signal))) ?? []).map(({ name }) => name);
+  return names.filter((name) => /^sha256-[0-9a-f]{64}$/.test(name)).map((name) => `${directory}/${name}`);
 }
 
 function fileName(key: string): string {
