@@ -1,6 +1,5 @@
 import { gateEnabled } from "./feature-gates.ts";
 import { goDuration } from "../lib/go-duration.ts";
-import { bareName, parseImageName } from "../pod/image-name.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
 import { refuse } from "./refusal.ts";
 
@@ -55,15 +54,9 @@ const imageVerification: Rule = (config) => {
   }
 };
 
-/** A name as the kubelet takes it: no blanks around, no tag or digest, and a star only as the whole last part. */
+/** A name as the kubelet takes it: no blanks, no tag or digest, and a star only as the whole last part. */
 function isAllowedName(pattern: string): boolean {
-  if (pattern.endsWith("/*")) return pattern.length > 2 && !/^\s|\*/.test(pattern.slice(0, -1));
-  try {
-    parseImageName(pattern);
-    return bareName(pattern) === pattern;
-  } catch {
-    return false;
-  }
+  return /^[^\s*]+\/\*$/.test(pattern) || (/^[^\s*@]+$/.test(pattern) && !/:[^/]*$/.test(pattern));
 }
 
 const serverCertificate: Rule = (config) => {
