@@ -36,24 +36,16 @@ export interface KnownPulls {
 const answerMs = 30_000;
 
 export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDeps): KnownPulls {
-  const read = new Map<string, Promise<PulledRecord | undefined>>();
+  const read = readOnce(records, clock);
   /** Pulls that have begun and not ended, by name; and those of an agent before, whose end nobody knows. */
   const underWay = new Map<string, number>();
   const unended = new Set<string>();
   const inTurn = createTurns(1);
   let takingOver: Promise<void> | undefined;
 
-  const record = (imageRef: string): Promise<PulledRecord | undefined> => {
-    const known = read.get(imageRef) ?? records.pulled(imageRef, clock.within(answerMs));
-    read.set(imageRef, known);
-    // What could not be read is read again.
-    known.catch(() => read.get(imageRef) === known && read.delete(imageRef));
-    return known;
-  };
-
   const add: KnownPulls["add"] = (image, imageRef, credentials) =>
     inTurn(async () => {
-      const before = await record(imageRef).catch(() => undefined);
+      const before = await read.of(imageRef).catch(() => undefined);
       const added = addedTo(before, image, credentials);
       if (!added) return true;
       const next: PulledRecord = { imageRef, lastUpdated: clock.now(), credentials: added };
@@ -63,7 +55,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
         log.warn({ err, image }, "an image's pull cannot be put on record");
         return false;
       }
-      read.set(imageRef, Promise.resolve(next));
+      read.put(next);
       return true;
     });
 
@@ -73,10 +65,13 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
       if (left > 0) return void underWay.set(image, left);
       try {
         await records.deleteIntent(image, clock.within(answerMs));
-        underWay.delete(image);
         unended.delete(image);
       } catch (err) {
+        // With the next pull of the name it goes, or with the next agent's start.
+        unended.add(image);
         log.warn({ err, image }, "the record of an image's pull that has ended cannot be removed");
+      } finally {
+        underWay.delete(image);
       }
     });
 
@@ -91,7 +86,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
   };
 
   return {
-    record,
+    record: read.of,
     add,
     end,
     takeOver() {
@@ -107,9 +102,26 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
       }),
     prune: (imageRefs, before) =>
       inTurn(() => {
-        for (const imageRef of read.keys()) if (!imageRefs.includes(imageRef)) read.delete(imageRef);
+        read.keep(imageRefs);
         return records.prune(imageRefs, before, clock.within(answerMs));
       }),
+  };
+}
+
+/** Records that are read once; what could not be read is read again. */
+function readOnce(records: PullRecords, clock: Clock) {
+  const read = new Map<string, Promise<PulledRecord | undefined>>();
+  return {
+    of(imageRef: string): Promise<PulledRecord | undefined> {
+      const known = read.get(imageRef) ?? records.pulled(imageRef, clock.within(answerMs));
+      read.set(imageRef, known);
+      known.catch(() => read.get(imageRef) === known && read.delete(imageRef));
+      return known;
+    },
+    put: (record: PulledRecord) => void read.set(record.imageRef, Promise.resolve(record)),
+    keep(imageRefs: readonly string[]): void {
+      for (const imageRef of read.keys()) if (!imageRefs.includes(imageRef)) read.delete(imageRef);
+    },
   };
 }
 

@@ -141,6 +141,20 @@ describe("records of pulls", () => {
     assert.deepEqual([(await filesIn(pulling)).length, (await filesIn(pulled)).length], [0, 1]);
   });
 
+  it("of a pull that ended while the target was away go with the next one of that name", async () => {
+    const { manager, host, pull, filesIn, mustPull } = rig();
+    const begun = await manager.begin(image);
+    const apply = host.fs.apply.bind(host.fs);
+    host.fs.apply = () => Promise.reject(new Error("out of reach"));
+    await begun.failed();
+    host.fs.apply = apply;
+    assert.equal((await filesIn(pulling)).length, 1);
+    assert.equal(await mustPull(manager, secret("a")), true, "who asks is verified");
+    await pull(manager, secret("a"));
+    assert.deepEqual(await filesIn(pulling), []);
+    assert.equal(await mustPull(manager, secret("a")), false);
+  });
+
   it("of pulls side by side are all kept", async () => {
     const { manager, mustPull } = rig();
     const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
