@@ -68,7 +68,8 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
-    const { status, verdicts, absent = [], certain = false } = await deps.wanted(signal);
+    const { status: own, verdicts, absent = [], certain = false } = await deps.wanted(signal);
+    const status = withOthers(own, node);
     const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
     const conditions = withTimes(verdicts, node.status?.conditions ?? [], rfc3339(clock.now()));
     const ready = verdicts.some(({ type, status: value }) => type === "Ready" && value === "True");
@@ -148,22 +149,34 @@ function differs(node: Node, wanted: NodeStatus, verdicts: readonly Verdict[]): 
   });
   if (conditions.includes(false)) return true;
   const { capacity, allocatable, ...rest } = wanted;
-  if (!sameAmounts(capacity, shown.capacity) || !sameAmounts(allocatable, shown.allocatable)) return true;
+  const ownCapacity = Object.entries(shown.capacity ?? {}).filter(
+    ([name]) => isNative(name) || name in (capacity ?? {}),
+  );
+  if (!sameAmounts(capacity, Object.fromEntries(ownCapacity))) return true;
+  if (!sameAmounts(allocatable, shown.allocatable)) return true;
   return Object.entries(rest).some(([field, value]) => !equal(value, shown[field as keyof NodeStatus]));
 }
 
-/** Equality by value: the API server normalizes quantities, 1048576Ki comes back as 1Gi. Resources that others added do not
- *  count. */
+/** Equality by value: the API server normalizes quantities, 1048576Ki comes back as 1Gi. */
 function sameAmounts(wanted: NodeStatus["capacity"] = {}, shown: NodeStatus["capacity"] = {}): boolean {
-  const own = Object.keys(shown).filter((name) => name in wanted || isOwn(name));
+  const names = Object.keys(shown);
   return (
-    own.length === Object.keys(wanted).length &&
-    own.every((name) => quantityNumber(wanted[name] ?? "0") === quantityNumber(shown[name] ?? "0"))
+    names.length === Object.keys(wanted).length &&
+    names.every((name) => quantityNumber(wanted[name] ?? "0") === quantityNumber(shown[name] ?? "0"))
   );
 }
 
-/** True for native resources; extended resources, which others add to the node, have a domain in their name. */
-function isOwn(resource: string): boolean {
+/** The status with what others have added to the node's capacity as allocatable: pods may have all of it.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/extended-resource-node/ */
+function withOthers(own: NodeStatus, { status }: Node): NodeStatus {
+  const others = Object.entries(status?.capacity ?? {}).filter(
+    ([name]) => !isNative(name) && !(name in (own.capacity ?? {})),
+  );
+  return others.length === 0 ? own : { ...own, allocatable: { ...own.allocatable, ...Object.fromEntries(others) } };
+}
+
+/** True for native resources; extended resources, which others may add to the node, have a domain in their name. */
+function isNative(resource: string): boolean {
   return !resource.includes("/");
 }
 
@@ -190,7 +203,8 @@ function patchOf(node: Node, wanted: NodeStatus): object {
   const gone = (name: "capacity" | "allocatable") =>
     Object.fromEntries(
       Object.keys(node.status?.[name] ?? {})
-        .filter((key) => !(key in (wanted[name] ?? {})) && isOwn(key))
+        // What others have added to the capacity is theirs to take away.
+        .filter((key) => !(key in (wanted[name] ?? {})) && (isNative(key) || name === "allocatable"))
         .map((key) => [key, null]),
     );
   return {

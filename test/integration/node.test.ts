@@ -5,6 +5,7 @@ import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { hugePageBytes, images } from "../harness/pods.ts";
 import { particulars } from "../harness/particulars.ts";
+import { kubectlTimeout } from "../harness/wait.ts";
 
 describe("the node", { timeout: 600_000 }, () => {
   let cluster: Cluster;
@@ -100,6 +101,22 @@ describe("the node", { timeout: 600_000 }, () => {
       Number(/^(\d+)Ki$/.exec(list?.["memory"] ?? "")?.[1]);
     const kept = (64 + 50) * 1024 + hugePageBytes(found) / 1024;
     assert.equal(ki(status?.capacity) - ki(status?.allocatable), kept);
+  });
+
+  test("what somebody adds to its capacity is for pods", async () => {
+    const patch = JSON.stringify({ status: { capacity: { "example.com/dongle": "4" } } });
+    await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
+    await until("to offer it", (found) => found.status?.allocatable?.["example.com/dongle"] === "4", 30_000);
+    const container = { name: "main", image: images.busybox, command: ["sleep", "3600"] };
+    const spec = {
+      containers: [{ ...container, resources: { limits: { "example.com/dongle": "1" } } }],
+      tolerations: [{ operator: "Exists" }],
+      terminationGracePeriodSeconds: 0,
+    };
+    await cluster.apply({ apiVersion: "v1", kind: "Pod", metadata: { name: "dongle", namespace: "default" }, spec });
+    await cluster.mustKubectl(["wait", "pod/dongle", "--for=condition=Ready", kubectlTimeout(60)], {
+      timeoutMs: 70_000,
+    });
   });
 
   test("its images are shown, the largest first", async () => {

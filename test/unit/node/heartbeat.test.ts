@@ -26,7 +26,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
       node = {
         ...node,
         metadata: { ...node.metadata, labels: { ...node.metadata.labels, ...metadata?.labels } },
-        status: { ...status, addresses, allocatable },
+        status: { ...status, addresses, allocatable, capacity: { ...node.status?.capacity, ...status.capacity } },
       };
     return node;
   });
@@ -77,7 +77,8 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     /** What the API server shows of the status in place of what it was sent. */
     show: (status: Partial<NonNullable<Node["status"]>>) =>
       void (node = node && { ...node, status: { ...node.status, ...status } }),
-    lastPatch: () => client.calls.at(-1)?.body as { status: { allocatable: object; conditions: object[] } },
+    lastPatch: () =>
+      client.calls.at(-1)?.body as { status: { capacity?: object; allocatable: object; conditions: object[] } },
     async [Symbol.asyncDispose]() {
       stop.abort();
       await clock.advance(20_000);
@@ -222,8 +223,9 @@ test("a node that is there at the start is set right, once", async () => {
 });
 
 test("amounts that the API server writes in another way, and resources of others, are no change", async () => {
-  const allocatable = { cpu: "1", memory: "1Gi", "example.com/gpu": "2" };
-  await using t = start({ shown: { ...shownReady, status: { ...shownReady.status, allocatable } } });
+  const capacity = { "example.com/gpu": "2" };
+  const allocatable = { cpu: "1", memory: "1Gi", ...capacity };
+  await using t = start({ shown: { ...shownReady, status: { ...shownReady.status, capacity, allocatable } } });
   t.setAllocatable({ cpu: "1000m", memory: "1048576Ki" });
   await t.clock.advance(500);
   const before = t.patches();
@@ -233,6 +235,22 @@ test("amounts that the API server writes in another way, and resources of others
   t.show({ allocatable: { ...allocatable, "hugepages-2Mi": "0" } });
   await t.clock.advance(10_000);
   assert.equal(t.patches(), before + 1);
+});
+
+test("what others add to the capacity is allocatable, and goes from there with it", async () => {
+  await using t = start({ shown: shownReady });
+  await t.clock.advance(500);
+  t.show({ capacity: { "example.com/dongle": "4" } });
+  await t.clock.advance(10_000);
+  const { status } = t.lastPatch();
+  assert.deepEqual(status.allocatable, { cpu: "1", "example.com/dongle": "4" });
+  assert.ok(!("example.com/dongle" in (status.capacity ?? {})), "it stays theirs");
+  const written = t.patches();
+  await t.clock.advance(60_000);
+  assert.equal(t.patches(), written);
+  t.show({ capacity: {} });
+  await t.clock.advance(10_000);
+  assert.deepEqual(t.lastPatch().status.allocatable, { "example.com/dongle": null, cpu: "1" });
 });
 
 test("labels of the system that somebody changed are put back with the next status; others stay", async () => {
