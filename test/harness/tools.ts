@@ -100,8 +100,8 @@ export async function buildProgram({ name, module }: ImageProgram, say: Say): Pr
   return join(await buildTools({ module, names: [name], what: name, minutes: 4 }, say), name);
 }
 
-/** Kubernetes' test suites, and the program that runs them. */
-export type SuiteProgram = "e2e.test" | "e2e_node.test" | "ginkgo";
+/** Kubernetes' test suites, the program that runs them, and one that they run in a pod. */
+export type SuiteProgram = "e2e.test" | "e2e_node.test" | "ginkgo" | "sample-device-plugin";
 
 /** Makes sure that these programs are there: builds them once per machine. @returns the folder that they are in. */
 export function buildSuites(names: readonly SuiteProgram[], say: Say): Promise<string> {
