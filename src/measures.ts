@@ -63,6 +63,14 @@ export interface PullMeasures {
   checked(result: PullCheck): void;
 }
 
+/** Calls of monitors that ask which devices pods have. */
+export interface PodResourcesMeasures {
+  asked(version: string, method: PodResourcesMethod): void;
+  failed(version: string, method: PodResourcesMethod): void;
+}
+
+export type PodResourcesMethod = "list" | "get" | "get_allocatable";
+
 export interface StatusMeasures {
   /** The node holds a new status of the pod. */
   changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
@@ -165,6 +173,7 @@ export interface Measures {
   readonly workers: WorkerMeasures;
   readonly starts: StartMeasures;
   readonly pulls: PullMeasures;
+  readonly podResources: PodResourcesMeasures;
   readonly statuses: StatusMeasures;
   readonly volumes: VolumeMeasures;
   readonly drivers: DriverMeasures;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Generates src/gen/ from CRI's api.proto, the device plugins' and plugin registration's (modules k8s.io/cri-api and k8s.io/kubelet at
+# Generates src/gen/ from CRI's api.proto, the device plugins', plugin registration's and pod resources' (modules k8s.io/cri-api and k8s.io/kubelet at
 # the version of the cluster tools), from CSI's node service (at the version that Kubernetes uses) and from containerd's event
 # service. Needs go, perl and protoc (Debian: protobuf-compiler).
 set -euo pipefail
@@ -15,6 +15,8 @@ csi=$(source_of github.com/container-storage-interface/spec v1.9.0)
 sed -E 's/\[\(?debug_redact\)? *= *true\]//; s/, *debug_redact *= *true//' "$cri/pkg/apis/runtime/v1/api.proto" > "$work/cri.proto"
 cp "$kubelet/pkg/apis/deviceplugin/v1beta1/api.proto" "$work/device-plugin.proto"
 cp "$kubelet/pkg/apis/pluginregistration/v1/api.proto" "$work/plugin-registration.proto"
+cp "$kubelet/pkg/apis/podresources/v1/api.proto" "$work/pod-resources.proto"
+cp "$kubelet/pkg/apis/podresources/v1alpha1/api.proto" "$work/pod-resources-alpha.proto"
 # A node speaks to the node service alone. The options say nothing of the wire.
 perl -0777 -ne '
   s/\s*\[[^\]]*\]\s*;/;/g; s/^\s*option \([^\n]*\n//mg;
@@ -28,4 +30,4 @@ cp tools/containerd-events.proto "$work/containerd-events.proto"
 options=outputServices=grpc-js,env=node,esModuleInterop=true,enumsAsLiterals=true,forceLong=bigint,exportCommonSymbols=false
 options+=,outputJsonMethods=false,outputPartialMethods=true,useOptionals=none,importSuffix=.ts,useExactTypes=false
 protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" \
-  cri.proto device-plugin.proto plugin-registration.proto csi.proto containerd-events.proto
+  cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto csi.proto containerd-events.proto

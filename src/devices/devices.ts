@@ -1,22 +1,24 @@
-import type { Duplex } from "node:stream";
 import type { PluginHandler } from "../drivers.ts";
+import { pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type Service, onAbort, untilAborted } from "../lib/service-group.ts";
+import type { Service } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
+import type { PodResourcesMeasures } from "../measures.ts";
 import type { ContainerStatus } from "../objects.ts";
 import type { DeviceAllocator, DeviceSource } from "../pipeline.ts";
 import type { Sends } from "../state/signals.ts";
-import type { Host, HostListener } from "../seams/host.ts";
+import type { Host, HostFs } from "../seams/host.ts";
 import { createAllocations } from "./allocations.ts";
 import { type AllocatorOptions, createAllocator, createDeviceSource } from "./allocator.ts";
-import { createPluginDirectory, type PluginDirectory } from "./directory.ts";
+import { createPluginDirectory } from "./directory.ts";
 import { healthOf } from "./health.ts";
 import { type DeviceAmounts, createInventory } from "./inventory.ts";
-import { createPlugins, type Plugins } from "./plugins.ts";
-import { createRecord, type DeviceRecord } from "./record.ts";
+import { createPlugins } from "./plugins.ts";
+import { createPodResourcesServer, type MonitoredPods } from "./pod-resources-server.ts";
+import { createRecord } from "./record.ts";
 import { createRegistrationServer } from "./registration.ts";
+import { type Serving, serve } from "./serving.ts";
 
 export interface DevicesDeps {
   readonly host: Pick<Host, "fs" | "dial" | "listen">;
@@ -27,6 +29,8 @@ export interface DevicesDeps {
   /** Called when the amounts in the node's status change. */
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
+  readonly pods: MonitoredPods;
+  readonly measures: PodResourcesMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -34,6 +38,8 @@ export interface DevicesDeps {
 export interface Devices extends DeviceSource {
   /** Serves plugin registrations. */
   readonly service: Service;
+  /** Tells monitors which devices pods have. */
+  readonly podResources: Service;
   /** Takes plugins that register by a socket of theirs in plugins_registry. */
   readonly handler: PluginHandler;
   /** Capacity of the plugins' resources. */
@@ -67,11 +73,22 @@ export function createDevices(deps: DevicesDeps): Devices {
     },
     onGone: deps.onChange,
   });
+  const common = { host, clock, log };
+  const registration: Serving = {
+    ...common,
+    socket: directory.socket,
+    server: createRegistrationServer({ register: plugins.register, log }),
+    prepare: [record.load, directory.prepare],
+    without: "device plugins cannot register",
+  };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
-  const common = { inventory, allocations, save: record.save, loaded, inTurn: createTurns(1), log };
+  const monitors = monitorSocket(host.fs, deps.rootDir);
+  const server = createPodResourcesServer({ ...deps, inventory, allocations });
+  const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
+  const allocating = { inventory, allocations, save: record.save, loaded, inTurn: createTurns(1), log };
   return {
-    ...createDeviceSource(common),
-    allocator: (options) => createAllocator(common, options),
+    ...createDeviceSource(allocating),
+    allocator: (options) => createAllocator(allocating, options),
     health: (uid, name) => healthOf({ inventory, allocations }, uid, name),
     startsAnew: async (signal) => (await record.loaded(signal)).anew,
     amounts() {
@@ -88,83 +105,22 @@ export function createDevices(deps: DevicesDeps): Devices {
     },
     service: {
       name: "device-plugins",
-      run: (signal) => serve({ host, directory, record, plugins, clock, log }, signal),
+      run: (signal) => serve(registration, signal, plugins.close),
+    },
+    podResources: {
+      name: "pod-resources",
+      run: (signal) => serve(monitoring, signal),
     },
   };
 }
 
-interface Serving {
-  readonly host: Pick<Host, "listen">;
-  readonly directory: PluginDirectory;
-  readonly record: Pick<DeviceRecord, "load">;
-  readonly plugins: Plugins;
-  readonly clock: Clock;
-  readonly log: Logger;
-}
-
-/** A failure is logged and retried; the node works without device plugins. */
-async function serve(serving: Serving, signal: AbortSignal): Promise<void> {
-  const { host, directory, record, plugins, clock, log } = serving;
-  const server = createRegistrationServer({ register: plugins.register, log });
-  let listener: HostListener | undefined;
-  try {
-    await untilDone(serving, () => record.load(signal), signal);
-    await untilDone(serving, () => directory.prepare(signal), signal);
-    const listen = async () => void (listener = await opened(host, directory.socket, server.take, signal));
-    await untilDone(serving, listen, signal);
-    await onAbort(signal);
-  } finally {
-    server.close();
-    await plugins.close();
-    // On an unreachable target the socket stays until the next start.
-    if (listener) await untilAborted(closed(listener), clock.within(closeMs)).catch(() => undefined);
-  }
-}
-
-/** Opens a listener that the signal does not close: the caller awaits its end. */
-async function opened(
-  host: Serving["host"],
-  path: string,
-  take: (connection: Duplex) => void,
-  signal: AbortSignal,
-): Promise<HostListener | undefined> {
-  const opening = new AbortController();
-  const giveUp = () => opening.abort();
-  signal.addEventListener("abort", giveUp, { once: true });
-  try {
-    return await host.listen?.({ unix: path }, take, opening.signal);
-  } finally {
-    signal.removeEventListener("abort", giveUp);
-  }
-}
-
-async function closed(listener: HostListener): Promise<void> {
-  await listener[Symbol.asyncDispose]();
-}
-
-/** Longest wait for the removal of the socket, milliseconds. */
-const closeMs = 2_000;
-
-/** Pauses before a retry, milliseconds: on an unreachable target, and on one that refuses. */
-const retryMs = 5_000;
-const refusedRetryMs = 60_000;
-
-async function untilDone(
-  { directory, clock, log }: Serving,
-  step: () => Promise<unknown>,
-  signal: AbortSignal,
-): Promise<void> {
-  for (let told = ""; !signal.aborted; ) {
-    try {
-      return void (await step());
-    } catch (err) {
-      if (signal.aborted) return;
-      const why = messageOf(err);
-      if (why !== told)
-        log.warn({ err, socket: directory.socket }, "device plugins cannot register on this node yet, will try again");
-      told = why;
-      const ms = hasCode(err, "unavailable", "deadline_exceeded") ? retryMs : refusedRetryMs;
-      await clock.sleep(ms, signal).catch(() => undefined);
-    }
-  }
+/** The socket of monitors, and what makes room for it. */
+function monitorSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<Serving, "socket" | "prepare" | "without"> {
+  const directory = podResourcesDirectoryOf(rootDir);
+  const socket = `${directory}/${pluginFiles.socket}`;
+  const changes = [
+    { do: "mkdir", path: directory, mode: 0o750, parents: true },
+    { do: "remove", path: socket },
+  ] as const;
+  return { socket, prepare: [(signal) => fs.apply(changes, signal)], without: "monitors cannot ask for pods' devices" };
 }

@@ -1,8 +1,8 @@
-import type { Duplex } from "node:stream";
-import { type ConnectionInjector, Server, ServerCredentials, type handleUnaryCall, status } from "@grpc/grpc-js";
+import { Server, ServerCredentials, type handleUnaryCall, status } from "@grpc/grpc-js";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { type ConnectionServer, createConnectionServer } from "./connection-server.ts";
 
 export interface RegistrationDeps {
   /** Registers a plugin. @throws with the message for the plugin. */
@@ -10,16 +10,9 @@ export interface RegistrationDeps {
   readonly log: Logger;
 }
 
-/** Serves the Registration service on connections that the caller accepts. */
-export interface RegistrationServer {
-  take(connection: Duplex): void;
-  close(): void;
-}
-
-/** Costs nothing before the first plugin comes.
+/** Serves the Registration service.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-registration */
-export function createRegistrationServer({ register, log }: RegistrationDeps): RegistrationServer {
-  let serving: { readonly server: Server; readonly injector: ConnectionInjector } | undefined;
+export function createRegistrationServer({ register, log }: RegistrationDeps): ConnectionServer {
   const answer: handleUnaryCall<RegisterRequest, Empty> = (call, reply) => {
     const given = new AbortController();
     call.on("cancelled", () => given.abort());
@@ -37,15 +30,5 @@ export function createRegistrationServer({ register, log }: RegistrationDeps): R
     server.addService(RegistrationService, { register: answer });
     return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
   };
-  return {
-    take(connection) {
-      connection.on("error", () => connection.destroy());
-      serving ??= start();
-      serving.injector.injectConnection(connection);
-    },
-    close() {
-      serving?.injector.destroy();
-      serving?.server.forceShutdown();
-    },
-  };
+  return createConnectionServer(start);
 }

@@ -6,6 +6,11 @@ export function pluginDirectoryOf(rootDir: string): string {
 /** The node's own files there: the registration socket and the checkpoint of allocated devices. */
 export const pluginFiles = { socket: "kubelet.sock", checkpoint: "kubelet_internal_checkpoint" } as const;
 
+/** Directory of the socket on which monitors ask for the devices of pods, below a root directory. */
+export function podResourcesDirectoryOf(rootDir: string): string {
+  return `${rootDir}/pod-resources`;
+}
+
 /** Where file systems of local volumes' devices are mounted for the node, below a root directory: a directory for each volume. */
 export function localVolumeDirectoryOf(rootDir: string): string {
   return `${rootDir}/plugins/kubernetes.io/local-volume/mounts`;

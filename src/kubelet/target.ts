@@ -25,6 +25,7 @@ import { TargetError, type TargetNetwork } from "../seams/provider.ts";
 import { openTargetCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { lackTeller } from "./lack-teller.ts";
+import { monitoredPods } from "./monitored-pods.ts";
 import { deviceSettings, nodeSettings } from "./settings.ts";
 
 /** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
@@ -34,16 +35,19 @@ const devicesPaceMs = 1_000;
  *  @param onReboot called once when the target has booted, or has changed while it was lost.
  *  @throws what the target says when it cannot be read. */
 export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<Observed> {
-  const { config, target, alone, clock, log, hand, signal } = context;
+  const { config, target, alone, metrics, clock, log, hand, signal } = context;
   const { host, runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
-  const { signals } = hand("devices");
+  const { signals, asked, status } = hand("devices");
   const devicesChanged = paced(() => signals.nodeChanged.send(), devicesPaceMs, clock);
-  const devices = createDevices({ ...deviceSettings(config), host, onChange: devicesChanged, signals, clock, log });
+  const pods = monitoredPods(asked, status);
+  const measures = metrics.measures.podResources;
+  const common = { host, pods, measures, signals, clock, log };
+  const devices = createDevices({ ...deviceSettings(config), ...common, onChange: devicesChanged });
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
@@ -61,7 +65,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
   const link = reboot ? [reboot, followLink(context), made.way ?? withoutWay(context)] : [];
-  const own = [...link, targetClock, health, podCidr, devices.service];
+  const own = [...link, targetClock, health, podCidr, devices.service, devices.podResources];
   const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
   const presence = reboot && { presence: reboot.present };
   return {

@@ -24,7 +24,7 @@ export const wiring = {
   serviceWatch: { sends: ["retry"] },
   targetLink: { sends: ["nodeChanged"] },
   runtimeHealth: { sends: ["nodeChanged"] },
-  devices: { reads: ["seen", "takenIn"], sends: ["nodeChanged", "wake"] },
+  devices: { reads: ["asked", "seen", "status", "takenIn"], sends: ["nodeChanged", "wake"] },
   clusterWay: { reads: ["seen"], sends: ["nodeChanged"] },
   servicePublisher: { reads: ["shown", "seen"] },
   storageDrivers: { sends: ["nodeChanged"] },

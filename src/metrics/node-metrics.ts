@@ -10,7 +10,7 @@ import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
 import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
-import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
+import { driverMetrics, plegMetrics, podResourcesMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
 
 /** All metrics of one node. */
 export interface NodeMetrics {
@@ -50,6 +50,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     runtime: runtimeMetrics(metrics),
     pleg: plegMetrics(metrics, clock),
     pulls: pullMetrics(metrics, startup),
+    podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),
     drivers: driverMetrics(metrics),
     ...upkeepMetrics(metrics),

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { pullRecordsDirectory } from "../host/image-paths.ts";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
-import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { pluginDirectoryOf, pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
@@ -52,7 +52,8 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
   const containers = await runtime.listContainers(undefined, signal);
   const owned = ownedPods({ sandboxes, containers, directories, sharing, nodeName, staticPods: deps.staticPods });
   const onHost = await readHostState(deps, signal);
-  const made = record ? await standing(host.fs, record.made, signal) : [];
+  const monitors = home === undefined ? [] : [podResourcesDirectoryOf(home)];
+  const made = record ? await standing(host.fs, [...record.made, ...monitors], signal) : [];
   const ofDrivers = root === undefined ? new Set<string>() : await withDriverVolumes(host.fs, root, owned.pods, signal);
   return {
     pods: owned.pods.map((pod) => foundPod(pod, root, { ...onHost, ofDrivers, podGroup: deps.podGroup })),
@@ -161,7 +162,8 @@ async function ownFiles(
   noted: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const others = await standing(fs, [shutdownRecordFile(root), ...noted], signal);
+  const monitors = `${podResourcesDirectoryOf(root)}/${pluginFiles.socket}`;
+  const others = await standing(fs, [shutdownRecordFile(root), monitors, ...noted], signal);
   return [...(await filesOfPlugins(fs, root, signal)), ...others];
 }
 

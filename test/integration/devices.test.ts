@@ -1,7 +1,9 @@
 import assert from "node:assert/strict";
-import { writeFileSync } from "node:fs";
+import { closeSync, constants, openSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { credentials } from "@grpc/grpc-js";
+import { type ListPodResourcesResponse, PodResourcesListerClient } from "../../src/gen/pod-resources.ts";
 import type { Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { startTestPlugin, type TestPlugin } from "../harness/device-plugin.ts";
@@ -84,6 +86,26 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await pods.logged("user", "gpu-0\na library\na device\n");
     assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
     await shows("2/2");
+  });
+
+  test("a monitor on the machine is told who has which device", async () => {
+    const folder = openSync(join(lab.cluster.layout.kubeletRoot, "pod-resources"), constants.O_DIRECTORY);
+    // The whole path is longer than a socket's may be.
+    const address = `unix:///proc/self/fd/${folder}/kubelet.sock`;
+    const client = new PodResourcesListerClient(address, credentials.createInsecure());
+    try {
+      const { podResources } = await new Promise<ListPodResourcesResponse>((resolve, reject) =>
+        client.list({}, (error, response) => (error ? reject(error) : resolve(response))),
+      );
+      const user = podResources.find(({ name }) => name === "user");
+      assert.deepEqual(
+        user?.containers.map(({ name, devices }) => [name, devices]),
+        [["main", [{ resourceName: resource, deviceIds: ["gpu-0"], topology: undefined }]]],
+      );
+    } finally {
+      client.close();
+      closeSync(folder);
+    }
   });
 
   test("a device that fails is told of by the node and by the pod that has it, which runs on", async () => {

@@ -1,4 +1,3 @@
-import type { Clock } from "../../lib/clock.ts";
 import { abortError, throwIfAborted } from "../../lib/errors.ts";
 
 /** Lets a bounded number of pulls run at once, in the order in which they ask. */
@@ -44,21 +43,5 @@ export function createPullGate(places: number): PullGate {
         leave();
       }
     },
-  };
-}
-
-/** Tokens that come back at `qps` a second, `burst` at most; takes one if there is one. A rate of 0 has no limit.
- *  KubeletConfiguration.registryPullQPS and registryBurst. */
-export function createTokenBucket(clock: Clock, qps: number, burst: number): () => boolean {
-  let tokens = burst;
-  let filledAt = clock.monotonic();
-  return () => {
-    if (qps === 0) return true;
-    const now = clock.monotonic();
-    tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * qps);
-    filledAt = now;
-    if (tokens < 1) return false;
-    tokens -= 1;
-    return true;
   };
 }

@@ -4,6 +4,7 @@ import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
 import { goDuration } from "../../lib/go-duration.ts";
 import type { Logger } from "../../lib/log.ts";
+import { createTokenBucket } from "../../lib/token-bucket.ts";
 import type { PullMeasures } from "../../measures.ts";
 import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
 import type { EventSink, ObjectCache } from "../../pipeline.ts";
@@ -18,7 +19,7 @@ import { watchLongPull } from "./long-pull.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
 import type { PullSecret } from "./pull-records.ts";
-import { type PullGate, createPullGate, createTokenBucket } from "./pull-gate.ts";
+import { type PullGate, createPullGate } from "./pull-gate.ts";
 
 export interface ImagePullerDeps {
   readonly images: Pick<Images, "imageStatus" | "pullImage">;

@@ -7,8 +7,9 @@ import type { TestContext } from "node:test";
 import { localHost } from "../../../providers/local/host.ts";
 import { createDevices, type Devices } from "../../../src/devices/devices.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import type { Container } from "../../../src/objects.ts";
+import type { Container, Pod } from "../../../src/objects.ts";
 import type { Host } from "../../../src/seams/host.ts";
+import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
 import { startTestPlugin, type TestPlugin, type TestPluginOptions } from "../../harness/device-plugin.ts";
 import { waitFor } from "../../harness/wait.ts";
@@ -23,6 +24,9 @@ export interface Rig {
   readonly devices: Devices;
   /** What was woken, and how often the node's status was to be looked at. */
   readonly woken: string[];
+  /** The socket on which monitors ask for the devices of pods, and the pods that they are told of. */
+  readonly monitors: string;
+  readonly pods: Pod[];
   readonly hurried: () => number;
   /** Starts a plugin that has not registered yet. */
   plugin(more?: Partial<TestPluginOptions>): Promise<TestPlugin>;
@@ -43,18 +47,21 @@ export async function rig(t: TestContext, through: (host: Host) => Host = (host)
 async function rigOn(t: TestContext, root: string, through: (host: Host) => Host): Promise<Rig> {
   const clock = systemClock();
   const woken: string[] = [];
+  const pods: Pod[] = [];
   let hurries = 0;
   const devices = createDevices({
     host: through(localHost({ clock })),
     rootDir: root,
     requestTimeoutMs: 20_000,
     onChange: () => void hurries++,
+    pods: { all: () => pods, active: () => pods.filter(({ status }) => status?.phase !== "Succeeded") },
+    measures: unmeasured.podResources,
     signals: { wake: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
     clock,
     log: silent,
   });
   const ending = new AbortController();
-  const running = devices.service.run(ending.signal);
+  const running = Promise.all([devices.service, devices.podResources].map((service) => service.run(ending.signal)));
   const stop = async () => {
     ending.abort();
     await running;
@@ -64,6 +71,8 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
   await waitFor("the socket of registration", () => existsSync(join(directory, "kubelet.sock")), { everyMs: 5 });
   return {
     directory,
+    monitors: join(root, "pod-resources", "kubelet.sock"),
+    pods,
     devices,
     woken,
     hurried: () => hurries,

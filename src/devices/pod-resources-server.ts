@@ -1,0 +1,101 @@
+import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from "@grpc/grpc-js";
+import {
+  AllocatableResourcesResponse,
+  type GetPodResourcesRequest,
+  type GetPodResourcesResponse,
+  type ListPodResourcesResponse,
+  PodResourcesListerService,
+} from "../gen/pod-resources.ts";
+import {
+  type ListPodResourcesResponse as AlphaResponse,
+  PodResourcesListerService as AlphaService,
+} from "../gen/pod-resources-alpha.ts";
+import type { Clock } from "../lib/clock.ts";
+import { messageOf } from "../lib/errors.ts";
+import { createTokenBucket } from "../lib/token-bucket.ts";
+import type { PodResourcesMeasures, PodResourcesMethod } from "../measures.ts";
+import type { Pod } from "../objects.ts";
+import { type ConnectionServer, createConnectionServer } from "./connection-server.ts";
+import type { Allocations } from "./allocations.ts";
+import type { Inventory } from "./inventory.ts";
+import { allocatableDevices, resourcesOf, resourcesOfPod } from "./pod-resources.ts";
+
+/** Pods of the node, as monitors see them. */
+export interface MonitoredPods {
+  /** All that the node knows, and those that have not ended. */
+  all(): readonly Pod[];
+  active(): readonly Pod[];
+}
+
+export interface PodResourcesDeps {
+  readonly pods: MonitoredPods;
+  readonly inventory: Inventory;
+  readonly allocations: Allocations;
+  readonly measures: PodResourcesMeasures;
+  readonly clock: Clock;
+}
+
+/** Calls per second, and at once: more are refused. (kubelet, apis/podresources) */
+const perSecond = 100;
+const burst = 10;
+
+/** Serves PodResourcesLister, v1 and v1alpha1. Costs nothing before the first monitor comes.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
+export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServer {
+  const { pods, inventory, allocations, measures, clock } = deps;
+  const mayAsk = createTokenBucket(clock, perSecond, burst);
+  const answering =
+    <Request, Response>(version: string, method: PodResourcesMethod, answer: (request: Request) => Response) =>
+    ({ request }: ServerUnaryCall<Request, Response>, reply: sendUnaryData<Response>): void => {
+      if (!mayAsk()) {
+        reply({ code: status.RESOURCE_EXHAUSTED, details: "rejected by rate limit" });
+        return;
+      }
+      measures.asked(version, method);
+      try {
+        reply(null, answer(request));
+      } catch (error) {
+        measures.failed(version, method);
+        reply({ code: status.UNKNOWN, details: messageOf(error) });
+      }
+    };
+  const get = ({ podName, podNamespace }: GetPodResourcesRequest): GetPodResourcesResponse => {
+    const found = pods
+      .all()
+      .find(({ metadata: { name, namespace } }) => name === podName && namespace === podNamespace);
+    if (!found) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
+    return { podResources: resourcesOfPod(found, allocations) };
+  };
+  const start = () => {
+    const server = new Server();
+    server.addService(PodResourcesListerService, {
+      list: answering("v1", "list", () => resourcesOf(pods.active(), allocations)),
+      get: answering("v1", "get", get),
+      getAllocatableResources: answering("v1", "get_allocatable", () =>
+        AllocatableResourcesResponse.fromPartial({ devices: [...allocatableDevices(inventory)] }),
+      ),
+    });
+    server.addService(AlphaService, {
+      list: answering("v1alpha1", "list", () => alphaOf(resourcesOf(pods.all(), allocations), pods.all())),
+    });
+    return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
+  };
+  return createConnectionServer(start);
+}
+
+/** The older answer: of containers alone, and without topology. */
+function alphaOf({ podResources }: ListPodResourcesResponse, pods: readonly Pod[]): AlphaResponse {
+  const named = pods.map(({ spec }) => new Set(spec.containers.map(({ name }) => name)));
+  return {
+    podResources: podResources.map(({ name, namespace, containers }, index) => ({
+      name,
+      namespace,
+      containers: containers
+        .filter((container) => named[index]?.has(container.name))
+        .map((container) => ({
+          name: container.name,
+          devices: container.devices.map(({ resourceName, deviceIds }) => ({ resourceName, deviceIds })),
+        })),
+    })),
+  };
+}

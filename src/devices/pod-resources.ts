@@ -1,0 +1,51 @@
+import {
+  ContainerDevices,
+  ContainerResources,
+  type ListPodResourcesResponse,
+  type PodResources,
+} from "../gen/pod-resources.ts";
+import type { Container, Pod } from "../objects.ts";
+import { isSidecar } from "../pod/containers.ts";
+import type { Allocations } from "./allocations.ts";
+import type { Inventory } from "./inventory.ts";
+
+/** Which devices pods have. CPUs and memory are listed by nobody: without a static policy no container has any to itself.
+ *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
+export function resourcesOf(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
+  return { podResources: pods.map((pod) => resourcesOfPod(pod, allocations)) };
+}
+
+/** Those of one pod: its sidecars and containers. */
+export function resourcesOfPod({ metadata, spec }: Pod, allocations: Allocations): PodResources {
+  const sidecars = (spec.initContainers ?? []).filter(isSidecar);
+  const of = ({ name }: Container): ContainerResources =>
+    ContainerResources.fromPartial({ name, devices: [...devicesOfContainer(metadata.uid, name, allocations)] });
+  return { name: metadata.name, namespace: metadata.namespace, containers: [...sidecars, ...spec.containers].map(of) };
+}
+
+/** Healthy devices that pods may have, a device of several NUMA nodes at each. */
+export function allocatableDevices(inventory: Inventory): readonly ContainerDevices[] {
+  return [...inventory.registered()].flatMap(([resource, ids]) =>
+    ids.flatMap((id) => {
+      const nodes = inventory.device(resource, id)?.topology?.nodes ?? [];
+      return nodes.length === 0 ? [entry(resource, id)] : nodes.map(({ ID }) => entry(resource, id, ID));
+    }),
+  );
+}
+
+/** A container's, as they were allocated. */
+function devicesOfContainer(uid: string, container: string, allocations: Allocations): readonly ContainerDevices[] {
+  return [...allocations.ofContainer(uid, container)].flatMap(([resource, { devices }]) =>
+    [...devices].flatMap(([node, ids]) =>
+      ids.map((id) => (node === withoutNode ? entry(resource, id) : entry(resource, id, BigInt(node)))),
+    ),
+  );
+}
+
+/** Stands for the NUMA node of a device that has none. */
+const withoutNode = -1;
+
+function entry(resourceName: string, id: string, node?: bigint): ContainerDevices {
+  const topology = node === undefined ? undefined : { nodes: [{ ID: node }] };
+  return ContainerDevices.fromPartial({ resourceName, deviceIds: [id], ...(topology && { topology }) });
+}

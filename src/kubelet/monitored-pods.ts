@@ -1,0 +1,14 @@
+import type { MonitoredPods } from "../devices/pod-resources-server.ts";
+import type { PodStatus } from "../objects.ts";
+import type { PodStore } from "../pipeline.ts";
+import { isTerminal } from "../pod/phase.ts";
+
+/** The node's pods for monitors of devices. @param status the newest of each. */
+export function monitoredPods(
+  asked: Pick<PodStore, "list">,
+  status: { get(uid: string): PodStatus | undefined },
+): MonitoredPods {
+  const all = () => asked.list();
+  const hasEnded = (uid: string, shown: PodStatus | undefined) => isTerminal((status.get(uid) ?? shown)?.phase);
+  return { all, active: () => all().filter((pod) => !hasEnded(pod.metadata.uid, pod.status)) };
+}
