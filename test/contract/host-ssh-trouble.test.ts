@@ -158,7 +158,7 @@ describe("a target that cannot be worked on", () => {
     const { port } = rig().config();
     const knocking = connect({ host: "127.0.0.1", port });
     undo.defer(() => void knocking.destroy());
-    await once(knocking, "data");
+    await within(once(knocking, "data"));
     await using host = hostOf();
     await assert.rejects(within(host.fs.stat("/")), { code: "unavailable" });
     const state = host.link.state();

@@ -127,6 +127,7 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
   undo.defer(() => way.close());
   writeFileSync(join(outside, "known_hosts"), `[127.0.0.1]:${way.port} ${hostKey}\n`);
   const sshd: { daemon?: ChildProcess } = {};
+  const isListening = async () => (await inside(["sh", "-c", `ss -Hltn sport = :${sshPort} | grep -q .`])).code === 0;
   const killSshd = async () => {
     delete sshd.daemon;
     await inside(["pkill", "-KILL", "-x", "sshd"]);
@@ -152,7 +153,11 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
     besideArgv,
     config: (fields) => readSshConfig({ ...login, ...fields }),
     async startSshd(lines = []) {
-      await inside(["pkill", "-KILL", "-o", "-f", "^sshd: /usr/sbin/sshd"]);
+      // One that has just been started does not bear its title yet, and one that is killed listens for a moment.
+      await waitFor("the port to be free", async () => {
+        await inside(["pkill", "-KILL", "-o", "-f", "^sshd: /usr/sbin/sshd"]);
+        return !(await isListening());
+      });
       await mustInside(["sh", "-c", `cat > ${dir}/sshd_config`], { stdin: sshdConfig(dir, lines) });
       const daemon = spawn(
         into[0] ?? "",
@@ -168,7 +173,7 @@ export async function startSshdRig(name: string, options: SshdRigOptions = {}): 
         "sshd to listen",
         async () => {
           if (daemon.exitCode !== null) throw new Hopeless(`sshd ended: ${log}`);
-          return (await inside(["sh", "-c", `ss -Hltn sport = :${sshPort} | grep -q .`])).code === 0;
+          return isListening();
         },
         { timeoutMs: 30_000, everyMs: 30 },
       );
