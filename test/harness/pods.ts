@@ -253,17 +253,18 @@ export function assertOutOfMemory({ provider }: Pick<Cluster, "provider">, pod: 
 
 /** Has a process outgrow its container's memory beside another one, on cgroup v2: the kernel ends all of the container, as a kubelet asks it to.
  *  On Docker, which has no such setting, it is the one process. */
-export async function outgrowMemory(cluster: Cluster, pods: Pods, name: string): Promise<void> {
+export async function outgrowMemory(cluster: Cluster, pods: Pods, name: string): Promise<Pod> {
   const script = "(tail /dev/zero; echo survived) & wait; exec sleep 3600";
   const resources = { limits: { memory: "32Mi" } };
   await pods.create(name, { restartPolicy: "Never", containers: [shell(script, { resources })] });
   if (runtimeDaemons[cluster.provider].role === "dockerd") {
     await pods.logged(name, /survived/);
-    return;
+    return pods.ready(name);
   }
   const pod = await pods.until(name, "to be killed", (one) => statusOf(one)?.state?.terminated !== undefined);
   assertOutOfMemory(cluster, pod);
   assert.doesNotMatch(await pods.log(name), /survived/);
+  return pod;
 }
 
 /** The bare ID of a container that has been made. */

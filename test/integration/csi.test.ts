@@ -105,6 +105,8 @@ async function removed(name: string): Promise<void> {
 
 describe("csi", () => {
   test("a driver that registers is shown in CSINode and Node, and no longer when it has gone", async () => {
+    // The node shows a driver first, and tells it then.
+    await cluster.waitFor("the driver to be told", () => driver.told.length > 0);
     assert.deepEqual(driver.told, [{ pluginRegistered: true, error: "" }]);
     const shown = await csiNode();
     const { metadata } = await node();

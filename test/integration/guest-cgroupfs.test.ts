@@ -183,8 +183,9 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
   });
 
   test("a process beyond its container's memory ends all of the container, and no other; with Docker itself alone", async () => {
-    await outgrowMemory(cluster, pods, "hungry");
+    const { uid } = (await outgrowMemory(cluster, pods, "hungry")).metadata;
     await pods.remove("hungry", 1);
+    await cluster.waitFor("its cgroup to be gone", async () => !(await inForce()).join().includes(uid));
     for (const name of ["huge", "burstable", "besteffort", "padded"])
       assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
