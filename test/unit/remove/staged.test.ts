@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { listMounts } from "../../../src/host/mounts.ts";
 import { execute } from "../../../src/remove/execute.ts";
+import type { Findings } from "../../../src/remove/findings.ts";
 import { removalPlan } from "../../../src/remove/plan.ts";
 import { stagedVolumes } from "../../../src/remove/staged.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -12,20 +13,23 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 const root = "/var/lib/kubelet";
 const { signal } = new AbortController();
 
+/** A target on which nothing is left. */
+const nothing: Findings = {
+  pods: [],
+  belongings: [],
+  staged: [],
+  files: [],
+  tiers: [],
+  made: [],
+  pullRecords: undefined,
+  ownDirectory: undefined,
+  strangers: [],
+};
+
 /** What is removed of staged volumes, in order: things that go together in one line. */
 async function removed(host: ReturnType<typeof fakeHost>): Promise<readonly string[]> {
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = {
-    pods: [],
-    belongings: [],
-    staged,
-    files: [],
-    tiers: [],
-    made: [],
-    pullRecords: undefined,
-    ownDirectory: undefined,
-  };
-  const tiers = removalPlan({ ...findings, strangers: [] }).staged;
+  const tiers = removalPlan({ ...nothing, staged }).staged;
   return tiers.map((tier) => tier.map((thing) => `${thing.is} ${"path" in thing ? thing.path : ""}`).join());
 }
 
@@ -101,17 +105,7 @@ test("a driver's devices go with what they were published as, and with their rec
   host.files.put(`${all}/publish/pv/uid-1`, { data: "" });
   host.files.put(`${all}/pv/data/vol_data.json`, { data: "{}" });
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = {
-    pods: [],
-    belongings: [],
-    staged,
-    files: [],
-    tiers: [],
-    made: [],
-    pullRecords: undefined,
-    ownDirectory: undefined,
-  };
-  const plan = removalPlan({ ...findings, strangers: [] });
+  const plan = removalPlan({ ...nothing, staged });
   assert.deepEqual(plan.unstaging, [{ is: "staged" }]);
   for (const thing of plan.staged.flat())
     if ("path" in thing) await host.fs.apply([{ do: "remove", path: thing.path }]);
@@ -131,17 +125,7 @@ test("a pod's device is let go of and unmounted before all else; its file and th
     await host.run(["losetup", "-f", path]);
   }
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
-  const findings = {
-    pods: [],
-    belongings: [],
-    staged,
-    files: [],
-    tiers: [],
-    made: [],
-    pullRecords: undefined,
-    ownDirectory: undefined,
-  };
-  const plan = removalPlan({ ...findings, strangers: [] });
+  const plan = removalPlan({ ...nothing, staged });
   assert.deepEqual(
     plan.staged[0],
     held.map((path) => ({ is: "heldDevice", path })),
