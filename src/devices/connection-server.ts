@@ -1,5 +1,5 @@
 import type { Duplex } from "node:stream";
-import type { ConnectionInjector, Server } from "@grpc/grpc-js";
+import { type ConnectionInjector, Server, ServerCredentials } from "@grpc/grpc-js";
 
 /** A gRPC server on connections that the caller accepts. */
 export interface ConnectionServer {
@@ -7,15 +7,14 @@ export interface ConnectionServer {
   close(): void;
 }
 
-/** What a first connection starts. */
-export interface StartedServer {
-  readonly server: Server;
-  readonly injector: ConnectionInjector;
-}
-
-/** Costs nothing before somebody comes. */
-export function createConnectionServer(start: () => StartedServer): ConnectionServer {
-  let serving: StartedServer | undefined;
+/** Costs nothing before somebody comes. @param addServices called with the first connection. */
+export function createConnectionServer(addServices: (server: Server) => void): ConnectionServer {
+  let serving: { readonly server: Server; readonly injector: ConnectionInjector } | undefined;
+  const start = () => {
+    const server = new Server();
+    addServices(server);
+    return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
+  };
   return {
     take(connection) {
       connection.on("error", () => connection.destroy());

@@ -1,13 +1,13 @@
-import { Server, ServerCredentials, type ServerUnaryCall, type sendUnaryData, status } from "@grpc/grpc-js";
+import { type ServerUnaryCall, type sendUnaryData, status } from "@grpc/grpc-js";
 import {
   AllocatableResourcesResponse,
   type GetPodResourcesRequest,
   type GetPodResourcesResponse,
-  type ListPodResourcesResponse,
+  type PodResources,
   PodResourcesListerService,
 } from "../gen/pod-resources.ts";
 import {
-  type ListPodResourcesResponse as AlphaResponse,
+  type PodResources as AlphaPodResources,
   PodResourcesListerService as AlphaService,
 } from "../gen/pod-resources-alpha.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -25,6 +25,7 @@ export interface MonitoredPods {
   /** All that the node knows, and those that have not ended. */
   all(): readonly Pod[];
   active(): readonly Pod[];
+  byName(namespace: string, name: string): Pod | undefined;
 }
 
 export interface PodResourcesDeps {
@@ -60,14 +61,11 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
       }
     };
   const get = ({ podName, podNamespace }: GetPodResourcesRequest): GetPodResourcesResponse => {
-    const found = pods
-      .all()
-      .find(({ metadata: { name, namespace } }) => name === podName && namespace === podNamespace);
+    const found = pods.byName(podNamespace, podName);
     if (!found) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
     return { podResources: resourcesOfPod(found, allocations) };
   };
-  const start = () => {
-    const server = new Server();
+  return createConnectionServer((server) => {
     server.addService(PodResourcesListerService, {
       list: answering("v1", "list", () => resourcesOf(pods.active(), allocations)),
       get: answering("v1", "get", get),
@@ -76,26 +74,24 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
       ),
     });
     server.addService(AlphaService, {
-      list: answering("v1alpha1", "list", () => alphaOf(resourcesOf(pods.all(), allocations), pods.all())),
+      list: answering("v1alpha1", "list", () => ({
+        podResources: pods.all().map((pod) => alphaOf(pod, resourcesOfPod(pod, allocations))),
+      })),
     });
-    return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
-  };
-  return createConnectionServer(start);
+  });
 }
 
-/** The older answer: of containers alone, and without topology. */
-function alphaOf({ podResources }: ListPodResourcesResponse, pods: readonly Pod[]): AlphaResponse {
-  const named = pods.map(({ spec }) => new Set(spec.containers.map(({ name }) => name)));
+/** The older answer for a pod: of its containers alone, and without topology. */
+function alphaOf({ spec }: Pod, { name, namespace, containers }: PodResources): AlphaPodResources {
+  const main = new Set(spec.containers.map((container) => container.name));
   return {
-    podResources: podResources.map(({ name, namespace, containers }, index) => ({
-      name,
-      namespace,
-      containers: containers
-        .filter((container) => named[index]?.has(container.name))
-        .map((container) => ({
-          name: container.name,
-          devices: container.devices.map(({ resourceName, deviceIds }) => ({ resourceName, deviceIds })),
-        })),
-    })),
+    name,
+    namespace,
+    containers: containers
+      .filter((container) => main.has(container.name))
+      .map((container) => ({
+        name: container.name,
+        devices: container.devices.map(({ resourceName, deviceIds }) => ({ resourceName, deviceIds })),
+      })),
   };
 }

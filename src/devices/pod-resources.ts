@@ -9,7 +9,7 @@ import { isSidecar } from "../pod/containers.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 
-/** Which devices pods have. CPUs and memory are listed by nobody: without a static policy no container has any to itself.
+/** Devices that pods have. CPUs and memory are listed by nobody: without a static policy no container has any to itself.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 export function resourcesOf(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
   return { podResources: pods.map((pod) => resourcesOfPod(pod, allocations)) };

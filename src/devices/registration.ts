@@ -1,4 +1,4 @@
-import { Server, ServerCredentials, type handleUnaryCall, status } from "@grpc/grpc-js";
+import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -25,10 +25,5 @@ export function createRegistrationServer({ register, log }: RegistrationDeps): C
       },
     );
   };
-  const start = () => {
-    const server = new Server();
-    server.addService(RegistrationService, { register: answer });
-    return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
-  };
-  return createConnectionServer(start);
+  return createConnectionServer((server) => server.addService(RegistrationService, { register: answer }));
 }

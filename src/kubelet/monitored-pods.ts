@@ -5,10 +5,14 @@ import { isTerminal } from "../pod/phase.ts";
 
 /** The node's pods for monitors of devices. @param status the newest of each. */
 export function monitoredPods(
-  asked: Pick<PodStore, "list">,
+  asked: Pick<PodStore, "list" | "byName">,
   status: { get(uid: string): PodStatus | undefined },
 ): MonitoredPods {
   const all = () => asked.list();
   const hasEnded = (uid: string, shown: PodStatus | undefined) => isTerminal((status.get(uid) ?? shown)?.phase);
-  return { all, active: () => all().filter((pod) => !hasEnded(pod.metadata.uid, pod.status)) };
+  return {
+    all,
+    byName: (namespace, name) => asked.byName(namespace, name),
+    active: () => all().filter((pod) => !hasEnded(pod.metadata.uid, pod.status)),
+  };
 }

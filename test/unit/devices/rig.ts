@@ -54,7 +54,12 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     rootDir: root,
     requestTimeoutMs: 20_000,
     onChange: () => void hurries++,
-    pods: { all: () => pods, active: () => pods.filter(({ status }) => status?.phase !== "Succeeded") },
+    pods: {
+      all: () => pods,
+      active: () => pods.filter(({ status }) => status?.phase !== "Succeeded"),
+      byName: (namespace, name) =>
+        pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
+    },
     measures: unmeasured.podResources,
     signals: { wake: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
     clock,
