@@ -16,6 +16,7 @@ export function mergeCredentials(
   return { ...known, kubernetesSecrets: sorted };
 }
 
-function placeOf({ namespace, name, uid }: PullSecret): string {
+/** The secret that credentials came from, whatever is in it now. */
+export function placeOf({ namespace, name, uid }: PullSecret): string {
   return [namespace, name, uid].join("/");
 }

@@ -4,6 +4,7 @@ import type { PullCheck, PullMeasures } from "../../measures.ts";
 import { bareName } from "../../pod/image-name.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { createKnownPulls } from "./known-pulls.ts";
+import { placeOf } from "./pull-credentials.ts";
 import type { PullRecords, PullSecret } from "./pull-records.ts";
 import type { NeedsVerification } from "./verification-policy.ts";
 
@@ -55,7 +56,7 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
     if (credentials?.nodePodsAccessible) return "credentialRecordFound";
     const onRecord = credentials?.kubernetesSecrets ?? [];
     for (const secret of onRecord.length > 0 ? secretsOf() : []) {
-      const atPlace = onRecord.find((one) => isPlaceOf(one, secret));
+      const atPlace = onRecord.find((one) => placeOf(one) === placeOf(secret));
       const hasContent = secret.credentialHash !== "" && onRecord.some((one) => isContentOf(one, secret));
       const mayAdd = onRecord.length < manySecrets;
       if (!hasContent && !(atPlace && mayAdd)) continue;
@@ -90,10 +91,6 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
     },
     prune: known.prune,
   };
-}
-
-function isPlaceOf(one: PullSecret, other: PullSecret): boolean {
-  return one.uid === other.uid && one.namespace === other.namespace && one.name === other.name;
 }
 
 function isContentOf(one: PullSecret, other: PullSecret): boolean {
