@@ -6,11 +6,11 @@ import { verificationBy } from "../runtime/images/verification-policy.ts";
 import type { NodeContext } from "./deps.ts";
 import { verificationSettings } from "./settings.ts";
 
-/** What is on record of images. */
+/** Records of images. */
 export interface OwnImages {
   /** Images that this node pulled, where others use the runtime too. */
   readonly pulled?: PulledImages;
-  /** Who may use which image; undefined where nobody is asked. */
+  /** Decisions on who may use which image; undefined where nobody is asked. */
   readonly pullManager?: PullManager;
 }
 

@@ -71,7 +71,7 @@ export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDe
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 
-/** Which images on the node are verified; undefined where none is, since the gate is off. */
+/** Images on the node that are verified; undefined where none is, since the gate is off. */
 export function verificationSettings({ kubelet }: NodeConfig): VerificationSettings | undefined {
   const {
     featureGates,

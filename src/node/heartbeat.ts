@@ -203,7 +203,7 @@ function patchOf(node: Node, wanted: NodeStatus): object {
   const gone = (name: "capacity" | "allocatable") =>
     Object.fromEntries(
       Object.keys(node.status?.[name] ?? {})
-        // What others have added to the capacity is theirs to take away.
+        // Resources that others have added to the capacity are theirs to take away.
         .filter((key) => !(key in (wanted[name] ?? {})) && (isNative(key) || name === "allocatable"))
         .map((key) => [key, null]),
     );

@@ -12,7 +12,7 @@ export interface PullSecret {
   readonly credentialHash: string;
 }
 
-/** Who may use an image by a name: pods with these credentials, or all of the node. */
+/** Pods that may use an image by a name: those with these credentials, or all of the node. */
 export interface PullCredentials {
   readonly kubernetesSecrets?: readonly PullSecret[];
   /** Of a kubelet that had the directory before; kept as they stand. */

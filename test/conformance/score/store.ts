@@ -43,7 +43,7 @@ export function readGuestEntries(): readonly GuestEntry[] {
   return parseGuestEntries(read(guestFile));
 }
 
-/** What graftlet is to pass with a provider: what the kubelet passes, and in a guest, where no run is of the whole list, the list as well. */
+/** Tests that graftlet is to pass with a provider: what the kubelet passes, and in a guest, where no run is of the whole list, the list as well. */
 export function readToPass(provider: Provider): readonly ListedTest[] {
   const passed = readEntries().filter(isPassed);
   if (provider !== "guest" && !isGuest(provider)) return passed;
