@@ -1,8 +1,8 @@
-import { watch } from "node:fs";
 import { stat } from "node:fs/promises";
 import { dirname } from "node:path";
 import type { Clock } from "./clock.ts";
 import { pause } from "./pause.ts";
+import { watchPath } from "./watch-path.ts";
 
 /** Pause after an event before the files are looked at, milliseconds: a pair of files is written one after the other, and a busy directory
  *  is not looked at for each of its events. */
@@ -20,7 +20,7 @@ export function createFileNews(paths: readonly string[], clock: Clock): (signal:
   return async (signal) => {
     using watches = new DisposableStack();
     let wake = (): void => undefined;
-    for (const directory of directories) watches.defer(watchDirectory(directory, () => wake()));
+    for (const directory of directories) await watches.use(watchPath(directory, () => wake())).renew();
     while (!signal.aborted) {
       const event = new Promise<void>((resolve) => (wake = resolve));
       const found = await fingerprint(paths);
@@ -31,17 +31,6 @@ export function createFileNews(paths: readonly string[], clock: Clock): (signal:
       await clock.sleep(settleMs, signal).catch(() => undefined);
     }
   };
-}
-
-/** Watches a directory as far as the kernel does. @returns what ends that. */
-function watchDirectory(directory: string, onEvent: () => void): () => void {
-  try {
-    const watcher = watch(directory, { persistent: false }, onEvent);
-    watcher.on("error", () => watcher.close());
-    return () => watcher.close();
-  } catch {
-    return () => undefined;
-  }
 }
 
 /** Files as they are: each one's inode, size and time of change; empty for one that is not there. */

@@ -5,7 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { Complaints } from "./complaints.ts";
 import { readManifests } from "./manifest-files.ts";
 import { type Adopt, createManifestSet } from "./manifest-set.ts";
-import { watchPath } from "./watch-path.ts";
+import { watchPath } from "../lib/watch-path.ts";
 
 export interface FileSourceDeps {
   /** KubeletConfiguration.staticPodPath: a directory or a file on the machine that graftlet runs on. */
