@@ -67,6 +67,9 @@ export interface PassDeps extends RejectedDeps, PlaceholderDeps {
 const longestWaitMs = 60_000;
 const networkRetryMs = 1_000;
 const retryMs = 10_000;
+/** A kubelet's relist, every second, tells of what a pass made: a pass that failed behind it is followed by another. Its back-off
+ *  shows then, and not only after the pause. */
+const relistMs = 1_000;
 
 /** Observation of a pod, and its report. */
 interface Sight {
@@ -233,8 +236,13 @@ function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
 
 function nextPassMs({ clock, syncMs }: PassDeps, outcome: SyncOutcome, atOnce: boolean): number {
   if (atOnce) return 0;
-  if (outcome.retryAt !== undefined) return Math.min(longestWaitMs, Math.max(0, outcome.retryAt - clock.now()));
-  return (outcome.error ? retryMs : syncMs) * clock.jitter(1, 1.5);
+  const patience = outcome.error && hasMade(outcome) ? relistMs : longestWaitMs;
+  if (outcome.retryAt !== undefined) return Math.min(patience, Math.max(0, outcome.retryAt - clock.now()));
+  return outcome.error ? Math.min(patience, retryMs * clock.jitter(1, 1.5)) : syncMs * clock.jitter(1, 1.5);
+}
+
+function hasMade({ made }: SyncOutcome): boolean {
+  return made !== undefined && made.sandboxes.length + made.containers.length > 0;
 }
 
 function emptyPod(pod: AskedPod | GivenPod): RuntimePod {

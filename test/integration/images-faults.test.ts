@@ -53,21 +53,24 @@ describe("a registry that does not do as it should", { timeout: 600_000 }, () =>
     await Promise.all(faulty.map(([name, image]) => pods.create(`faulty-${name}`, { containers: [{ image }] })));
     await pods.create("meanwhile", { containers: [{ image: images.busybox, imagePullPolicy: "Always" }] });
     await pods.ready("meanwhile");
-    for (const [name, image] of faulty) {
-      const pod = `faulty-${name}`;
+    const isToldOf = async (pod: string, image: string) => {
+      // Docker gives up a torn layer after five attempts, more than a minute.
       const backedOff = await pods.until(
         pod,
         "its pull to be backed off",
         (one) => statusOf(one)?.state?.waiting?.reason === "ImagePullBackOff",
-        120_000,
+        180_000,
       );
+      // The back-off shows at the next relist after the first failure, not after a second pull.
+      assert.equal((await pods.event(pod, "Pulling", `Pulling image "${image}"`)).count, 1);
       const said = statusOf(backedOff)?.state?.waiting?.message ?? "";
       assert.ok(said.startsWith(`Back-off pulling image "${image}": ErrImagePull: `), said);
       assert.deepEqual([backedOff.status?.phase, statusOf(backedOff)?.restartCount], ["Pending", 0]);
       await pods.event(pod, "Failed", /^Failed to pull image "/);
       await pods.event(pod, "Failed", "Error: ErrImagePull");
       await pods.event(pod, "BackOff", `Back-off pulling image "${image}"`);
-    }
+    };
+    await Promise.all(faulty.map(([name, image]) => isToldOf(`faulty-${name}`, image)));
   });
 });
 

@@ -224,6 +224,11 @@ const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
   ["all went well: after the sync period", {}, 60_000],
   ["something failed: after ten seconds", { error: new Error("x") }, 10_000],
   [
+    "something failed after something was made: as soon as a relist would tell of that",
+    { error: new Error("x"), made: { sandboxes: ["made"], containers: [] } },
+    1_000,
+  ],
+  [
     "only a crash loop is in the way: when its back-off ends",
     { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) + 20_000 },
     20_000,
