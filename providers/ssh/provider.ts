@@ -1,4 +1,5 @@
 import { CodedError } from "../../src/lib/errors.ts";
+import { isRecord } from "../../src/lib/record.ts";
 import { rfc3339 } from "../../src/lib/rfc3339.ts";
 import { createSharedWork } from "../../src/lib/shared-work.ts";
 import type {
@@ -116,10 +117,6 @@ function refuseSocket(field: string, given: unknown, name: string): void {
     "invalid_argument",
     `providerConfig.${field} is not read for a target over SSH: name its socket in providerConfig.runtime instead.`,
   );
-}
-
-function isRecord(value: unknown): value is Readonly<Record<string, unknown>> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Timeout of finding the runtime, milliseconds. */

@@ -1,3 +1,4 @@
+import { isRecord } from "../lib/record.ts";
 import { readArguments, flagsOf } from "./arguments.ts";
 import { completionScript, shells } from "./completion.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
@@ -35,7 +36,6 @@ import { doctorFields, leaveFields, type Options, optionFields, removeFields, st
 import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
-import { isRecord } from "./value-types.ts";
 
 /** Result of parsing a command line. */
 export type ParseResult =

@@ -1,7 +1,7 @@
+import { isRecord } from "../lib/record.ts";
 import { nearest } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { type Field, fieldsOf, isField, nameOf, type Shape, type ValueOf } from "./schema.ts";
-import { isRecord } from "./value-types.ts";
 
 /** A configuration document as parsed from YAML or JSON. */
 export type Wire = Readonly<Record<string, unknown>>;

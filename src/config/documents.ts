@@ -1,8 +1,8 @@
 import { type Document, parseAllDocuments } from "yaml";
+import { isRecord } from "../lib/record.ts";
 import type { Wire } from "./decode.ts";
 import { messageOf } from "../lib/errors.ts";
 import { refuse } from "./refusal.ts";
-import { isRecord } from "./value-types.ts";
 
 /** Access of the configuration code to graftlet's own machine. */
 export interface ConfigIo {

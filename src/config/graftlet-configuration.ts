@@ -1,4 +1,5 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
+import { isRecord } from "../lib/record.ts";
 import { decode } from "./decode.ts";
 import { type ConfigIo, checkKind, readKind } from "./documents.ts";
 import { checkPort } from "./field-checks.ts";
@@ -23,7 +24,7 @@ import { taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
-import { bool, int32, ipAddress, isRecord, oneOf, text, textMap, texts, type ValueType } from "./value-types.ts";
+import { bool, int32, ipAddress, oneOf, text, textMap, texts, type ValueType } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 

@@ -1,4 +1,5 @@
 import { dirname, resolve } from "node:path";
+import { isRecord } from "../lib/record.ts";
 import {
   checkValues,
   decode,
@@ -16,7 +17,6 @@ import { checkGates, gateWarnings } from "./feature-gates.ts";
 import { hardEvictionDefaults, type KubeletConfiguration, kubeletFields } from "./kubelet-fields.ts";
 import { checkTogether } from "./kubelet-rules.ts";
 import { fieldsOf } from "./schema.ts";
-import { isRecord } from "./value-types.ts";
 
 /** Type of a KubeletConfiguration document. */
 export const configurationKind: DocumentKind = {

@@ -1,8 +1,9 @@
+import { isRecord } from "../lib/record.ts";
 import type { FileVerbosity } from "../lib/verbosity.ts";
 import type { Taint } from "../objects.ts";
 import { isLabelValue, isQualifiedName } from "./names.ts";
 import { parseInteger, quantitySign } from "./go-values.ts";
-import { int32, int64, isRecord, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
+import { int32, int64, mapOf, textMap, type TextMap, uint32, type ValueType } from "./value-types.ts";
 
 /** The record, if it has no other keys than these. */
 function recordWith(wire: unknown, ...keys: readonly string[]): Record<string, unknown> | undefined {

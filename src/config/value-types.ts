@@ -1,5 +1,6 @@
 import { isIP } from "node:net";
 import { goDuration } from "../lib/go-duration.ts";
+import { isRecord } from "../lib/record.ts";
 import { parseBool, parseDuration, parseInteger, quantitySign } from "./go-values.ts";
 
 /** Syntax of a value in a file and on the command line. The result `undefined` means: not of this type. */
@@ -188,9 +189,4 @@ export function mapOf<V>(wire: unknown, read: (value: unknown) => V | undefined)
     map[key] = known;
   }
   return map;
-}
-
-/** True for a plain JSON object. */
-export function isRecord(value: unknown): value is Record<string, unknown> {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }

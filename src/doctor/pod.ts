@@ -1,5 +1,6 @@
 import { createServed } from "../admission/served.ts";
 import { CodedError } from "../lib/errors.ts";
+import { recordOf } from "../lib/record.ts";
 import type { Pod, PodSpec } from "../objects.ts";
 import { type DaemonSets, standingOf } from "../pod/daemon-sets.ts";
 import { placeholderReason } from "../pod/placeholder.ts";
@@ -13,10 +14,10 @@ type Fields = Readonly<Record<string, unknown>>;
  *  @throws CodedError invalid_argument, a sentence, for an object that makes none. */
 export function podOf(manifest: Fields): Pod {
   const { kind } = manifest;
-  const name = fieldsIn(manifest["metadata"])?.["name"];
+  const name = recordOf(manifest["metadata"])?.["name"];
   const spec = specIn(manifest);
   const containers = spec?.["containers"];
-  if (!spec || !Array.isArray(containers) || containers.length === 0 || !containers.every(fieldsIn))
+  if (!spec || !Array.isArray(containers) || containers.length === 0 || !containers.every(recordOf))
     throw new CodedError(
       "invalid_argument",
       `the file holds ${typeof kind === "string" ? `a ${kind}` : "an object"} without a pod's containers: give a Pod, or a workload with a template`,
@@ -34,8 +35,8 @@ export function podOf(manifest: Fields): Pod {
 
 /** What a pod has from its DaemonSet. */
 function ofDaemonSet(manifest: Fields): Pick<Pod["metadata"], "annotations" | "ownerReferences"> {
-  const template = fieldsIn(fieldsIn(manifest["spec"])?.["template"]);
-  const annotations = fieldsIn(fieldsIn(template?.["metadata"])?.["annotations"]) ?? {};
+  const template = recordOf(recordOf(manifest["spec"])?.["template"]);
+  const annotations = recordOf(recordOf(template?.["metadata"])?.["annotations"]) ?? {};
   return {
     annotations: Object.fromEntries(Object.entries(annotations).map(([key, value]) => [key, String(value)])),
     ownerReferences: [{ apiVersion: "apps/v1", kind: "DaemonSet", name: "", uid: "", controller: true }],
@@ -43,14 +44,10 @@ function ofDaemonSet(manifest: Fields): Pick<Pod["metadata"], "annotations" | "o
 }
 
 function specIn(manifest: Fields): Fields | undefined {
-  const spec = fieldsIn(manifest["spec"]);
-  const job = fieldsIn(fieldsIn(spec?.["jobTemplate"])?.["spec"]);
-  const template = fieldsIn((job ?? spec)?.["template"]);
-  return template ? fieldsIn(template["spec"]) : spec;
-}
-
-function fieldsIn(value: unknown): Fields | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : undefined;
+  const spec = recordOf(manifest["spec"]);
+  const job = recordOf(recordOf(spec?.["jobTemplate"])?.["spec"]);
+  const template = recordOf((job ?? spec)?.["template"]);
+  return template ? recordOf(template["spec"]) : spec;
 }
 
 /** A node's settings that a pod meets. */

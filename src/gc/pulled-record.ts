@@ -1,6 +1,7 @@
 import { ownDirectory } from "../host/ownership-record.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { recordIn, recordOf } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** A root directory's record of the images that its node pulled, where others use the runtime too. Names are full ones. */
@@ -35,7 +36,7 @@ export async function readPulledRecord(
     if (!hasCode(error, "failed_precondition", "resource_exhausted")) throw error;
     text = "";
   }
-  const record = recordIn(text);
+  const record = contentOf(text);
   if (record) return record;
   log.warn({ file }, "the record of pulled images cannot be read: it is set aside, and their images stay");
   await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
@@ -59,8 +60,8 @@ export async function writePulledRecord(
 }
 
 /** Undefined for what is no record. */
-function recordIn(text: string): PulledRecord | undefined {
-  const content = objectIn(text);
+function contentOf(text: string): PulledRecord | undefined {
+  const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;
   const pulled = entriesOf(content["pulled"]).flatMap(([name, id]) =>
     typeof id === "string" ? [[name, id] as const] : [],
@@ -71,15 +72,6 @@ function recordIn(text: string): PulledRecord | undefined {
   return { pulled: new Map(pulled), begun: new Map(begun) };
 }
 
-function objectIn(text: string): Record<string, unknown> | undefined {
-  try {
-    const value: unknown = JSON.parse(text);
-    return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-  } catch {
-    return undefined;
-  }
-}
-
 function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
-  return typeof value === "object" && value !== null ? Object.entries(value) : [];
+  return Object.entries(recordOf(value) ?? {});
 }

@@ -1,6 +1,7 @@
 import { ownDirectory } from "../host/ownership-record.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/resize.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -79,11 +80,11 @@ async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortS
 
 /** Undefined for what is no record. */
 function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
-  const content = objectIn(text);
+  const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;
   const pods = entriesOf(content["pods"]).flatMap(([uid, said]) => {
-    const { allocated, inForce, wholeInForce } = objectOf(said) ?? {};
-    const given = podResourcesOf(objectOf(allocated)?.["containers"], objectOf(allocated)?.["pod"]);
+    const { allocated, inForce, wholeInForce } = recordOf(said) ?? {};
+    const given = podResourcesOf(recordOf(allocated)?.["containers"], recordOf(allocated)?.["pod"]);
     const whole = readResources(wholeInForce);
     const record = { allocated: given, inForce: resourceMap(inForce), ...(whole && { wholeInForce: whole }) };
     return [[uid, record] as const];
@@ -93,11 +94,11 @@ function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
 
 /** The kubelet keeps JSON as text in JSON, with a checksum. What cannot be read says nothing. (kubelet, allocation/state) */
 function checkpointIn(text: string | undefined): Checkpoint {
-  const data = text === undefined ? undefined : objectIn(text)?.["data"];
-  const entries = typeof data === "string" ? objectIn(data)?.["entries"] : undefined;
+  const data = text === undefined ? undefined : recordIn(text)?.["data"];
+  const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;
   return new Map(
     entriesOf(entries).map(([uid, said]) => {
-      const pod = objectOf(said);
+      const pod = recordOf(said);
       return [uid, podResourcesOf(pod?.["ContainerResources"], pod?.["PodLevelResources"])] as const;
     }),
   );
@@ -117,18 +118,6 @@ function resourceMap(value: unknown): Record<string, Resources> {
   );
 }
 
-function objectIn(text: string): Record<string, unknown> | undefined {
-  try {
-    return objectOf(JSON.parse(text));
-  } catch {
-    return undefined;
-  }
-}
-
-function objectOf(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === "object" && value !== null ? (value as Record<string, unknown>) : undefined;
-}
-
 function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
-  return Object.entries(objectOf(value) ?? {});
+  return Object.entries(recordOf(value) ?? {});
 }

@@ -1,6 +1,7 @@
 import { messageOf } from "../lib/errors.ts";
+import { isRecord } from "../lib/record.ts";
 import { expectKind, manifestObject, unusable } from "./manifest.ts";
-import { type Fields, isFields } from "./pod-fields.ts";
+import type { Fields } from "./pod-fields.ts";
 import { type Origin, type StaticPod, staticPod } from "./static-pod.ts";
 
 export interface Manifest {
@@ -25,7 +26,7 @@ function listedPods(object: Fields, origin: Origin): readonly StaticPod[] {
   if (!Array.isArray(items)) throw unusable("items of its PodList is not a list");
   const uids = new Set<string>();
   const pods = items.map((item: unknown, index) => {
-    if (!isFields(item)) throw unusable(`items[${index}] of its PodList is not a pod`);
+    if (!isRecord(item)) throw unusable(`items[${index}] of its PodList is not a pod`);
     try {
       return staticPod(item, origin);
     } catch (cause) {

@@ -1,6 +1,7 @@
 import { parseAllDocuments } from "yaml";
 import { CodedError } from "../lib/errors.ts";
-import { type Fields, isFields } from "./pod-fields.ts";
+import { isRecord, recordIn } from "../lib/record.ts";
+import type { Fields } from "./pod-fields.ts";
 
 /** Maximum bytes of a manifest from a file or a URL. The API server's limit for an object is slightly larger; a pod of that size could
  *  never have a mirror pod. */
@@ -30,19 +31,13 @@ function yamlIn(text: string): Fields {
   if (filled.length > 1) throw unusable("it contains several documents: give each pod a file of its own");
   const value = objectIn(filled[0]);
   if (Array.isArray(value)) throw unusable("it contains a list: give each pod a file of its own");
-  if (!isFields(value)) throw unusable("it contains no object: write apiVersion, kind, metadata and spec");
+  if (!isRecord(value)) throw unusable("it contains no object: write apiVersion, kind, metadata and spec");
   return value;
 }
 
 /** Parses an object in JSON, a hundred times faster than as YAML. */
 function jsonIn(text: string): Fields | undefined {
-  if (!text.trimStart().startsWith("{")) return undefined;
-  try {
-    const value: unknown = JSON.parse(text);
-    return isFields(value) ? value : undefined;
-  } catch {
-    return undefined;
-  }
+  return text.trimStart().startsWith("{") ? recordIn(text) : undefined;
 }
 
 /** At most a hundred aliases are followed: a small file must not become a large object. */

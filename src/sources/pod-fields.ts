@@ -1,5 +1,6 @@
 import { podTypes } from "../gen/pod-types.ts";
 import { CodedError } from "../lib/errors.ts";
+import { isRecord } from "../lib/record.ts";
 import type { PodSpec } from "../objects.ts";
 
 /** Error for a manifest: the field, and the remedy. */
@@ -8,10 +9,6 @@ export function refused(field: string, remedy: string): CodedError {
 }
 
 export type Fields = Readonly<Record<string, unknown>>;
-
-export function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 export interface TypedSpec {
   readonly spec: PodSpec;
@@ -74,13 +71,13 @@ function listOf(value: unknown, type: string, field: string, unknown: string[]):
 }
 
 function mapOf(value: unknown, type: string, field: string, unknown: string[]): Fields {
-  if (!isFields(value)) throw refused(field, `${shown(value)} stands where names with values are expected`);
+  if (!isRecord(value)) throw refused(field, `${shown(value)} stands where names with values are expected`);
   const entries = Object.entries(value);
   return Object.fromEntries(entries.map(([name, one]) => [name, typed(one, type, `${field}[${name}]`, unknown)]));
 }
 
 function objectOf(value: unknown, type: string, field: string, unknown: string[]): Fields {
-  if (!isFields(value)) throw refused(field, `${shown(value)} stands where fields are expected`);
+  if (!isRecord(value)) throw refused(field, `${shown(value)} stands where fields are expected`);
   const types = podTypes[type] ?? {};
   const known = Object.entries(value).flatMap(([name, one]) => {
     const path = `${field}.${name}`;

@@ -1,11 +1,12 @@
 import { createHash } from "node:crypto";
+import { isRecord } from "../lib/record.ts";
 import { sortedByKey } from "../lib/sorted.ts";
 import type { Pod, Toleration } from "../objects.ts";
 import { configHashAnnotation, configMirrorAnnotation } from "../pod/labels.ts";
 import { refuseReferences } from "./api-references.ts";
 import { checkMeta, checkSpec, type StaticMeta } from "./pod-checks.ts";
 import { withDefaults } from "./pod-defaults.ts";
-import { type Fields, isFields, refused, textsByName, typedSpec } from "./pod-fields.ts";
+import { type Fields, refused, textsByName, typedSpec } from "./pod-fields.ts";
 
 export interface Origin {
   readonly nodeName: string;
@@ -55,7 +56,7 @@ export function staticPod(object: Fields, { nodeName, of }: Origin): StaticPod {
 /** Metadata of a manifest; fields that only the API server sets (times, owners, versions) are ignored. */
 function metaOf(metadata: unknown, nodeName: string): StaticMeta {
   const given = metadata ?? {};
-  if (!isFields(given)) throw refused("metadata", "contains no fields: write at least a name");
+  if (!isRecord(given)) throw refused("metadata", "contains no fields: write at least a name");
   const name = textOf(given, "name");
   if (name === undefined) throw refused("metadata.name", "is missing: give the pod a name");
   const annotations = textsByName(given["annotations"], "metadata.annotations");
@@ -89,7 +90,7 @@ function uidOf(content: object): string {
 
 /** JSON that does not depend on the order of fields. */
 function sortedJson(value: object): string {
-  return JSON.stringify(value, (_key, one: unknown) => (isFields(one) ? sortedByKey(one) : one));
+  return JSON.stringify(value, (_key, one: unknown) => (isRecord(one) ? sortedByKey(one) : one));
 }
 
 /** A file's pod stays, whatever its node's state. */

@@ -1,3 +1,4 @@
+import { isRecord } from "../lib/record.ts";
 import type { PodCondition, PodStatus } from "../objects.ts";
 import { isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
@@ -61,15 +62,11 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
 function same(a: unknown, b: unknown): boolean {
   if (isNothing(a) || isNothing(b)) return isNothing(a) && isNothing(b);
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => same(item, b[at]));
-  if (isFields(a) && isFields(b)) return sameFields(a, b);
+  if (isRecord(a) && isRecord(b)) return sameFields(a, b);
   return Object.is(a, b);
 }
 
 type Fields = Readonly<Record<string, unknown>>;
-
-function isFields(value: unknown): value is Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
-}
 
 function sameFields(a: Fields, b: Fields): boolean {
   const [keys, others] = [keysOf(a), keysOf(b)];
@@ -80,7 +77,7 @@ function sameFields(a: Fields, b: Fields): boolean {
 function keysOf(fields: Fields): readonly string[] {
   return Object.keys(fields).filter((key) => {
     const value = fields[key];
-    return !isNothing(value) && !(key === "lastState" && isFields(value) && Object.keys(value).length === 0);
+    return !isNothing(value) && !(key === "lastState" && isRecord(value) && Object.keys(value).length === 0);
   });
 }
 

@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { CodedError } from "../../lib/errors.ts";
+import { isRecord } from "../../lib/record.ts";
 import type { Secret } from "../../objects.ts";
 import type { PullSecret } from "./pull-records.ts";
 
@@ -48,7 +49,7 @@ function keyringOf(secrets: readonly Secret[]): Keyring {
 function entriesOf(secret: Secret): object {
   if (secret.type === "kubernetes.io/dockerconfigjson") {
     const config = parse(secret, ".dockerconfigjson");
-    return "auths" in config && isObject(config.auths) ? config.auths : {};
+    return "auths" in config && isRecord(config.auths) ? config.auths : {};
   }
   return secret.type === "kubernetes.io/dockercfg" ? parse(secret, ".dockercfg") : {};
 }
@@ -58,7 +59,7 @@ function parse(secret: Secret, key: string): object {
   if (!encoded) return {};
   try {
     const value: unknown = JSON.parse(Buffer.from(encoded, "base64").toString());
-    if (isObject(value)) return value;
+    if (isRecord(value)) return value;
   } catch {
     // The parser's own words quote what it read, which is secret.
   }
@@ -67,7 +68,7 @@ function parse(secret: Secret, key: string): object {
 
 /** `auth` is base64 of `username:password`, and wins over the two apart. */
 function credentialsOf(entry: unknown, secret: Secret): Credentials {
-  if (!isObject(entry)) throw unreadable(secret, "an entry is not a JSON object");
+  if (!isRecord(entry)) throw unreadable(secret, "an entry is not a JSON object");
   const field = (name: string) => {
     const value: unknown = Object.hasOwn(entry, name) ? Reflect.get(entry, name) : undefined;
     return typeof value === "string" ? value : "";
@@ -96,10 +97,6 @@ function hashOf(credentials: Readonly<Record<string, string>>): string {
 
 function unreadable({ metadata }: Secret, why: string): CodedError {
   return new CodedError("invalid_argument", `image pull secret ${metadata.namespace}/${metadata.name}: ${why}`);
-}
-
-function isObject(value: unknown): value is object {
-  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /** Host, port and path of a location, without the API version that old clients wrote. */

@@ -1,6 +1,7 @@
 import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/image-paths.ts";
 import { unlessGone } from "../../lib/errors.ts";
+import { recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
 
 /** The secret that credentials came from, and a hash of them. */
@@ -97,7 +98,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
     async intents(signal) {
       const images: string[] = [];
       for (const file of await recordFiles(fs, pulling, signal)) {
-        const image = objectOf(await read(file, signal).catch(() => undefined))?.["image"];
+        const image = recordOf(await read(file, signal).catch(() => undefined))?.["image"];
         if (typeof image === "string") images.push(image);
       }
       return images;
@@ -123,17 +124,17 @@ function fileName(key: string): string {
 
 /** Undefined for what is no record. */
 function recordIn(content: unknown): PulledRecord | undefined {
-  const { kind, imageRef, lastUpdatedTime, credentialMapping } = objectOf(content) ?? {};
+  const { kind, imageRef, lastUpdatedTime, credentialMapping } = recordOf(content) ?? {};
   if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;
   const lastUpdated = typeof lastUpdatedTime === "string" ? Date.parse(lastUpdatedTime) : Number.NaN;
-  const credentials = Object.entries(objectOf(credentialMapping) ?? {}).map(
+  const credentials = Object.entries(recordOf(credentialMapping) ?? {}).map(
     ([name, given]) => [name, credentialsIn(given)] as const,
   );
   return { imageRef, lastUpdated: Number.isNaN(lastUpdated) ? 0 : lastUpdated, credentials: new Map(credentials) };
 }
 
 function credentialsIn(given: unknown): PullCredentials {
-  const { nodePodsAccessible, kubernetesSecrets, kubernetesServiceAccounts } = objectOf(given) ?? {};
+  const { nodePodsAccessible, kubernetesSecrets, kubernetesServiceAccounts } = recordOf(given) ?? {};
   const secrets = Array.isArray(kubernetesSecrets) ? kubernetesSecrets.map(secretIn) : [];
   return {
     ...(secrets.length > 0 && { kubernetesSecrets: secrets }),
@@ -143,7 +144,7 @@ function credentialsIn(given: unknown): PullCredentials {
 }
 
 function secretIn(given: unknown): PullSecret {
-  const fields = objectOf(given);
+  const fields = recordOf(given);
   const text = (name: string): string => {
     const value = fields?.[name];
     return typeof value === "string" ? value : "";
@@ -154,10 +155,4 @@ function secretIn(given: unknown): PullSecret {
     name: text("name"),
     credentialHash: text("credentialHash"),
   };
-}
-
-function objectOf(value: unknown): Record<string, unknown> | undefined {
-  return typeof value === "object" && value !== null && !Array.isArray(value)
-    ? (value as Record<string, unknown>)
-    : undefined;
 }

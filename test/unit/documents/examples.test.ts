@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { describe, test } from "node:test";
 import { parse, parseAllDocuments, stringify } from "yaml";
 import { checkConfiguration, readConfiguration } from "../../../src/config/kubelet-configuration.ts";
-import { isRecord } from "../../../src/config/value-types.ts";
+import { isRecord } from "../../../src/lib/record.ts";
 import { manifestPods } from "../../../src/sources/manifest-pods.ts";
 import { readSshConfig } from "../../../providers/ssh/config.ts";
 import { filesIo, kubeletFile, run } from "../config/files.ts";

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parse } from "yaml";
 import { completionScript } from "../../../src/config/completion.ts";
-import { isRecord } from "../../../src/config/value-types.ts";
+import { isRecord } from "../../../src/lib/record.ts";
 import { blocksOf, commandsOf, pages, textOf, yamlIsFor } from "./pages.ts";
 
 /** The commands of a page's blocks, and what stands as code in its lines. */

@@ -1,0 +1,18 @@
+/** True for a plain JSON object, neither null nor a list. */
+export function isRecord(value: unknown): value is Record<string, unknown> {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
+}
+
+/** A value as a JSON object; undefined where it is none. */
+export function recordOf(value: unknown): Record<string, unknown> | undefined {
+  return isRecord(value) ? value : undefined;
+}
+
+/** The JSON object that a text is; undefined where it is none. */
+export function recordIn(text: string): Record<string, unknown> | undefined {
+  try {
+    return recordOf(JSON.parse(text));
+  } catch {
+    return undefined;
+  }
+}
