@@ -33,7 +33,7 @@ export const wiring = {
   placeholders: { reads: ["seen", "status"] },
   statusManager: { reads: ["shown", "worker"], writes: ["status", "held"] },
   statusGenerator: { reads: ["status", "starts", "resize"] },
-  probes: { reads: ["asked", "seen", "status", "starts"], sends: ["wake"] },
+  probes: { reads: ["asked", "shown", "seen", "status", "starts"], sends: ["wake"] },
   allocations: { reads: ["seen"], writes: ["allocation"] },
   resizes: { reads: ["asked", "spoken"], writes: ["resize", "pending", "wishes"], sends: ["weigh"] },
   admission: { reads: ["pressure", "goingDown"] },

@@ -4,7 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { ProbeMeasures } from "../measures.ts";
 import type { EventSink, PodCache, PodStore, ProbeResults, Prober, StatusReader } from "../pipeline.ts";
-import type { GivenPod } from "../roles.ts";
+import type { GivenPod, ShownPod } from "../roles.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -28,6 +28,8 @@ export interface ProbesDeps {
   readonly cache: PodCache;
   readonly pods: PodStore;
   readonly status: StatusReader;
+  /** The pods as the API server has them; a static pod by its mirror pod. */
+  readonly shown: Pick<Column<ShownPod>, "get">;
   /** A container is not probed before its postStart hook has ended. */
   readonly starts: Pick<Column<Starts>, "get">;
   readonly signals: Sends<"wake">;

@@ -1,6 +1,9 @@
-import type { Container, Pod, PodStatus, Probe } from "../objects.ts";
+import type { TargetClock } from "../host/target-clock.ts";
+import type { Container, ContainerStatus, Pod, PodStatus, Probe } from "../objects.ts";
 import type { PodCache, PodStore, ProbeKind, ProbeResults, ProbeVerdict, StatusReader } from "../pipeline.ts";
-import { allContainers, isSidecar } from "../pod/containers.ts";
+import type { ShownPod } from "../roles.ts";
+import type { Column } from "../state/rows.ts";
+import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
 import { newestRun } from "../pod/runs.ts";
 import type { ProbeWorker } from "./worker.ts";
 
@@ -24,15 +27,39 @@ export function keyOf(kind: ProbeKind, containerName: string): string {
   return `${kind} ${containerName}`;
 }
 
+export interface VerdictDeps {
+  readonly cache: PodCache;
+  readonly status: StatusReader;
+  readonly pods: PodStore;
+  readonly shown: Pick<Column<ShownPod>, "get">;
+  readonly targetClock: Pick<TargetClock, "toOurs">;
+  /** Milliseconds since the epoch. */
+  readonly agentStartedAt: number;
+}
+
+/** A container that started this much earlier than the agent ran before it, milliseconds: the kubelet's patience. */
+const olderMs = 10_000;
+
 /** Verdicts on the containers of a node's pods, from their probes and before the first one. */
-export function createVerdicts(
-  { cache, status, pods }: { readonly cache: PodCache; readonly status: StatusReader; readonly pods: PodStore },
-  loops: ReadonlyMap<string, Loop>,
-) {
+export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loop>) {
+  const { cache, status, pods, shown } = deps;
   const observe = (uid: string, name: string) => newestRun(cache.get(uid), name);
   const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
-  const initially = (kind: ProbeKind, uid: string, name: string, containerId: string) =>
-    verdictIn(statusOf(uid), { kind, name, containerId });
+  const ranBefore = (uid: string, name: string) => {
+    const startedAt = observe(uid, name)?.startedAt ?? 0n;
+    const since = deps.targetClock.toOurs(Number(startedAt / 1_000_000n));
+    return startedAt > 0n && since < deps.agentStartedAt - olderMs;
+  };
+  const initially = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {
+    if (kind === "liveness") return "Success";
+    const pod = pods.get(uid);
+    // A static pod's object has no status: its mirror pod tells how its containers were before a restart.
+    const mirror = pod && isStaticPod(pod) ? shown.get(uid) : undefined;
+    const told = toldOf(mirror?.status, name, containerId) ?? toldOf(statusOf(uid), name, containerId);
+    if (kind === "readiness") return told?.ready ? "Success" : "Failure";
+    const untold = pod !== undefined && isStaticPod(pod) && !mirror;
+    return told?.started || (untold && ranBefore(uid, name)) ? "Success" : "Unknown";
+  };
   const workerOf = (uid: string, kind: ProbeKind, name: string) => loops.get(uid)?.workers.get(keyOf(kind, name));
   const poke = (uid: string, name: string, which: (worker: ProbeWorker) => boolean) => {
     for (const kind of kinds) {
@@ -62,16 +89,14 @@ export function createVerdicts(
   return { results, observe, podIP, initially, verdict, poke };
 }
 
-/** Verdict before the first probe: from the pod's status, unless that describes another container. */
-function verdictIn(
+/** What a pod's status says of a container, unless it describes another of that name. */
+function toldOf(
   { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
-  { kind, name, containerId }: { kind: ProbeKind; name: string; containerId: string },
-): ProbeVerdict {
-  if (kind === "liveness") return "Success";
+  name: string,
+  containerId: string,
+): ContainerStatus | undefined {
   const known = [...containerStatuses, ...initContainerStatuses].find((one) => one.name === name);
-  const same = bareId(known?.containerID) === containerId ? known : undefined;
-  if (kind === "startup") return same?.started ? "Success" : "Unknown";
-  return same?.ready ? "Success" : "Failure";
+  return bareId(known?.containerID) === containerId ? known : undefined;
 }
 
 /** A probe of a container. */

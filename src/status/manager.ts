@@ -15,8 +15,8 @@ import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
   /** Looks again whether the API server shows what it should: the pod's status was changed there, or its containers can no
-   *  longer run. */
-  reconcile(pod: AskedPod): void;
+   *  longer run. @param afterMs what is set meanwhile goes at once. */
+  reconcile(pod: AskedPod, afterMs?: number): void;
 }
 
 export interface StatusManagerDeps extends WriterDeps {
@@ -78,7 +78,7 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
       const status = held.get(pod.metadata.uid)?.status ?? pod.status ?? {};
       hold(pod, terminatedStatus(pod, status), { ended: true, finished: true });
     },
-    reconcile: (pod) => delivery.send(pod.metadata.uid),
+    reconcile: (pod, afterMs) => delivery.send(pod.metadata.uid, afterMs),
     run: (signal) =>
       delivery.run(
         held.entries().map(([uid]) => uid),

@@ -17,6 +17,9 @@ import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
+/** A pass that takes over what a mirror pod says is made within this, milliseconds. */
+const takeOverMs = 1_000;
+
 export interface SyncLoopDeps {
   readonly manager: Pick<PodManager, "take">;
   readonly pods: PodStore;
@@ -26,7 +29,7 @@ export interface SyncLoopDeps {
   /** A placeholder stands for the pod: it takes nothing of the node. */
   readonly standsFor: (pod: AskedPod) => boolean;
   readonly resizes: ResizeDecider;
-  readonly status: StatusSink & { reconcile(pod: AskedPod): void };
+  readonly status: StatusSink & { reconcile(pod: AskedPod, afterMs?: number): void };
   readonly cache: PodCache;
   readonly events: EventSink;
   /** Sources whose first words have been handled. */
@@ -160,7 +163,7 @@ function createWeighing(deps: SyncLoopDeps): Weighing {
 /** Takes a pod in: it gets a worker, is refused, or waits. */
 async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, signal: AbortSignal): Promise<void> {
   const { worker, workers, standsFor } = deps;
-  if (isMirrorPod(pod)) return reconcileShown(deps, pod);
+  if (isMirrorPod(pod)) return greetMirror(deps, pod);
   if (isStaticPod(pod) && waiting.hold(pod)) return;
   const decided = isEnding(pod) || worker.get(pod.metadata.uid) !== undefined || standsFor(pod);
   const rejection = decided ? undefined : await admit(deps, pod, signal);
@@ -216,6 +219,16 @@ function reconcile({ status, worker, workers }: SyncLoopDeps, pod: AskedPod): vo
 function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: AskedPod): void {
   const pod = pods.byName(namespace, name);
   if (pod && isStaticPod(pod)) status.reconcile(pod);
+}
+
+/** A mirror pod of before a restart says how its containers were: a pass takes that over before the API server hears of them. */
+function greetMirror(deps: SyncLoopDeps, mirror: AskedPod): void {
+  const { pods, worker, signals, status } = deps;
+  const pod = pods.byName(mirror.metadata.namespace, mirror.metadata.name);
+  const isKnown = pod && isStaticPod(pod) && worker.get(pod.metadata.uid)?.phase === "syncing";
+  if (!isKnown || !mirror.status?.containerStatuses?.length) return reconcileShown(deps, mirror);
+  signals.wake.send(pod.metadata.uid, "config");
+  status.reconcile(pod, takeOverMs);
 }
 
 /** Pods that were admitted and hold resources. */

@@ -11,11 +11,11 @@ export function isHugePages(medium: string): boolean {
   return medium === anySize || medium.startsWith(mediumPrefix);
 }
 
-/** Bytes of a page of an emptyDir on huge pages. A medium that names no size takes that of the containers' requests, which has to be
- *  one. @throws CodedError invalid_argument, in the kubelet's words.
+/** Bytes of a page of an emptyDir on huge pages. A medium that names no size takes that of the requests of the pod and its
+ *  containers, which has to be one. @throws CodedError invalid_argument, in the kubelet's words.
  *  @see https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/ */
 export function pageBytes(medium: string, { spec }: Pod): number {
-  const asked = [...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>
+  const asked = [spec, ...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>
     Object.keys(resources?.requests ?? {}).filter((name) => name.startsWith(resourcePrefix)),
   );
   const sizes = new Set(asked.map((name) => quantityValue(name.slice(resourcePrefix.length))));

@@ -146,10 +146,16 @@ test("a network probe waits for the pod's address; failing then is a failure", a
   assert.deepEqual(state.told, ["Unhealthy"]);
 });
 
+const statusIn = (id: string, told: { readonly ready: boolean; readonly started?: boolean }) => ({
+  name: "c",
+  containerID: `containerd://${id}`,
+  image: "",
+  imageID: "",
+  restartCount: 0,
+  ...told,
+});
 const wasReady = (id: string): PodStatus => ({
-  containerStatuses: [
-    { name: "c", containerID: `containerd://${id}`, ready: true, image: "", imageID: "", restartCount: 0 },
-  ],
+  containerStatuses: [statusIn(id, { ready: true })],
 });
 
 test("after an agent's restart what was ready stays ready until a verdict, and does not flap", async () => {
@@ -183,12 +189,27 @@ test("what was ready was another container, or was not ready: not carried over",
   other.pod.status = wasReady("another");
   assert.equal(other.ready(id), "Failure");
   other.state.held = {
-    containerStatuses: [
-      { name: "c", containerID: `containerd://${id}`, ready: false, image: "", imageID: "", restartCount: 0 },
-    ],
+    containerStatuses: [statusIn(id, { ready: false })],
   };
   other.pod.status = wasReady(id);
   assert.equal(other.ready(id), "Failure", "the status that this node holds wins");
+});
+
+test("a static pod's mirror pod tells how a container was before an agent's restart", () => {
+  const container = { startupProbe: { exec: { command: ["up"] } } };
+  const { pod, clock, state, run, ready, started } = rig({ agentAgeMs: 0, container });
+  Object.assign(pod.metadata, { annotations: { "kubernetes.io/config.source": "file" } });
+  const old = { startedAt: BigInt(clock.now() - 10_001) * 1_000_000n };
+  const id = run(ContainerState.CONTAINER_RUNNING, old);
+  assert.deepEqual([started(id), ready(id)], [true, "Failure"], "nothing is told yet: it started before the agent");
+  state.held = { containerStatuses: [statusIn(id, { ready: false, started: true })] };
+  state.mirror = { containerStatuses: [statusIn(id, { ready: true, started: false })] };
+  assert.deepEqual([started(id), ready(id)], [false, "Success"], "what was told wins over what this node holds");
+  const next = run(ContainerState.CONTAINER_RUNNING, { ...old, id: "next" });
+  assert.deepEqual([started(next), ready(next)], [false, "Failure"], "the mirror pod tells of another container");
+  state.mirror = undefined;
+  const young = run(ContainerState.CONTAINER_RUNNING, { startedAt: BigInt(clock.now() - 9_000) * 1_000_000n });
+  assert.equal(started(young), false, "one that may have started with the agent");
 });
 
 test("containers without a readiness probe are not watched", () => {

@@ -5,6 +5,7 @@ import type { Logger } from "../../../src/lib/log.ts";
 import type { Container, PodStatus, Probe } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createProbes } from "../../../src/probes/probes.ts";
+import { shownPod } from "../../../src/roles.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import type { FakeLink } from "../../fakes/link.ts";
@@ -50,6 +51,8 @@ export function rig({
     pods: [pod],
     cached: undefined as RuntimePod | undefined,
     held: undefined as PodStatus | undefined,
+    /** What the pod's mirror pod shows. */
+    mirror: undefined as PodStatus | undefined,
     exitCode: 0,
     /** By command, in place of that. */
     exitCodes: {} as Record<string, number>,
@@ -103,6 +106,7 @@ export function rig({
       list: () => state.pods,
     },
     status: { get: () => state.held },
+    shown: { get: () => state.mirror && shownPod({ ...pod, status: state.mirror }) },
     signals: { wake: { send: (id, cause) => void state.woken.push(`${id} ${cause}`) } },
     agentStartedAt: begun - agentAgeMs,
   });

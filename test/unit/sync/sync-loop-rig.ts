@@ -80,7 +80,8 @@ export function rig(
         phasesThen.push(phases.get(pod.metadata.uid));
       },
       terminated: ({ metadata }) => void calls.push(`terminated ${metadata.uid}`),
-      reconcile: ({ metadata }) => void calls.push(`reconcile ${metadata.uid}`),
+      reconcile: ({ metadata }, afterMs) =>
+        void calls.push(`reconcile ${metadata.uid}${afterMs === undefined ? "" : ` after ${afterMs}`}`),
     },
   });
   const stop = new AbortController();

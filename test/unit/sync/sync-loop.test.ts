@@ -186,6 +186,22 @@ test("a mirror pod gets no worker: what it shows is looked at again", async (t) 
   assert.deepEqual([calls.length, pods.list().length, manager.mirrors().length], [3, 1, 1]);
 });
 
+test("a mirror pod of before a restart is taken over by a pass before anything is told of its containers", async (t) => {
+  const { calls, push, phases } = rig(t);
+  const status = {
+    phase: "Running",
+    containerStatuses: [{ name: "c", ready: true, image: "", imageID: "", restartCount: 0 }],
+  };
+  await push("ADD", fromFile("p"));
+  calls.length = 0;
+  await push("ADD", { ...mirrorOf("p"), status });
+  assert.deepEqual(calls, ["wake p config", "reconcile p after 1000"]);
+  await push("UPDATE", { ...mirrorOf("p"), status });
+  phases.set("p", "terminated");
+  await push("ADD", { ...mirrorOf("p"), status });
+  assert.deepEqual(calls.slice(2), ["reconcile p", "reconcile p"]);
+});
+
 test("a static pod's new version is admitted when the old one has ended", async (t) => {
   const { calls, phases, push, loop } = rig(t);
   await push("ADD", fromFile("old", "p"));

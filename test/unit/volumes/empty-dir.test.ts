@@ -122,6 +122,23 @@ test("an emptyDir in huge pages has pages of the size that it names, or that the
   }
 });
 
+test("a pod that asks for huge pages as a whole has them in an emptyDir", async () => {
+  for (const medium of ["HugePages", "HugePages-2Mi"]) {
+    const bench = volumeBench();
+    await mounted(bench, [{ name: "v", emptyDir: { medium } }], {
+      containers: [{ name: "c", image: "i", volumeMounts: [{ name: "v", mountPath: "/v" }] }],
+      resources: { requests: { "hugepages-2Mi": "4Mi", cpu: "1" } },
+    });
+    assert.deepEqual(bench.host.commands[0]?.slice(0, 5), [
+      "mount",
+      "-t",
+      "hugetlbfs",
+      "-o",
+      `pagesize=${2 * 2 ** 20}`,
+    ]);
+  }
+});
+
 test("a medium that cannot be had is refused in the kubelet's words", async () => {
   const refused = (medium: string, ...sizes: readonly string[]) =>
     refusal(volumeBench(), { name: "v", emptyDir: { medium } }, asking(...sizes));
