@@ -1,5 +1,6 @@
 import { aroundNodes } from "./around-nodes.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
+import { pulls } from "./pulls.ts";
 
 /** Of every area and provider some. Those whose tests are all of integration are found on a real cluster alone. */
 export const faults: readonly Fault[] = [
@@ -110,6 +111,15 @@ export const faults: readonly Fault[] = [
     foundBy: [unit("status/merge")],
   },
   {
+    name: "static-unready",
+    file: "src/probes/verdicts.ts",
+    text: "toldOf(mirror?.status, name, containerId) ?? toldOf",
+    becomes: "toldOf",
+    breaks: "A static pod that was ready is not, for a while, after each restart of the agent.",
+    assertion: "what was told wins over what this node holds",
+    foundBy: [unit("probes/probes")],
+  },
+  {
     name: "probe-timeout",
     file: "providers/cri/pods.ts",
     text: "cmd: [...argv], timeout: wholeSeconds(timeoutSeconds)",
@@ -167,34 +177,7 @@ export const faults: readonly Fault[] = [
     assertion: '"$$(A) → $(A)": Expected values to be strictly equal',
     foundBy: [unit("pod/expand")],
   },
-  {
-    name: "pull-always",
-    file: "src/runtime/images/puller.ts",
-    text: 'const found = policy === "Always" ? undefined',
-    becomes: 'const found = policy === "always" ? undefined',
-    breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
-    assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
-    foundBy: [unit("runtime/images-puller")],
-  },
-  {
-    name: "pulled-for-all",
-    file: "src/runtime/images/pull-manager.ts",
-    text: "if (credentials?.nodePodsAccessible) return",
-    becomes: "if (credentials) return",
-    breaks: "An image that was pulled with one pod's secret is there for every pod of the node.",
-    assertion: "without a secret",
-    foundBy: [unit("runtime/images-access")],
-  },
-  {
-    name: "pull-secret",
-    file: "providers/cri/images.ts",
-    text: "imageService.pullImage, request, signal",
-    becomes: "imageService.pullImage, { ...request, auth: undefined }, signal",
-    breaks: "No image comes from a registry that asks for credentials.",
-    assertion:
-      '"imagePullSecrets open a registry that asks for credentials; they stand in no log": waited 60 s in vain for right-secret: to be Ready',
-    foundBy: [integration("images", "imagePullSecrets open a registry")],
-  },
+  ...pulls,
   {
     name: "crash-loop",
     file: "src/runtime/crash-loop.ts",

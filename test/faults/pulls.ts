@@ -1,0 +1,42 @@
+import { type Fault, integration, unit } from "./fault.ts";
+
+/** Mistakes in how images are pulled. */
+export const pulls: readonly Fault[] = [
+  {
+    name: "pull-always",
+    file: "src/runtime/images/puller.ts",
+    text: 'const found = policy === "Always" ? undefined',
+    becomes: 'const found = policy === "always" ? undefined',
+    breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
+    assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
+    foundBy: [unit("runtime/images-puller")],
+  },
+  {
+    name: "pulled-for-all",
+    file: "src/runtime/images/pull-manager.ts",
+    text: "if (credentials?.nodePodsAccessible) return",
+    becomes: "if (credentials) return",
+    breaks: "An image that was pulled with one pod's secret is there for every pod of the node.",
+    assertion: "without a secret",
+    foundBy: [unit("runtime/images-access")],
+  },
+  {
+    name: "pull-backs-off-late",
+    file: "src/sync/passes.ts",
+    text: "outcome.error && hasMade(outcome) ? relistMs",
+    becomes: "outcome.error && hasMade(outcome) ? longestWaitMs",
+    breaks: "A pull that failed is made a second time before its pod is seen to wait.",
+    assertion: "something failed after something was made",
+    foundBy: [unit("sync/passes")],
+  },
+  {
+    name: "pull-secret",
+    file: "providers/cri/images.ts",
+    text: "imageService.pullImage, request, signal",
+    becomes: "imageService.pullImage, { ...request, auth: undefined }, signal",
+    breaks: "No image comes from a registry that asks for credentials.",
+    assertion:
+      '"imagePullSecrets open a registry that asks for credentials; they stand in no log": waited 60 s in vain for right-secret: to be Ready',
+    foundBy: [integration("images", "imagePullSecrets open a registry")],
+  },
+];
