@@ -1,5 +1,6 @@
 import { posix } from "node:path";
 import { pluginDirectoryOf, pluginFiles } from "../host/plugin-paths.ts";
+import { replaceFile } from "../host/replace-file.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
@@ -41,10 +42,7 @@ export function createPluginDirectory(fs: HostFs, rootDir: string): PluginDirect
       return (await unlessGone(fs.readFile(checkpoint, { signal })))?.toString("utf8");
     },
     async writeCheckpoint(text) {
-      await fs.apply([
-        { do: "write", path: `${checkpoint}.new`, data: text, mode: 0o600 },
-        { do: "rename", from: `${checkpoint}.new`, to: checkpoint },
-      ]);
+      await fs.apply(replaceFile(checkpoint, text, 0o600));
     },
   };
 }

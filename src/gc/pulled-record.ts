@@ -1,4 +1,5 @@
 import { ownDirectory } from "../host/ownership-record.ts";
+import { replaceFile } from "../host/replace-file.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { recordIn, recordOf } from "../lib/record.ts";
@@ -52,11 +53,7 @@ export async function writePulledRecord(
 ): Promise<void> {
   const file = recordFile(rootDir);
   const content = { version, pulled: Object.fromEntries(pulled), begun: Object.fromEntries(begun) };
-  const changes = [
-    { do: "write", path: `${file}.new`, data: `${JSON.stringify(content)}\n`, mode: 0o600 },
-    { do: "rename", from: `${file}.new`, to: file },
-  ] as const;
-  await fs.apply(changes, signal);
+  await fs.apply(replaceFile(file, `${JSON.stringify(content)}\n`, 0o600), signal);
 }
 
 /** Undefined for what is no record. */

@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { hasCode, unlessCode } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
+import { replaceFile } from "./replace-file.ts";
 
 /** A root directory's record of the node that owns it. */
 export interface OwnershipRecord {
@@ -56,11 +57,7 @@ export async function writeOwnershipRecord(
 ): Promise<void> {
   const file = recordFile(rootDir);
   const data = `${JSON.stringify({ version, ...record })}\n`;
-  const changes = [
-    { do: "write", path: `${file}.new`, data, mode: 0o600 },
-    { do: "rename", from: `${file}.new`, to: file },
-  ] as const;
-  await fs.apply(changes, signal);
+  await fs.apply(replaceFile(file, data, 0o600), signal);
 }
 
 /** Notes down a file that the node is about to write outside its root directory, and the directories that it makes for it. A file that is

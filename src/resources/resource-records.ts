@@ -1,4 +1,5 @@
 import { ownDirectory } from "../host/ownership-record.ts";
+import { replaceFile } from "../host/replace-file.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { recordIn, recordOf } from "../lib/record.ts";
@@ -61,11 +62,7 @@ export async function writeRecords(
 ): Promise<void> {
   const file = recordsFile(rootDir);
   const data = `${JSON.stringify({ version, pods: Object.fromEntries(pods) })}\n`;
-  const changes = [
-    { do: "write", path: `${file}.new`, data, mode: 0o600 },
-    { do: "rename", from: `${file}.new`, to: file },
-  ] as const;
-  await fs.apply(changes, signal);
+  await fs.apply(replaceFile(file, data, 0o600), signal);
 }
 
 async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortSignal): Promise<string | undefined> {

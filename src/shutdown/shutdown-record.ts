@@ -1,3 +1,4 @@
+import { replaceFile } from "../host/replace-file.ts";
 import type { Logger } from "../lib/log.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { ShutdownMeasures } from "../measures.ts";
@@ -29,11 +30,7 @@ export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecord
   let startedAt = 0;
   const store = async (endedAt: number | undefined, signal: AbortSignal) => {
     const state = { startTime: timeText(startedAt), endTime: endedAt === undefined ? noTime : timeText(endedAt) };
-    const changes = [
-      { do: "write", path: `${file}.new`, data: JSON.stringify(state), mode: 0o644 },
-      { do: "rename", from: `${file}.new`, to: file },
-    ] as const;
-    await fs.apply(changes, signal).catch((err: unknown) => {
+    await fs.apply(replaceFile(file, JSON.stringify(state), 0o644), signal).catch((err: unknown) => {
       log.error({ err }, "Failed to store graceful shutdown state");
     });
   };

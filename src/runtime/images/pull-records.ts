@@ -1,5 +1,6 @@
 import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/image-paths.ts";
+import { replaceFile } from "../../host/replace-file.ts";
 import { unlessGone } from "../../lib/errors.ts";
 import { recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
@@ -53,12 +54,8 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
   const pulled = `${pullRecordsDirectory(rootDir)}/pulled`;
   const write = (directory: string, key: string, content: object, signal: AbortSignal): Promise<void> => {
     const file = `${directory}/${fileName(key)}`;
-    const changes = [
-      { do: "mkdir", path: directory, mode: 0o700, parents: true },
-      { do: "write", path: `${file}.tmp`, data: `${JSON.stringify(content)}\n`, mode: 0o600 },
-      { do: "rename", from: `${file}.tmp`, to: file },
-    ] as const;
-    return fs.apply(changes, signal);
+    const changes = replaceFile(file, `${JSON.stringify(content)}\n`, 0o600);
+    return fs.apply([{ do: "mkdir", path: directory, mode: 0o700, parents: true }, ...changes], signal);
   };
   const remove = (path: string, signal: AbortSignal) => fs.apply([{ do: "remove", path }], signal);
   const read = async (path: string, signal: AbortSignal): Promise<unknown> => {

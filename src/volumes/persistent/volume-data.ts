@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
 import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
+import { replaceFile } from "../../host/replace-file.ts";
 import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
@@ -58,9 +59,8 @@ export async function saveData(host: Host, mount: string, data: VolumeData, sign
   await host.fs.apply(
     [
       { do: "mkdir", path: directory, mode: directoryMode, parents: true },
-      // In one step: half of it would say nothing of the volume.
-      { do: "write", path: `${path}.new`, data: `${JSON.stringify(sortedByKey(data))}\n` },
-      { do: "rename", from: `${path}.new`, to: path },
+      // Half of it would say nothing of the volume.
+      ...replaceFile(path, `${JSON.stringify(sortedByKey(data))}\n`),
     ],
     signal,
   );
