@@ -4,6 +4,7 @@ import { globSync, readFileSync, rmSync, symlinkSync, writeFileSync } from "node
 import { createServer } from "node:http";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { setTimeout } from "node:timers/promises";
 import type { CoreEvent, Node, Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet, startKubelet } from "../harness/agent.ts";
 import { certificatesIn } from "../harness/certificates.ts";
@@ -235,6 +236,32 @@ describe("static pods", { timeout: 600_000 }, () => {
     const now = await mirrorOf("good");
     assert.deepEqual([now.metadata.uid, containerId(now)], [standing.metadata.uid, containerId(standing)]);
     assert.equal(mirrorsSeen("good"), seen);
+  });
+
+  test("graftlet restarted: what was ready and had started stays so", async () => {
+    const probe = { exec: { command: ["true"] }, periodSeconds: 30 };
+    const container = { name: "main", image: images.busybox, command: ["sleep", "3600"] };
+    const spec = {
+      terminationGracePeriodSeconds: 1,
+      containers: [{ ...container, startupProbe: probe, readinessProbe: probe }],
+    };
+    try {
+      write("probed.json", manifest("probed", { spec }));
+      const startedAt = statusOf(await pods.ready(nameOf("probed")))?.state?.running?.startedAt ?? assert.fail();
+      // A container that is younger when the agent starts counts as new.
+      await setTimeout(Date.parse(startedAt) + 12_000 - Date.now());
+      const before = pods.history(nameOf("probed")).length;
+      await agent.kill("SIGKILL");
+      agent = await startGraftlet(cluster);
+      // Its mirror pod comes after those that were there.
+      write("later.json", manifest("later"));
+      await pods.ready(nameOf("later"));
+      for (const version of [await mirrorOf("probed"), ...pods.history(nameOf("probed")).slice(before)])
+        assert.deepEqual([statusOf(version)?.started, statusOf(version)?.ready], [true, true]);
+    } finally {
+      for (const name of ["probed", "later"]) rmSync(fileOf(`${name}.json`), { force: true });
+    }
+    await pods.gone(nameOf("probed"));
   });
 
   test("a file that goes while graftlet is away takes its pod and its mirror pod with it", async () => {
