@@ -2,7 +2,7 @@ import { ownDirectory } from "../host/ownership-record.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { recordIn, recordOf } from "../lib/record.ts";
+import { entriesOf, recordIn } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
 
 /** A root directory's record of the images that its node pulled, where others use the runtime too. Names are full ones. */
@@ -67,8 +67,4 @@ function contentOf(text: string): PulledRecord | undefined {
     Array.isArray(others) ? [[name, others.filter((other) => typeof other === "string")] as const] : [],
   );
   return { pulled: new Map(pulled), begun: new Map(begun) };
-}
-
-function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
-  return Object.entries(recordOf(value) ?? {});
 }

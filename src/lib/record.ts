@@ -8,6 +8,11 @@ export function recordOf(value: unknown): Record<string, unknown> | undefined {
   return isRecord(value) ? value : undefined;
 }
 
+/** Names and values of a JSON object; none for another value. */
+export function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
+  return Object.entries(recordOf(value) ?? {});
+}
+
 /** The JSON object that a text is; undefined where it is none. */
 export function recordIn(text: string): Record<string, unknown> | undefined {
   try {

@@ -54,11 +54,12 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
     if (kind === "liveness") return "Success";
     const pod = pods.get(uid);
     // A static pod's object has no status: its mirror pod tells how its containers were before a restart.
-    const mirror = pod && isStaticPod(pod) ? shown.get(uid) : undefined;
+    const isStatic = pod !== undefined && isStaticPod(pod);
+    const mirror = isStatic ? shown.get(uid) : undefined;
     const told = toldOf(mirror?.status, name, containerId) ?? toldOf(statusOf(uid), name, containerId);
     if (kind === "readiness") return told?.ready ? "Success" : "Failure";
-    const untold = pod !== undefined && isStaticPod(pod) && !mirror;
-    return told?.started || (untold && ranBefore(uid, name)) ? "Success" : "Unknown";
+    const ranUntold = isStatic && !mirror && ranBefore(uid, name);
+    return told?.started || ranUntold ? "Success" : "Unknown";
   };
   const workerOf = (uid: string, kind: ProbeKind, name: string) => loops.get(uid)?.workers.get(keyOf(kind, name));
   const poke = (uid: string, name: string, which: (worker: ProbeWorker) => boolean) => {
@@ -89,7 +90,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   return { results, observe, podIP, initially, verdict, poke };
 }
 
-/** What a pod's status says of a container, unless it describes another of that name. */
+/** The container's part of a pod's status; undefined where that describes another of its name. */
 function toldOf(
   { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
   name: string,

@@ -2,7 +2,7 @@ import { ownDirectory } from "../host/ownership-record.ts";
 import { replaceFile } from "../host/replace-file.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { recordIn, recordOf } from "../lib/record.ts";
+import { entriesOf, recordIn, recordOf } from "../lib/record.ts";
 import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/resize.ts";
 import type { HostFs } from "../seams/host.ts";
@@ -113,8 +113,4 @@ function resourceMap(value: unknown): Record<string, Resources> {
       return resources ? [[name, resources] as const] : [];
     }),
   );
-}
-
-function entriesOf(value: unknown): readonly (readonly [string, unknown])[] {
-  return Object.entries(recordOf(value) ?? {});
 }

@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { pullRecordsDirectory } from "../../host/image-paths.ts";
 import { replaceFile } from "../../host/replace-file.ts";
 import { unlessGone } from "../../lib/errors.ts";
-import { recordOf } from "../../lib/record.ts";
+import { entriesOf, recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
 
 /** The secret that credentials came from, and a hash of them. */
@@ -124,9 +124,7 @@ function recordIn(content: unknown): PulledRecord | undefined {
   const { kind, imageRef, lastUpdatedTime, credentialMapping } = recordOf(content) ?? {};
   if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;
   const lastUpdated = typeof lastUpdatedTime === "string" ? Date.parse(lastUpdatedTime) : Number.NaN;
-  const credentials = Object.entries(recordOf(credentialMapping) ?? {}).map(
-    ([name, given]) => [name, credentialsIn(given)] as const,
-  );
+  const credentials = entriesOf(credentialMapping).map(([name, given]) => [name, credentialsIn(given)] as const);
   return { imageRef, lastUpdated: Number.isNaN(lastUpdated) ? 0 : lastUpdated, credentials: new Map(credentials) };
 }
 

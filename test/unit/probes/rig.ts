@@ -51,7 +51,7 @@ export function rig({
     pods: [pod],
     cached: undefined as RuntimePod | undefined,
     held: undefined as PodStatus | undefined,
-    /** What the pod's mirror pod shows. */
+    /** Status that the pod's mirror pod shows. */
     mirror: undefined as PodStatus | undefined,
     exitCode: 0,
     /** By command, in place of that. */
