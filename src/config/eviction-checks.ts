@@ -1,4 +1,5 @@
-import { parseDuration, quantitySign } from "./go-values.ts";
+import { parseDuration } from "../lib/go-duration.ts";
+import { quantitySign } from "./go-values.ts";
 import type { TextMap } from "./value-types.ts";
 
 /** Eviction signals that thresholds may use.

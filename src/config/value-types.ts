@@ -1,7 +1,7 @@
 import { isIP } from "node:net";
-import { goDuration } from "../lib/go-duration.ts";
+import { goDuration, parseDuration } from "../lib/go-duration.ts";
 import { isRecord } from "../lib/record.ts";
-import { parseBool, parseDuration, parseInteger, quantitySign } from "./go-values.ts";
+import { parseBool, parseInteger, quantitySign } from "./go-values.ts";
 
 /** Syntax of a value in a file and on the command line. The result `undefined` means: not of this type. */
 export interface ValueType<T> {

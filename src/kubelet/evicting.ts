@@ -1,4 +1,4 @@
-import { parseDuration } from "../config/go-values.ts";
+import { parseDuration } from "../lib/go-duration.ts";
 import { createEvict } from "../eviction/evict.ts";
 import { createEviction } from "../eviction/eviction.ts";
 import { createLocalLimits } from "../eviction/local-limits.ts";

@@ -12,3 +12,31 @@ export function goDuration(ms: number): string {
 function trimmed(amount: number): string {
   return String(Number(amount.toFixed(9)));
 }
+
+const unitMs: Readonly<Record<string, number>> = {
+  ns: 1e-6,
+  us: 1e-3,
+  µs: 1e-3,
+  μs: 1e-3,
+  ms: 1,
+  s: 1000,
+  m: 60_000,
+  h: 3_600_000,
+};
+
+const amountOfUnit = String.raw`(\d+\.?\d*|\.\d+)(${Object.keys(unitMs).join("|")})`;
+const durationShape = new RegExp(`^(${amountOfUnit})+$`);
+const durationParts = new RegExp(amountOfUnit, "g");
+
+/** Parses a duration such as `1m30s`, `250ms` or `0` to milliseconds; undefined if invalid. @see https://pkg.go.dev/time#ParseDuration */
+export function parseDuration(text: string): number | undefined {
+  const sign = text.startsWith("-") ? -1 : 1;
+  const body = text.replace(/^[-+]/, "");
+  if (body === "0") return 0;
+  if (!durationShape.test(body)) return undefined;
+  let ms = 0;
+  for (const [, amount, unit] of body.matchAll(durationParts)) {
+    ms += Number(amount) * (unitMs[unit ?? ""] ?? Number.NaN);
+  }
+  return sign * ms;
+}

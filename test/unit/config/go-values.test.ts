@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { goDuration } from "../../../src/lib/go-duration.ts";
-import { parseBool, parseDuration, parseInteger, quantitySign } from "../../../src/config/go-values.ts";
+import { goDuration, parseDuration } from "../../../src/lib/go-duration.ts";
+import { parseBool, parseInteger, quantitySign } from "../../../src/config/go-values.ts";
 
 test("durations are read as Go reads them", () => {
   const cases: readonly [string, number | undefined][] = [
