@@ -61,6 +61,8 @@ export interface PullMeasures {
   /** @param present undefined where presence was not checked. */
   ensured(policy: string, present: boolean | undefined, pulled: boolean): void;
   checked(result: PullCheck): void;
+  /** A program was asked for credentials. */
+  pluginRan(plugin: string, ms: number, failed: boolean): void;
 }
 
 /** Calls of monitors that ask which devices pods have. */

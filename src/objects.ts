@@ -38,6 +38,7 @@ export type ObjectReference = Wire<k8s.V1ObjectReference>;
 /** A pod as the sources hand it on: identity and spec are always there. */
 export type Pod = Omit<Wire<k8s.V1Pod>, "metadata" | "spec"> & { metadata: NamespacedMeta; spec: PodSpec };
 export type Node = Omit<Wire<k8s.V1Node>, "metadata"> & { metadata: ClusterMeta };
+export type ServiceAccount = Omit<Wire<k8s.V1ServiceAccount>, "metadata"> & { metadata: NamespacedMeta };
 export type Secret = Omit<Wire<k8s.V1Secret>, "metadata"> & { metadata: NamespacedMeta };
 export type ConfigMap = Omit<Wire<k8s.V1ConfigMap>, "metadata"> & { metadata: NamespacedMeta };
 export type PersistentVolumeClaim = Omit<Wire<k8s.V1PersistentVolumeClaim>, "metadata"> & { metadata: NamespacedMeta };

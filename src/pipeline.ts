@@ -212,24 +212,6 @@ export interface ObjectRegistry {
   unregister(uid: string): void;
 }
 
-export interface TokenRequest {
-  /** Empty: the API server's own audience. */
-  readonly audience: string;
-  readonly expirationSeconds: number;
-}
-
-export interface Token {
-  readonly token: string;
-  /** Milliseconds since the epoch, as is `refreshAt`: when a reader should ask again. */
-  readonly expiresAt: number;
-  readonly refreshAt: number;
-}
-
-/** Service account tokens bound to a pod, cached while fresh. */
-export interface TokenSource {
-  token(pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Token>;
-}
-
 export interface ServiceLister {
   /** Services with a cluster IP; undefined until they have been read once. */
   list(): readonly Service[] | undefined;

@@ -189,6 +189,12 @@ export const integration: Readonly<Record<string, Runs>> = {
     why: "which images go differs where others use the runtime, and how: by ID, by name, by all names at once",
     seconds: 120,
   },
+  "images-credentials": {
+    on: cri,
+    more: ["docker", "ssh"],
+    why: "credentials are graftlet's own machine's, and each runtime takes them in its own way",
+    seconds: 40,
+  },
   "images-faults": {
     on: [],
     more: here,

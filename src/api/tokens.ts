@@ -1,15 +1,35 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Clock } from "../lib/clock.ts";
-import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createSingleFlight } from "../lib/single-flight.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Pod, Wire } from "../objects.ts";
-import type { Token, TokenRequest, TokenSource } from "../pipeline.ts";
 import type { ApiClient } from "./client.ts";
+import { onceAuthorized } from "./node-authorizer.ts";
 import type { TokenSigners } from "./token-signers.ts";
+
+export interface TokenRequest {
+  /** Empty: the API server's own audience. */
+  readonly audience: string;
+  readonly expirationSeconds: number;
+  /** UID that the service account shall have; undefined for any. */
+  readonly accountUid?: string;
+}
+
+export interface Token {
+  readonly token: string;
+  /** Milliseconds since the epoch, as is `refreshAt`: when a reader should ask again. */
+  readonly expiresAt: number;
+  readonly refreshAt: number;
+}
+
+/** Service account tokens bound to a pod, cached while fresh. */
+export interface TokenSource {
+  token(pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Token>;
+}
 
 interface Held {
   readonly token: string;
@@ -25,9 +45,6 @@ const collectMs = 60_000;
 /** Concurrent requests: a starting node requests the tokens of all its pods, and each concurrent request is a connection of
  *  its own. */
 const parallelRequests = 10;
-
-/** Pause before a second try, milliseconds: the Node authorizer may learn of a new pod after its node does. */
-const authorizerMs = 250;
 
 /** Service account tokens bound to the pod that mounts them: refreshed after four fifths of their lifetime, or a day. A token
  *  that cannot be refreshed is used until it expires.
@@ -47,13 +64,9 @@ export function createTokenSource(deps: {
   const fetch = async (pod: Pod, request: TokenRequest, signal: AbortSignal): Promise<Held> => {
     const account = pod.spec.serviceAccountName || "default";
     const path = `/api/v1/namespaces/${pod.metadata.namespace}/serviceaccounts/${account}/token`;
-    const ask = () =>
-      client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal });
-    const answer = await ask().catch(async (error: unknown) => {
-      if (!hasCode(error, "permission_denied")) throw error;
-      await clock.sleep(authorizerMs, signal);
-      return ask();
-    });
+    const answer = await onceAuthorized(clock, signal, () =>
+      client.create<Wire<k8s.AuthenticationV1TokenRequest>>(path, tokenRequest(pod, request), { signal }),
+    );
     const token = answer.status?.token;
     const expiresAt = Date.parse(answer.status?.expirationTimestamp ?? "");
     if (!token || Number.isNaN(expiresAt))
@@ -74,6 +87,7 @@ export function createTokenSource(deps: {
         pod.metadata.uid,
         request.audience,
         request.expirationSeconds,
+        request.accountUid,
       ]);
       const known = held.get(key);
       if (known && clock.now() < known.refreshAt) return known;
@@ -93,12 +107,13 @@ export function createTokenSource(deps: {
   };
 }
 
-function tokenRequest(pod: Pod, { audience, expirationSeconds }: TokenRequest): object {
+function tokenRequest(pod: Pod, { audience, expirationSeconds, accountUid }: TokenRequest): object {
   const { name, uid } = pod.metadata;
   const boundObjectRef = { apiVersion: "v1", kind: "Pod", name, uid };
   return {
     apiVersion: "authentication.k8s.io/v1",
     kind: "TokenRequest",
+    ...(accountUid !== undefined && { metadata: { uid: accountUid } }),
     spec: { audiences: audience === "" ? [] : [audience], expirationSeconds, boundObjectRef },
   };
 }

@@ -1,6 +1,7 @@
 import { isRecord } from "../lib/record.ts";
 import { readArguments, flagsOf } from "./arguments.ts";
 import { completionScript, shells } from "./completion.ts";
+import { withCredentialProviders } from "./credential-providers.ts";
 import { defaultsOf, unservedWarnings, withValue } from "./decode.ts";
 import { type ConfigIo, readDocument } from "./documents.ts";
 import {
@@ -145,6 +146,8 @@ const sharedFlags = new Set([
   "minimum-container-ttl-duration",
   "maximum-dead-containers-per-container",
   "maximum-dead-containers",
+  "image-credential-provider-config",
+  "image-credential-provider-bin-dir",
 ]);
 
 /** `graftlet doctor`: the same flags; all nodes of the file of --nodes are looked at, or only the one of --node. */
@@ -225,7 +228,7 @@ export function parseCommandLine(argv: readonly string[], io: ConfigIo): ParseRe
   const node = { ...described, kubeconfig };
   return {
     kind: "run",
-    nodes: [node],
+    nodes: withCredentialProviders(io, options, [node]),
     logging: node.kubelet.logging,
     defaults: configurationDefaults([node.kubelet]),
     warnings: [
@@ -344,7 +347,7 @@ function severalNodes(io: ConfigIo, path: string, options: Options, flags: Flags
   const { nodes, health, page } = readGraftletConfiguration(io, path, options);
   return {
     kind: "run",
-    nodes,
+    nodes: withCredentialProviders(io, options, nodes),
     several: true,
     health,
     page,

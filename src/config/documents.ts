@@ -10,6 +10,8 @@ export interface ConfigIo {
   readFile(path: string): string;
   /** Files at any depth below a directory, as relative paths. @throws the errors of `fs.readdirSync`. */
   listDir(path: string): readonly string[];
+  /** True for a file that may be run as a program. */
+  isExecutable(path: string): boolean;
   hostname(): string;
   readonly env: Readonly<Record<string, string | undefined>>;
 }

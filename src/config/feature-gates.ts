@@ -8,6 +8,7 @@ export type GateSettings = Readonly<Record<string, boolean>>;
 const heeded = new Set([
   "KubeletCrashLoopBackOffMax",
   "KubeletEnsureSecretPulledImages",
+  "KubeletServiceAccountTokenForCredentialProviders",
   "CustomCPUCFSQuotaPeriod",
   "RotateKubeletServerCertificate",
   "PodLogsQuerySplitStreams",

@@ -1,5 +1,4 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
-import { isRecord } from "../lib/record.ts";
 import { decode } from "./decode.ts";
 import { type ConfigIo, checkKind, readKind } from "./documents.ts";
 import { checkPort } from "./field-checks.ts";
@@ -20,30 +19,17 @@ import {
   type PublishedEndpoints,
 } from "./node-config.ts";
 import { checkAnnotations, checkConfiguredLabels } from "./node-metadata.ts";
-import { taints } from "./object-types.ts";
+import { group, groups, taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
 import { field, optional, pointer, type Shape, type ValueOf } from "./schema.ts";
-import { bool, int32, ipAddress, oneOf, text, textMap, texts, type ValueType } from "./value-types.ts";
+import { bool, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
 const itsKind = { apiVersion: "graftlet.dev/v1alpha1", kind: "GraftletConfiguration" };
 
-const entries: ValueType<readonly Record<string, unknown>[]> = {
-  expected: "a list of nodes, each with a name",
-  decode: (wire) => (Array.isArray(wire) && wire.every(isRecord) ? wire : undefined),
-  parse: () => undefined,
-  encode: (value) => value,
-};
-const group: ValueType<Record<string, unknown>> = {
-  expected: "a group of fields",
-  decode: (wire) => (isRecord(wire) ? wire : undefined),
-  parse: () => undefined,
-  encode: (value) => value,
-};
-
 /** Settings that all nodes of the file share: they run in one Pod. */
 const sharedFields = {
-  nodes: field(entries, []),
+  nodes: field(groups("a list of nodes, each with a name"), []),
   certificateSecret: field(text, ""),
   kubeletAddress: field(oneOf("service", "podIP", "host"), "host"),
   kubeletService: field(text, ""),

@@ -1,6 +1,7 @@
 import { isIP } from "node:net";
 import { posix } from "node:path";
 import { goDuration } from "../lib/go-duration.ts";
+import type { CredentialProviders } from "./credential-providers.ts";
 import { type ConfigIo, readText } from "./documents.ts";
 import type { Taint } from "../objects.ts";
 import type { KubeletConfiguration } from "./kubelet-fields.ts";
@@ -60,6 +61,8 @@ export interface NodeConfig {
   /** Labels, annotations and taints that the Node keeps after registration, too; absent for nodes of a command line. */
   readonly configured?: { readonly labels: TextMap; readonly annotations: TextMap; readonly taints: readonly Taint[] };
   readonly deadContainers: DeadContainers;
+  /** Programs that tell credentials of registries; read where the node is to run. */
+  readonly credentialProviders?: CredentialProviders;
 }
 
 export interface PublishedEndpoints {

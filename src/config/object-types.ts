@@ -124,3 +124,34 @@ export const fileVerbosities: ValueType<readonly FileVerbosity[]> = {
     ),
   encode: (value) => value,
 };
+
+/** Fields that have a shape of their own. */
+export const group: ValueType<Readonly<Record<string, unknown>>> = {
+  expected: "a group of fields",
+  decode: (wire) => (isRecord(wire) ? wire : undefined),
+  parse: () => undefined,
+  encode: (value) => value,
+};
+
+/** A list of such groups. */
+export function groups(expected: string): ValueType<readonly Readonly<Record<string, unknown>>[]> {
+  return {
+    expected,
+    decode: (wire) => (Array.isArray(wire) && wire.every(isRecord) ? wire : undefined),
+    parse: () => undefined,
+    encode: (value) => value,
+  };
+}
+
+function decodeVariable(wire: unknown): { readonly name: string; readonly value: string } | undefined {
+  const { name, value } = recordWith(wire, "name", "value") ?? {};
+  return typeof name === "string" && typeof value === "string" ? { name, value } : undefined;
+}
+
+/** Environment variables of a program. */
+export const environment: ValueType<readonly { readonly name: string; readonly value: string }[]> = {
+  expected: "a list of variables {name, value}",
+  decode: (wire) => allOf(wire, decodeVariable),
+  parse: () => undefined,
+  encode: (value) => value,
+};

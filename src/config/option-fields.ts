@@ -3,7 +3,6 @@ import { field, optional, type Shape, type ValueOf } from "./schema.ts";
 import { bool, duration, int32, ipAddress, oneOf, text, textMap } from "./value-types.ts";
 
 const cadvisor = "graftlet has no cAdvisor";
-const noCredentialPlugins = "images are pulled only with imagePullSecrets";
 const noMounter = "volumes are mounted with the target's own tools";
 const locked = "graftlet locks its root directory instead";
 
@@ -38,14 +37,8 @@ export const optionFields = {
     flag: "runtime-cgroups",
     instead: "the runtime stays in the cgroup it was started in",
   }),
-  imageCredentialProviderConfig: field(text, "", {
-    flag: "image-credential-provider-config",
-    instead: noCredentialPlugins,
-  }),
-  imageCredentialProviderBinDir: field(text, "", {
-    flag: "image-credential-provider-bin-dir",
-    instead: noCredentialPlugins,
-  }),
+  imageCredentialProviderConfig: field(text, "", { flag: "image-credential-provider-config" }),
+  imageCredentialProviderBinDir: field(text, "", { flag: "image-credential-provider-bin-dir" }),
   lockFile: field(text, "", { flag: "lock-file", instead: locked }),
   exitOnLockContention: ignoredSwitch("exit-on-lock-contention", locked),
   minimumContainerTTL: field(duration, 0, { flag: "minimum-container-ttl-duration" }),

@@ -1,4 +1,4 @@
-import { readdirSync, readFileSync } from "node:fs";
+import { accessSync, constants, readdirSync, readFileSync, statSync } from "node:fs";
 import { hostname } from "node:os";
 import { join, relative } from "node:path";
 import type { ConfigIo } from "./documents.ts";
@@ -11,6 +11,14 @@ export function processIo(): ConfigIo {
       readdirSync(path, { recursive: true, withFileTypes: true })
         .filter((entry) => !entry.isDirectory())
         .map((entry) => relative(path, join(entry.parentPath, entry.name))),
+    isExecutable(path) {
+      try {
+        accessSync(path, constants.X_OK);
+        return statSync(path).isFile();
+      } catch {
+        return false;
+      }
+    },
     hostname,
     env: process.env,
   };

@@ -3,6 +3,7 @@ import { createEventRecorder } from "../api/events.ts";
 import { createHeadlessEndpoints, createNodeWatch, createServiceLister } from "../api/listers.ts";
 import { createObjectCaches } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
+import { createServiceAccounts } from "../api/service-accounts.ts";
 import { createTokenSigners } from "../api/token-signers.ts";
 import { createTokenSource } from "../api/tokens.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -57,6 +58,7 @@ export function observeCluster(context: NodeContext): Cluster {
     runtimeClasses,
     objects,
     claims: createClaims(common),
+    accounts: createServiceAccounts(common),
     tokens,
     signers,
     running: [events, ...watching, objects, tokens],

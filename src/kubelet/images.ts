@@ -1,9 +1,13 @@
 import { type PulledImages, createPulledImages } from "../gc/pulled-images.ts";
+import { runPlugins } from "../runtime/images/credential-plugin.ts";
+import { createNodeKeyring } from "../runtime/images/node-keyring.ts";
+import { createPluginKeyring } from "../runtime/images/plugin-keyring.ts";
+import type { PodKeyring } from "../runtime/images/pod-credentials.ts";
 import { type PullManager, createPullManager } from "../runtime/images/pull-manager.ts";
 import { createPullRecords } from "../runtime/images/pull-records.ts";
 import type { ImagePullerDeps } from "../runtime/images/puller.ts";
 import { verificationBy } from "../runtime/images/verification-policy.ts";
-import type { NodeContext } from "./deps.ts";
+import type { Cluster, NodeContext } from "./deps.ts";
 import { verificationSettings } from "./settings.ts";
 
 /** Records of images. */
@@ -35,15 +39,30 @@ export function recordImages({ config, target, metrics, clock, log }: NodeContex
 
 /** How images are pulled. */
 export function pullDeps(
-  { config: { kubelet }, metrics }: NodeContext,
+  context: NodeContext,
+  cluster: Cluster,
   { pullManager }: OwnImages,
-): Pick<ImagePullerDeps, "measures" | "pullManager" | "serialize" | "maxParallel" | "qps" | "burst"> {
+): Pick<ImagePullerDeps, "measures" | "keyrings" | "pullManager" | "serialize" | "maxParallel" | "qps" | "burst"> {
+  const { kubelet } = context.config;
   return {
-    measures: metrics.measures.pulls,
+    measures: context.metrics.measures.pulls,
+    keyrings: nodeKeyrings(context, cluster),
     ...(pullManager && { pullManager }),
     serialize: kubelet.serializeImagePulls,
     maxParallel: kubelet.maxParallelImagePulls,
     qps: kubelet.registryPullQPS,
     burst: kubelet.registryBurst,
   };
+}
+
+/** Credentials on the machine that graftlet runs on: the node's own, and those that programs tell. */
+function nodeKeyrings({ config, metrics, signal, clock, log }: NodeContext, cluster: Cluster): readonly PodKeyring[] {
+  const { rootDir, credentialProviders } = config;
+  const place = { rootDir, workingDir: process.cwd(), home: process.env["HOME"] };
+  const own = createNodeKeyring({ ...place, clock, log });
+  if (!credentialProviders) return [own];
+  const { accounts, tokens } = cluster;
+  const run = runPlugins({ measures: metrics.measures.pulls, clock, stop: signal });
+  const { providers: plugins } = credentialProviders;
+  return [own, createPluginKeyring({ plugins, run, accounts, tokens, clock, log })];
 }

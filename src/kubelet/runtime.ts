@@ -66,7 +66,7 @@ export function composeRuntime(
     cgroups: observed.cgroups.layout,
     allocatable,
   });
-  const puller = createImagePuller({ ...common, ...pullDeps(context, ownImages) });
+  const puller = createImagePuller({ ...common, ...pullDeps(context, cluster, ownImages) });
   const { ground, nodeAllocatable } = composeCgroups(context, cluster, observed, { ...parts, settings });
   const podRuntime = createPodRuntime({
     ...common,

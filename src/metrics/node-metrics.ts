@@ -29,6 +29,8 @@ export interface NodeMetricsDeps {
   readonly kubeletVersion: string;
   readonly graftletVersion: string;
   readonly gates: readonly HeededGate[];
+  /** SHA-256 of the configuration of credential provider plugins; undefined without. */
+  readonly credentialProviders?: string | undefined;
   readonly clock: Clock;
 }
 
@@ -72,7 +74,8 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
 }
 
 /** Node name and versions. */
-function nameMetrics(metrics: Metrics, { nodeName, kubeletVersion, graftletVersion }: NodeMetricsDeps): void {
+function nameMetrics(metrics: Metrics, deps: NodeMetricsDeps): void {
+  const { nodeName, kubeletVersion, graftletVersion, credentialProviders: hash } = deps;
   metrics.gauge("kubelet_node_name", "The node's name, as a label; always 1.", {
     labels: ["node"],
     values: () => [[{ node: nodeName }, 1]],
@@ -88,6 +91,12 @@ function nameMetrics(metrics: Metrics, { nodeName, kubeletVersion, graftletVersi
     labels: ["version", "node_version"],
     values: () => [[{ version: graftletVersion, node_version: process.version }, 1]],
   });
+  if (hash !== undefined)
+    metrics.gauge(
+      "kubelet_credential_provider_config_info",
+      "Hash of the configuration of credential provider plugins, as a label; always 1.",
+      { labels: ["hash"], values: () => [[{ hash }, 1]] },
+    );
 }
 
 function goArchitecture(): string {

@@ -126,8 +126,22 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
     "Checks of whether a pod may use an image that is on the node, by result.",
     ["result"],
   );
+  const plugins = metrics.histogram(
+    "kubelet_credential_provider_plugin_duration",
+    "Duration of the runs of credential provider plugins, seconds.",
+    { labels: ["plugin_name"], buckets: defaultBuckets },
+  );
+  const pluginErrors = metrics.counter(
+    "kubelet_credential_provider_plugin_errors_total",
+    "Failed runs of credential provider plugins.",
+    ["plugin_name"],
+  );
   return {
     checked: (result) => checks.add({ result }),
+    pluginRan(plugin, ms, failed) {
+      plugins.addMs({ plugin_name: plugin }, ms);
+      if (failed) pluginErrors.add({ plugin_name: plugin });
+    },
     pulling(uid) {
       const worked = startup.pulling(uid);
       return (ms, bytes) => {

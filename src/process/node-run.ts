@@ -91,7 +91,14 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   else if (!several) throw opened.reason;
   const { nodeName, kubelet } = given;
   const gates = heededGates(kubelet.featureGates);
-  const metrics = createNodeMetrics({ ...run, nodeName, kubeletVersion, graftletVersion, gates });
+  const names = {
+    nodeName,
+    kubeletVersion,
+    graftletVersion,
+    gates,
+    credentialProviders: given.credentialProviders?.hash,
+  };
+  const metrics = createNodeMetrics({ ...run, ...names });
   const asking = { ...run, measures: metrics.measures, tracer };
   const alone = standsAlone(given, run.env);
   const identity = alone ? noIdentity(given) : stack.use(await identityOf(asking, signal));

@@ -59,6 +59,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
         return one<V1ConfigMap>(name, "ConfigMap").data?.["nodes.yaml"] ?? "";
       },
       listDir: () => [],
+      isExecutable: () => false,
       hostname: () => "pod",
       env: { KUBERNETES_SERVICE_HOST: "10.0.0.1" },
     };

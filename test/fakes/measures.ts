@@ -15,7 +15,7 @@ export const unmeasured: Measures = {
     containerFailed: nothing,
     imageVolumes: nothing,
   },
-  pulls: { pulling: () => nothing, ensured: nothing, checked: nothing },
+  pulls: { pulling: () => nothing, ensured: nothing, checked: nothing, pluginRan: nothing },
   podResources: { asked: nothing, failed: nothing },
   statuses: { changed: nothing, written: nothing },
   volumes: {

@@ -5,8 +5,8 @@ export const pulls: readonly Fault[] = [
   {
     name: "pull-always",
     file: "src/runtime/images/puller.ts",
-    text: 'const found = policy === "Always" ? undefined',
-    becomes: 'const found = policy === "always" ? undefined',
+    text: 'const there = policy === "Always" ? undefined',
+    becomes: 'const there = policy === "always" ? undefined',
     breaks: "With imagePullPolicy Always a container runs the image that is on the machine, however old.",
     assertion: '"is pulled though it is there under Always": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/images-puller")],
@@ -18,6 +18,16 @@ export const pulls: readonly Fault[] = [
     becomes: "if (credentials) return",
     breaks: "An image that was pulled with one pod's secret is there for every pod of the node.",
     assertion: "without a secret",
+    foundBy: [unit("runtime/images-access")],
+  },
+  {
+    name: "account-for-all",
+    file: "src/runtime/images/pull-credentials.ts",
+    text: "if (source?.account) return { kubernetesServiceAccounts: [source.account] };\n",
+    becomes: "\n",
+    breaks:
+      "An image that a plugin had the credentials for in a service account's name is there for every pod of the node.",
+    assertion: "is for pods of the service account that a plugin had the credentials for",
     foundBy: [unit("runtime/images-access")],
   },
   {

@@ -1,102 +1,77 @@
-import { createHash } from "node:crypto";
-import { CodedError } from "../../lib/errors.ts";
-import { isRecord } from "../../lib/record.ts";
 import type { Secret } from "../../objects.ts";
-import type { PullSecret } from "./pull-records.ts";
+import { CodedError, messageOf } from "../../lib/errors.ts";
+import { type Login, type Logins, hashOf, loginsOf } from "./docker-config.ts";
+import type { PullAccount, PullSecret } from "./pull-records.ts";
 
-/** A registry's user. Never logged. */
-export interface Credentials {
-  readonly username: string;
-  readonly password: string;
-  /** The secret that they are from. */
-  readonly source: PullSecret;
+/** Whose credentials are: a pull secret's, a service account's that a plugin had them for, or, where undefined, the node's. */
+export type CredentialSource =
+  | { readonly secret: PullSecret; readonly account?: never }
+  | { readonly account: PullAccount; readonly secret?: never }
+  | undefined;
+
+/** A registry's user, and where it is from. Never logged. */
+export interface Credentials extends Omit<Login, "email"> {
+  readonly source: CredentialSource;
 }
 
-/** Registry locations such as `registry.example.com:5000/team` with the credentials given for them. */
-type Keyring = ReadonlyMap<string, readonly Credentials[]>;
+/** Credentials by registry location, such as `registry.example.com:5000/team`. */
+export type Keyring = readonly (readonly [location: string, credentials: Credentials])[];
 
 const dockerHub = "index.docker.io";
 
-/** Credentials of pull secrets that may fit an image, the most specific location first; for Docker Hub those under its own key
- *  where nothing else fits. Empty: pull without.
+/** Credentials that may fit an image, the most specific location first; for Docker Hub those under its own key where nothing else
+ *  fits. Empty: pull without.
  *  @param repository in full, such as `docker.io/library/busybox`.
- *  @throws CodedError invalid_argument, naming the secret, when one cannot be read.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
-export function credentialsFor(repository: string, secrets: readonly Secret[]): readonly Credentials[] {
-  const keyring = keyringOf(secrets);
-  const fitting = [...keyring.keys()]
+export function credentialsFor(repository: string, keyring: Keyring): readonly Credentials[] {
+  const byLocation = new Map<string, Credentials[]>();
+  for (const [location, credentials] of keyring) {
+    const key = locationKey(location);
+    if (key !== undefined) byLocation.set(key, [...(byLocation.get(key) ?? []), credentials]);
+  }
+  const fitting = [...byLocation.keys()]
     .sort()
     .reverse()
     .filter((location) => locationFits(location, repository));
-  const found = fitting.flatMap((location) => keyring.get(location) ?? []);
+  const found = fitting.flatMap((location) => byLocation.get(location) ?? []);
   if (found.length > 0) return found;
-  return repository.startsWith("docker.io/") ? (keyring.get(dockerHub) ?? []) : [];
+  return repository.startsWith("docker.io/") ? (byLocation.get(dockerHub) ?? []) : [];
 }
 
-function keyringOf(secrets: readonly Secret[]): Keyring {
-  const keyring = new Map<string, Credentials[]>();
-  for (const secret of secrets) {
-    for (const [location, entry] of Object.entries(entriesOf(secret))) {
-      const key = locationKey(location);
-      const credentials = credentialsOf(entry, secret);
-      if (key !== undefined) keyring.set(key, [...(keyring.get(key) ?? []), credentials]);
-    }
-  }
-  return keyring;
+/** Logins of one source. */
+export function keyringOf(logins: Logins, source: CredentialSource): Keyring {
+  return logins.map(([location, { username, password }]) => [location, { username, password, source }]);
 }
 
-/** The entries of `.dockerconfigjson` or `.dockercfg`; none for a secret of another type. */
-function entriesOf(secret: Secret): object {
-  if (secret.type === "kubernetes.io/dockerconfigjson") {
-    const config = parse(secret, ".dockerconfigjson");
-    return "auths" in config && isRecord(config.auths) ? config.auths : {};
-  }
-  return secret.type === "kubernetes.io/dockercfg" ? parse(secret, ".dockercfg") : {};
+/** Credentials of pull secrets; none of a secret of another type.
+ *  @throws CodedError invalid_argument, naming the secret, when one cannot be read. */
+export function keyringOfSecrets(secrets: readonly Secret[]): Keyring {
+  return secrets.flatMap((secret) => {
+    const { uid, namespace, name } = secret.metadata;
+    return loginsOfSecret(secret).map(([location, login]) => {
+      const source = { secret: { uid, namespace, name, credentialHash: hashOf(login) } };
+      return [location, { username: login.username, password: login.password, source }] as const;
+    });
+  });
 }
 
-function parse(secret: Secret, key: string): object {
-  const encoded = secret.data?.[key];
-  if (!encoded) return {};
+const layouts = {
+  "kubernetes.io/dockerconfigjson": ["config.json", ".dockerconfigjson"],
+  "kubernetes.io/dockercfg": [".dockercfg", ".dockercfg"],
+} as const;
+
+function loginsOfSecret({ type, data, metadata }: Secret): Logins {
+  const known = Object.entries(layouts).find(([of]) => of === type)?.[1];
+  if (!known) return [];
+  const [layout, key] = known;
+  const encoded = data?.[key];
+  if (!encoded) return [];
   try {
-    const value: unknown = JSON.parse(Buffer.from(encoded, "base64").toString());
-    if (isRecord(value)) return value;
-  } catch {
-    // The parser's own words quote what it read, which is secret.
+    return loginsOf(Buffer.from(encoded, "base64").toString(), layout);
+  } catch (error) {
+    const where = `image pull secret ${metadata.namespace}/${metadata.name}`;
+    throw new CodedError("invalid_argument", `${where}: ${key} ${messageOf(error)}`);
   }
-  throw unreadable(secret, `${key} is not a JSON object`);
-}
-
-/** `auth` is base64 of `username:password`, and wins over the two apart. */
-function credentialsOf(entry: unknown, secret: Secret): Credentials {
-  if (!isRecord(entry)) throw unreadable(secret, "an entry is not a JSON object");
-  const field = (name: string) => {
-    const value: unknown = Object.hasOwn(entry, name) ? Reflect.get(entry, name) : undefined;
-    return typeof value === "string" ? value : "";
-  };
-  const auth = field("auth");
-  if (!auth) return tracked(secret, field("username"), field("password"), field("email"));
-  const decoded = Buffer.from(auth, "base64").toString();
-  const colon = decoded.indexOf(":");
-  if (colon < 0) throw unreadable(secret, "unable to parse auth field, must be formatted as base64(username:password)");
-  return tracked(secret, decoded.slice(0, colon), decoded.slice(colon + 1), field("email"));
-}
-
-function tracked({ metadata }: Secret, username: string, password: string, email: string): Credentials {
-  const { uid, namespace, name } = metadata;
-  const credentialHash = hashOf({ username, password, email });
-  return { username, password, source: { uid, namespace, name, credentialHash } };
-}
-
-/** A kubelet's hash of credentials: of their JSON as Go writes it, so that its records hold. (kubelet, credentialprovider) */
-function hashOf(credentials: Readonly<Record<string, string>>): string {
-  const given = Object.fromEntries(Object.entries(credentials).filter(([, value]) => value !== ""));
-  const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
-  const json = JSON.stringify(given).replaceAll(/[<>&\u2028\u2029]/g, escaped);
-  return createHash("sha256").update(json).digest("hex");
-}
-
-function unreadable({ metadata }: Secret, why: string): CodedError {
-  return new CodedError("invalid_argument", `image pull secret ${metadata.namespace}/${metadata.name}: ${why}`);
 }
 
 /** Host, port and path of a location, without the API version that old clients wrote. */
@@ -110,7 +85,7 @@ function locationKey(location: string): string | undefined {
 }
 
 /** Labels of the host match one by one, `*` within one label; the port is equal; the path is a prefix. */
-function locationFits(location: string, repository: string): boolean {
+export function locationFits(location: string, repository: string): boolean {
   const wanted = split(location);
   const actual = split(repository);
   if (

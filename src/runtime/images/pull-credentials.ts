@@ -1,22 +1,51 @@
-import type { PullCredentials, PullSecret } from "./pull-records.ts";
+import type { CredentialSource } from "./keyring.ts";
+import type { PullAccount, PullCredentials } from "./pull-records.ts";
+
+/** The credentials of a pull as they are put on record. Those of the node are everybody's on it, as is an image that asked for none. */
+export function credentialsOnRecord(source: CredentialSource): PullCredentials {
+  if (source?.secret) return { kubernetesSecrets: [source.secret] };
+  if (source?.account) return { kubernetesServiceAccounts: [source.account] };
+  return { nodePodsAccessible: true };
+}
 
 /** Adds credentials to those on record. @returns undefined where that changes nothing. */
 export function mergeCredentials(
   known: PullCredentials | undefined,
   added: PullCredentials,
 ): PullCredentials | undefined {
-  const secrets = added.kubernetesSecrets ?? [];
-  if (known?.nodePodsAccessible || (!added.nodePodsAccessible && secrets.length === 0)) return undefined;
+  if (known?.nodePodsAccessible) return undefined;
   if (added.nodePodsAccessible) return { nodePodsAccessible: true };
-  const all = new Map((known?.kubernetesSecrets ?? []).map((secret) => [placeOf(secret), secret]));
-  const isNew = secrets.some((secret) => all.get(placeOf(secret))?.credentialHash !== secret.credentialHash);
-  if (!isNew) return undefined;
-  for (const secret of secrets) all.set(placeOf(secret), secret);
-  const sorted = [...all].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, secret]) => secret);
-  return { ...known, kubernetesSecrets: sorted };
+  const secrets = merged(
+    known?.kubernetesSecrets,
+    added.kubernetesSecrets,
+    (one, other) => one.credentialHash === other.credentialHash,
+  );
+  const accounts = merged(known?.kubernetesServiceAccounts, added.kubernetesServiceAccounts, () => true);
+  if (!secrets && !accounts) return undefined;
+  return {
+    ...known,
+    ...(secrets && { kubernetesSecrets: secrets }),
+    ...(accounts && { kubernetesServiceAccounts: accounts }),
+  };
 }
 
-/** The secret that credentials came from, whatever is in it now. */
-export function placeOf({ namespace, name, uid }: PullSecret): string {
+/** The secret, or the service account, that credentials came from, whatever is in it now. */
+export function placeOf({ namespace, name, uid }: PullAccount): string {
   return [namespace, name, uid].join("/");
+}
+
+/** One entry a place, sorted; undefined where the added ones are there as they are. */
+function merged<T extends PullAccount>(
+  known: readonly T[] = [],
+  added: readonly T[] = [],
+  same: (one: T, other: T) => boolean,
+): readonly T[] | undefined {
+  const all = new Map(known.map((one) => [placeOf(one), one]));
+  const news = added.filter((one) => {
+    const before = all.get(placeOf(one));
+    return !before || !same(before, one);
+  });
+  if (news.length === 0) return undefined;
+  for (const one of news) all.set(placeOf(one), one);
+  return [...all].toSorted(([one], [other]) => (one < other ? -1 : 1)).map(([, one]) => one);
 }

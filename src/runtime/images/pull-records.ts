@@ -14,11 +14,13 @@ export interface PullSecret {
   readonly credentialHash: string;
 }
 
+/** The service account for which a credential plugin had the credentials. */
+export type PullAccount = Omit<PullSecret, "credentialHash">;
+
 /** Pods that may use an image by a name: those with these credentials, or all of the node. */
 export interface PullCredentials {
   readonly kubernetesSecrets?: readonly PullSecret[];
-  /** Of a kubelet that had the directory before; kept as they stand. */
-  readonly kubernetesServiceAccounts?: readonly unknown[];
+  readonly kubernetesServiceAccounts?: readonly PullAccount[];
   readonly nodePodsAccessible?: boolean;
 }
 
@@ -131,23 +133,23 @@ function recordIn(content: unknown): PulledRecord | undefined {
 function credentialsIn(given: unknown): PullCredentials {
   const { nodePodsAccessible, kubernetesSecrets, kubernetesServiceAccounts } = recordOf(given) ?? {};
   const secrets = Array.isArray(kubernetesSecrets) ? kubernetesSecrets.map(secretIn) : [];
+  const accounts = Array.isArray(kubernetesServiceAccounts) ? kubernetesServiceAccounts.map(accountIn) : [];
   return {
     ...(secrets.length > 0 && { kubernetesSecrets: secrets }),
-    ...(Array.isArray(kubernetesServiceAccounts) && { kubernetesServiceAccounts }),
+    ...(accounts.length > 0 && { kubernetesServiceAccounts: accounts }),
     ...(nodePodsAccessible === true && { nodePodsAccessible }),
   };
 }
 
 function secretIn(given: unknown): PullSecret {
-  const fields = recordOf(given);
-  const text = (name: string): string => {
-    const value = fields?.[name];
-    return typeof value === "string" ? value : "";
-  };
-  return {
-    uid: text("uid"),
-    namespace: text("namespace"),
-    name: text("name"),
-    credentialHash: text("credentialHash"),
-  };
+  return { ...accountIn(given), credentialHash: textIn(given, "credentialHash") };
+}
+
+function accountIn(given: unknown): PullAccount {
+  return { uid: textIn(given, "uid"), namespace: textIn(given, "namespace"), name: textIn(given, "name") };
+}
+
+function textIn(given: unknown, name: string): string {
+  const value = recordOf(given)?.[name];
+  return typeof value === "string" ? value : "";
 }

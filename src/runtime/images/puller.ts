@@ -3,30 +3,25 @@ import { type Backoff, createBackoff } from "../../lib/backoff.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { abortError, messageOf } from "../../lib/errors.ts";
 import { goDuration } from "../../lib/go-duration.ts";
-import type { Logger } from "../../lib/log.ts";
 import { createTokenBucket } from "../../lib/token-bucket.ts";
 import type { PullMeasures } from "../../measures.ts";
-import type { Container, ObjectReference, Pod, Secret } from "../../objects.ts";
-import type { EventSink, ObjectCache } from "../../pipeline.ts";
-import { defaultPullPolicy, parseImageName, withDefaultTag } from "../../pod/image-name.ts";
+import type { Container, ObjectReference, Pod } from "../../objects.ts";
+import { defaultPullPolicy, withDefaultTag } from "../../pod/image-name.ts";
 import { imageVolumes } from "../../pod/image-volumes.ts";
 import { containerReference, podReference } from "../../pod/reference.ts";
 import type { Images } from "../../seams/runtime.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
 import { StartError } from "../start-error.ts";
-import { type Credentials, credentialsFor } from "./keyring.ts";
+import type { Credentials, CredentialSource } from "./keyring.ts";
 import { watchLongPull } from "./long-pull.ts";
+import { type PodCredentials, type PodCredentialsDeps, podCredentials } from "./pod-credentials.ts";
 import { joinedErrorText, pullFailure } from "./pull-error.ts";
 import type { PullManager } from "./pull-manager.ts";
-import type { PullSecret } from "./pull-records.ts";
 import { type PullGate, createPullGate } from "./pull-gate.ts";
 
-export interface ImagePullerDeps {
+export interface ImagePullerDeps extends PodCredentialsDeps {
   readonly images: Pick<Images, "imageStatus" | "pullImage">;
-  readonly objects: Pick<ObjectCache, "secret">;
-  readonly events: EventSink;
   readonly clock: Clock;
-  readonly log: Logger;
   readonly measures: PullMeasures;
   /** Decides who may use an image that is on the node; without it everybody may. */
   readonly pullManager?: PullManager;
@@ -83,8 +78,8 @@ interface Wanted {
   readonly requested: string;
   readonly spec: ImageSpec;
   readonly sandbox: PodSandboxConfig;
-  readonly secrets: readonly Secret[];
   readonly seen: Image | undefined;
+  readonly credentials: PodCredentials;
 }
 
 const backoffMs = { initialMs: 10_000, maxMs: 300_000 };
@@ -115,18 +110,18 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
 
 async function ensure(
   puller: Puller,
-  asked: Omit<Wanted, "spec" | "secrets">,
+  asked: Omit<Wanted, "spec" | "credentials">,
   asksFor: string | undefined,
   signal: AbortSignal,
 ): Promise<EnsuredImage> {
   const { pod, about, requested } = asked;
   const image = taggedName(puller, about, requested);
-  const secrets = await pullSecrets(puller, pod, signal);
-  const wanted: Wanted = { ...asked, spec: specOf(pod, image), secrets };
+  const credentials = await podCredentials(puller, pod, image, signal);
+  const wanted: Wanted = { ...asked, spec: specOf(pod, image), credentials };
   const policy = policyOf(asksFor, image);
-  const found = policy === "Always" ? undefined : (asked.seen ?? (await inspect(puller, about, wanted.spec, signal)));
-  const present = found && (await mayUse(puller, wanted, found)) ? found : undefined;
-  puller.measures.ensured(policy, policy === "Always" ? undefined : found !== undefined, present === undefined);
+  const there = policy === "Always" ? undefined : (asked.seen ?? (await inspect(puller, about, wanted.spec, signal)));
+  const present = there && (await mayUse(puller, wanted, there)) ? there : undefined;
+  puller.measures.ensured(policy, policy === "Always" ? undefined : there !== undefined, present === undefined);
   if (present) {
     const checked = puller.pullManager ? " and can be accessed by the pod" : "";
     puller.events.event(
@@ -142,8 +137,8 @@ async function ensure(
 }
 
 async function mayUse({ pullManager }: Puller, wanted: Wanted, { id }: Image): Promise<boolean> {
-  const secretsOf = () => credentialsOf(wanted).map(({ source }) => source);
-  return !(await pullManager?.mustPull(wanted.requested, id, secretsOf));
+  const sourcesOf = async () => (await wanted.credentials()).map(({ source }) => source);
+  return !(await pullManager?.mustPull(wanted.requested, id, sourcesOf));
 }
 
 /** Also for an image that the pod may not use: that it is there is nobody else's business. */
@@ -199,28 +194,6 @@ function taggedName({ events }: Puller, about: ObjectReference, requested: strin
   }
 }
 
-/** Reads pull secrets; unreadable ones are named in an event, and the pull is tried without them. */
-async function pullSecrets({ objects, events, log }: Puller, pod: Pod, signal: AbortSignal): Promise<Secret[]> {
-  const { namespace, name: podName } = pod.metadata;
-  const found: Secret[] = [];
-  const missing: string[] = [];
-  for (const { name } of pod.spec.imagePullSecrets ?? []) {
-    if (!name) continue;
-    try {
-      found.push(await objects.secret(namespace, name, signal));
-    } catch (error) {
-      if (signal.aborted) throw abortError(signal);
-      log.info({ err: error, pod: `${namespace}/${podName}`, secret: name }, "image pull secret could not be read");
-      missing.push(name);
-    }
-  }
-  if (missing.length > 0) {
-    const message = `Unable to retrieve some image pull secrets (${missing.join(", ")}); attempting to pull the image may not succeed.`;
-    events.event(podReference(pod), "Warning", "FailedToRetrieveImagePullSecret", message);
-  }
-  return found;
-}
-
 async function inspect(
   { images, events }: Puller,
   about: ObjectReference,
@@ -240,7 +213,7 @@ async function inspect(
 async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promise<EnsuredImage> {
   const { events, clock, gate, measures } = puller;
   const { about, requested } = wanted;
-  const credentials = credentialsOf(wanted);
+  const credentials = await wanted.credentials();
   const key = `${wanted.pod.metadata.uid}_${requested}`;
   refuseInBackoff(puller, wanted, key);
   events.event(about, "Normal", "Pulling", `Pulling image "${requested}"`);
@@ -282,14 +255,6 @@ async function recorded(
   }
 }
 
-function credentialsOf({ spec, secrets }: Wanted): readonly Credentials[] {
-  try {
-    return credentialsFor(parseImageName(spec.image).repository, secrets);
-  } catch (error) {
-    throw new StartError("ErrImagePull", messageOf(error), { cause: error });
-  }
-}
-
 /** @throws StartError ImagePullBackOff while the last failure is too recent. */
 function refuseInBackoff(
   { backoff, clock, events, lastFailures }: Puller,
@@ -314,8 +279,8 @@ interface PullOutcome {
   readonly pullMs: number;
   /** The image that the name refers to now. */
   readonly image?: Image | undefined;
-  /** The secret whose credentials the registry took. */
-  readonly took?: PullSecret | undefined;
+  /** Whose credentials the registry took; undefined where it asked for none, or took the node's. */
+  readonly took?: CredentialSource;
   /** Errors, one per attempt; empty after a success. */
   readonly errors: readonly unknown[];
 }

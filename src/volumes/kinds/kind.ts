@@ -1,10 +1,11 @@
+import type { TokenSource } from "../../api/tokens.ts";
 import type { Claims, StorageDrivers } from "../../drivers.ts";
 import type { MountLister } from "../../host/mounts.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { Logger } from "../../lib/log.ts";
 import type { VolumeMeasures } from "../../measures.ts";
 import type { Pod, Volume } from "../../objects.ts";
-import type { EventSink, MountedVolume, NodeSource, ObjectCache, Presence, TokenSource } from "../../pipeline.ts";
+import type { EventSink, MountedVolume, NodeSource, ObjectCache, Presence } from "../../pipeline.ts";
 import type { Host } from "../../seams/host.ts";
 import type { Growths } from "../persistent/growths.ts";
 import type { Staging } from "../persistent/staging.ts";

@@ -14,11 +14,13 @@ export function filesIo(files: Readonly<Record<string, string>> = {}, env: Confi
       return text;
     },
     listDir: (path) => {
+      if (path in all) throw Object.assign(new Error(`ENOTDIR: ${path}`), { code: "ENOTDIR" });
       const directory = path.replace(/\/?$/, "/");
       const below = Object.keys(all).filter((name) => name.startsWith(directory));
       if (below.length === 0) throw missing(path);
       return below.map((name) => name.slice(directory.length));
     },
+    isExecutable: (path) => path.includes("/bin/") && path in all,
     hostname: () => "Worker-1.Example",
     env,
   };

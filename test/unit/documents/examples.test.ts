@@ -53,10 +53,20 @@ function readNodes(text: string): void {
   assert.ok(run(["--nodes=/nodes.yaml"], { "/nodes.yaml": text }).nodes.length > 0);
 }
 
+/** Reads a CredentialProviderConfig whose programs are all there. */
+function readProviders(text: string): void {
+  const { providers } = parse(text) as { providers: readonly { readonly name: string }[] };
+  const programs = Object.fromEntries(providers.map(({ name }) => [`/bin/${name}`, ""]));
+  const flags = ["--image-credential-provider-config=/c.yaml", "--image-credential-provider-bin-dir=/bin"];
+  const [node] = run(flags, { "/c.yaml": text, ...programs }).nodes;
+  assert.equal(node?.credentialProviders?.providers.length, providers.length);
+}
+
 /** How graftlet reads an example, by what it is for. What the cluster alone reads is only YAML here. */
 const readers: Readonly<Record<string, (text: string) => void>> = {
   KubeletConfiguration: readKubelet,
   GraftletConfiguration: readNodes,
+  CredentialProviderConfig: readProviders,
   "settings of the ssh provider": readSsh,
   "values of the chart": readValues,
   "part of a pod's spec": readPodPart,

@@ -19,6 +19,7 @@ function rig() {
     kubeletVersion: "v1.36.3",
     graftletVersion: "0.1.0",
     gates: heededGates({ KubeletCrashLoopBackOffMax: false }),
+    credentialProviders: "sha256:00",
     clock,
   });
   const families = async () => parseExposition(await metrics.text());
@@ -54,6 +55,7 @@ test("a node that has measured nothing yet shows who it is, in a text that a scr
   for (const name of ["process_cpu_seconds_total", "process_resident_memory_bytes", "process_open_fds"])
     assert.ok(((await value(name)) ?? 0) > 0, name);
   assert.equal(await value("kubelet_running_pods"), 0);
+  assert.equal(await value("kubelet_credential_provider_config_info{hash=sha256:00}"), 1);
   assert.equal(await value("kubelet_certificate_manager_server_ttl_seconds"), Number.POSITIVE_INFINITY);
   assert.equal(await value("kubelet_pleg_relist_duration_seconds_count"), 0);
   assert.deepEqual(

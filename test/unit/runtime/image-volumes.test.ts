@@ -39,6 +39,7 @@ function setUp(...volumes: readonly Volume[]) {
     clock,
     log: createLogger(0, { write: () => undefined }),
     measures: unmeasured.pulls,
+    keyrings: [],
     serialize: false,
     maxParallel: undefined,
     qps: 0,

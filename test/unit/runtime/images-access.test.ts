@@ -3,6 +3,7 @@ import { describe, it } from "node:test";
 import { Image } from "../../../src/gen/cri.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { PullCheck } from "../../../src/measures.ts";
+import type { CredentialSource } from "../../../src/runtime/images/keyring.ts";
 import { createPullManager } from "../../../src/runtime/images/pull-manager.ts";
 import { createPullRecords, type PullSecret } from "../../../src/runtime/images/pull-records.ts";
 import { type VerificationSettings, verificationBy } from "../../../src/runtime/images/verification-policy.ts";
@@ -38,8 +39,10 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
       log: createLogger(0, { write: () => undefined }),
     });
   const manager = agent();
-  const mustPull = (by = manager, ...secrets: readonly PullSecret[]) => by.mustPull(image, id, () => secrets);
-  const pull = async (by = manager, used?: PullSecret) => (await by.begin(image)).succeeded(id, used);
+  const mustPull = (by = manager, ...secrets: readonly PullSecret[]) =>
+    by.mustPull(image, id, async () => secrets.map((one) => ({ secret: one })));
+  const pull = async (by = manager, used?: PullSecret) =>
+    (await by.begin(image)).succeeded(id, used && { secret: used });
   const filesIn = async (directory: string) =>
     (await host.fs.list(directory)).map(({ name }) => `${directory}/${name}`);
   const recordOf = async () => {
@@ -74,11 +77,34 @@ describe("an image that is on the node", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], known);
   });
 
+  it("is for pods of the service account that a plugin had the credentials for", async () => {
+    const { manager, agent, recordOf } = rig();
+    const account = { uid: "uid-a", namespace: "a", name: "builder" };
+    await (await manager.begin(image)).succeeded(id, { account });
+    const known = { "registry.test:5000/team/app": { kubernetesServiceAccounts: [account] } };
+    assert.deepEqual((await recordOf())["credentialMapping"], known);
+    for (const by of [manager, agent()]) {
+      const ask = (...sources: readonly CredentialSource[]) => by.mustPull(image, id, async () => sources);
+      assert.equal(await ask({ account }), false);
+      assert.equal(await ask({ account: { ...account, uid: "next" } }), true, "a service account of the same name");
+      assert.equal(await ask({ secret: secret("a") }, undefined), true, "another's secret, and the node's credentials");
+    }
+    await (await manager.begin(image)).succeeded(id, { secret: secret("b") });
+    const both = { kubernetesSecrets: [secret("b")], kubernetesServiceAccounts: [account] };
+    assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": both });
+    await (await manager.begin(image)).succeeded(id, undefined);
+    const all = { nodePodsAccessible: true };
+    assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": all });
+  });
+
   it("is known by the name that it was pulled by", async () => {
     const { manager, pull } = rig();
     await pull(manager, secret("a"));
-    assert.equal(await manager.mustPull("registry.test:5000/team/app:v2", id, () => [secret("a")]), false);
-    assert.equal(await manager.mustPull("mirror.test/app:v1", id, () => [secret("a")]), true);
+    assert.equal(
+      await manager.mustPull("registry.test:5000/team/app:v2", id, async () => [{ secret: secret("a") }]),
+      false,
+    );
+    assert.equal(await manager.mustPull("mirror.test/app:v1", id, async () => [{ secret: secret("a") }]), true);
   });
 
   it("is verified as the policy has it", async () => {
@@ -158,7 +184,7 @@ describe("records of pulls", () => {
   it("of pulls side by side are all kept", async () => {
     const { manager, mustPull } = rig();
     const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
-    await Promise.all([one.succeeded(id, secret("a")), other.succeeded(id, secret("b"))]);
+    await Promise.all([one.succeeded(id, { secret: secret("a") }), other.succeeded(id, { secret: secret("b") })]);
     for (const namespace of ["a", "b"]) assert.equal(await mustPull(manager, secret(namespace)), false);
   });
 

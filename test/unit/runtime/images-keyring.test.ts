@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import type { Secret } from "../../../src/objects.ts";
-import { credentialsFor } from "../../../src/runtime/images/keyring.ts";
+import { credentialsFor, keyringOfSecrets } from "../../../src/runtime/images/keyring.ts";
 
 const base64 = (text: string) => Buffer.from(text).toString("base64");
 const metadata = { name: "pull", namespace: "apps", uid: "u" };
@@ -20,7 +20,7 @@ function secretFor(...locations: readonly string[]): Secret {
 }
 
 const users = (repository: string, ...secrets: readonly Secret[]) =>
-  credentialsFor(repository, secrets).map(({ username }) => username);
+  credentialsFor(repository, keyringOfSecrets(secrets)).map(({ username }) => username);
 
 describe("credentials for an image", () => {
   const cases: readonly (readonly [location: string, repository: string, fits: boolean])[] = [
@@ -65,13 +65,15 @@ describe("credentials for an image", () => {
     const secret = secretOf({ "quay.io": { auth: base64("bob:pa:ss"), username: "eve", password: "no" } });
     const credentialHash = "f89a1eb04f297f42c5be8bc014677a1c4bfe7f4814bb14076e9dfedef4b40434";
     const source = { uid: "u", namespace: "apps", name: "pull", credentialHash };
-    assert.deepEqual(credentialsFor("quay.io/x", [secret]), [{ username: "bob", password: "pa:ss", source }]);
+    assert.deepEqual(credentialsFor("quay.io/x", keyringOfSecrets([secret])), [
+      { username: "bob", password: "pa:ss", source: { secret: source } },
+    ]);
   });
   it("have the hash that a kubelet gives them", () => {
     const secret = secretOf({ "quay.io": { username: "bob", password: "<&>", email: "b@x" } });
-    const [{ source } = assert.fail()] = credentialsFor("quay.io/x", [secret]);
+    const [{ source } = assert.fail()] = credentialsFor("quay.io/x", keyringOfSecrets([secret]));
     // SHA-256 of {"username":"bob","password":"\\u003c\\u0026\\u003e","email":"b@x"}
-    assert.equal(source.credentialHash, "1dec2233d058ecef45ebc3859bc7034f657f7d6946c0078fc5f1495406295272");
+    assert.equal(source?.secret?.credentialHash, "1dec2233d058ecef45ebc3859bc7034f657f7d6946c0078fc5f1495406295272");
   });
   it("are read from the older kind of secret, and from no other kind", () => {
     const old: Secret = {
@@ -96,7 +98,7 @@ describe("credentials for an image", () => {
       secretOf({ "quay.io": "hunter2" }),
     ]) {
       assert.throws(
-        () => credentialsFor("quay.io/x", [secret]),
+        () => credentialsFor("quay.io/x", keyringOfSecrets([secret])),
         (error: Error) => {
           assert.match(error.message, /^image pull secret apps\/pull: /);
           assert.doesNotMatch(`${error.message} ${String(error.cause)}`, /hunter2/);

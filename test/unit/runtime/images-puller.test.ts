@@ -35,6 +35,7 @@ function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] =
     clock,
     log: createLogger(9, { write: (line: string) => void lines.push(line) }),
     measures: unmeasured.pulls,
+    keyrings: [],
     serialize: false,
     maxParallel: undefined,
     qps: 0,

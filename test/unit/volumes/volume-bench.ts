@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { ConfigMap, PersistentVolume, PersistentVolumeClaim, Secret, Volume } from "../../../src/objects.ts";
-import type { Token, TokenRequest } from "../../../src/pipeline.ts";
+import type { Token, TokenRequest } from "../../../src/api/tokens.ts";
 import { createVolumes } from "../../../src/volumes/volumes.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";

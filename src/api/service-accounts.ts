@@ -1,0 +1,26 @@
+import type { Clock } from "../lib/clock.ts";
+import type { ServiceAccount } from "../objects.ts";
+import type { ApiClient } from "./client.ts";
+import { onceAuthorized } from "./node-authorizer.ts";
+
+/** Service accounts of the node's pods. */
+export interface ServiceAccounts {
+  /** @throws ApiError, such as not_found. */
+  serviceAccount(namespace: string, name: string, signal: AbortSignal): Promise<ServiceAccount>;
+}
+
+/** Reads them whenever they are asked for. */
+export function createServiceAccounts({
+  client,
+  clock,
+}: {
+  readonly client: ApiClient;
+  readonly clock: Clock;
+}): ServiceAccounts {
+  return {
+    serviceAccount: (namespace, name, signal) =>
+      onceAuthorized(clock, signal, () =>
+        client.get<ServiceAccount>(`/api/v1/namespaces/${namespace}/serviceaccounts/${name}`, { signal }),
+      ),
+  };
+}

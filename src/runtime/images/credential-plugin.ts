@@ -1,0 +1,134 @@
+import { type ExecFileException, execFile } from "node:child_process";
+import type { Clock } from "../../lib/clock.ts";
+import { parseDuration } from "../../lib/go-duration.ts";
+import { entriesOf, recordIn, recordOf } from "../../lib/record.ts";
+import type { PullMeasures } from "../../measures.ts";
+import type { Logins } from "./docker-config.ts";
+
+/** A program that tells credentials, on the machine that graftlet runs on. */
+export interface PluginProgram {
+  readonly name: string;
+  readonly path: string;
+  readonly args: readonly string[];
+  /** In addition to graftlet's own environment, or in place of it. */
+  readonly env: readonly { readonly name: string; readonly value: string }[];
+  /** Version of requests and answers. */
+  readonly apiVersion: string;
+}
+
+export interface PluginRequest {
+  /** An image's repository in full. */
+  readonly image: string;
+  /** In whose name it is asked; undefined for the node's. */
+  readonly serviceAccountToken?: string;
+  readonly serviceAccountAnnotations?: Readonly<Record<string, string>>;
+}
+
+export interface PluginAnswer {
+  /** For which images the answer holds, besides this one. */
+  readonly cacheKeyType: "Image" | "Registry" | "Global";
+  /** Milliseconds for which it holds; undefined: as configured. */
+  readonly cacheMs: number | undefined;
+  readonly logins: Logins;
+}
+
+/** Asks a program. @throws Error in a kubelet's words; they hold nothing of its answer. */
+export type RunPlugin = (program: PluginProgram, request: PluginRequest) => Promise<PluginAnswer>;
+
+const timeoutMs = 60_000;
+const maxBytes = 2 ** 20;
+const shownErrors = 1_000;
+
+export interface PluginRuns {
+  readonly measures: Pick<PullMeasures, "pluginRan">;
+  readonly clock: Clock;
+  /** Ends programs that run. */
+  readonly stop: AbortSignal;
+}
+
+/** Asks programs by their standard input and output.
+ *  @see https://kubernetes.io/docs/reference/config-api/kubelet-credentialprovider.v1/ */
+export function runPlugins({ measures, clock, stop }: PluginRuns): RunPlugin {
+  return async (program, request) => {
+    const { apiVersion } = program;
+    const message = JSON.stringify({ kind: "CredentialProviderRequest", apiVersion, ...request });
+    const startedAt = clock.monotonic();
+    const output = outputOf(program, request.image, message, stop);
+    const [outcome] = await Promise.allSettled([output]);
+    measures.pluginRan(program.name, clock.monotonic() - startedAt, outcome.status === "rejected");
+    return answerIn(await output, apiVersion);
+  };
+}
+
+function outputOf(
+  { name, path, args, env }: PluginProgram,
+  image: string,
+  input: string,
+  signal: AbortSignal,
+): Promise<string> {
+  const own = Object.fromEntries(env.map((variable) => [variable.name, variable.value]));
+  const bounds = { timeout: timeoutMs, maxBuffer: maxBytes, killSignal: "SIGKILL" } as const;
+  return new Promise((resolve, reject) => {
+    const options = { ...bounds, signal, env: { ...process.env, ...own } };
+    const child = execFile(path, args, options, (error, stdout, stderr) => {
+      if (!error) return resolve(stdout);
+      const said = stderr.trim().slice(0, shownErrors);
+      const what = `error execing credential provider plugin ${name} for image ${image}: ${failureOf(error)}`;
+      reject(new Error(said === "" ? what : `${what}: ${said}`));
+    });
+    // A program that ends without reading has an error of its own.
+    child.stdin?.on("error", () => undefined).end(input);
+  });
+}
+
+/** The error's own message names the arguments, which may be secret. */
+function failureOf({ code, killed, signal }: ExecFileException): string {
+  if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return `more than ${maxBytes} bytes of output`;
+  if (killed) return "context deadline exceeded";
+  if (typeof code === "number") return `exit status ${code}`;
+  return signal ? `signal: ${signal}` : (code ?? "it could not be started");
+}
+
+const answerFields = ["kind", "apiVersion", "cacheKeyType", "cacheDuration", "auth"];
+const cacheKeyTypes = ["Image", "Registry", "Global"] as const;
+
+function answerIn(text: string, expected: string): PluginAnswer {
+  const answer = recordIn(text) ?? {};
+  const { apiVersion } = answer;
+  if (typeof apiVersion === "string" && apiVersion !== expected)
+    throw new Error(
+      `apiVersion from credential plugin response did not match expected apiVersion:${expected}, actual apiVersion:${apiVersion}`,
+    );
+  const cacheMs = durationIn(answer["cacheDuration"]);
+  const logins = loginsIn(answer["auth"]);
+  const { kind, cacheKeyType = "" } = answer;
+  const isOne = kind === "CredentialProviderResponse" && apiVersion === expected;
+  const isStrange =
+    typeof cacheKeyType !== "string" || Object.keys(answer).some((name) => !answerFields.includes(name));
+  if (!isOne || isStrange || cacheMs === "none" || !logins)
+    throw new Error("error decoding credential provider plugin response from stdout");
+  const known = cacheKeyTypes.find((type) => type === cacheKeyType);
+  if (!known) throw new Error(`credential provider plugin did not return a valid cacheKeyType: ${cacheKeyType}`);
+  return { cacheKeyType: known, cacheMs, logins };
+}
+
+/** Milliseconds; undefined where it is left open, `none` for what is no duration. */
+function durationIn(given: unknown): number | undefined | "none" {
+  if (given === undefined || given === null) return undefined;
+  return (typeof given === "string" ? parseDuration(given) : undefined) ?? "none";
+}
+
+/** Undefined for what are no logins. */
+function loginsIn(given: unknown): Logins | undefined {
+  if (given === undefined || given === null) return [];
+  if (!recordOf(given)) return undefined;
+  const logins = entriesOf(given).map(([location, entry]) => [location, loginIn(entry)] as const);
+  const whole = logins.flatMap(([location, login]) => (login ? [[location, login] as const] : []));
+  return whole.length === logins.length ? whole : undefined;
+}
+
+function loginIn(entry: unknown): Logins[number][1] | undefined {
+  const { username = "", password = "", ...more } = recordOf(entry) ?? { more: entry };
+  if (typeof username !== "string" || typeof password !== "string" || Object.keys(more).length > 0) return undefined;
+  return { username, password, email: "" };
+}

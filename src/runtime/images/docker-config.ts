@@ -1,0 +1,60 @@
+import { createHash } from "node:crypto";
+import { entriesOf, isRecord } from "../../lib/record.ts";
+
+/** A registry's user. Never logged. */
+export interface Login {
+  readonly username: string;
+  readonly password: string;
+  readonly email: string;
+}
+
+/** Logins by the location that they are for, such as `registry.example.com:5000/team`. */
+export type Logins = readonly (readonly [location: string, login: Login])[];
+
+/** Two layouts of a Docker configuration: `config.json` has the logins in `auths`, the older `.dockercfg` is nothing else. */
+export type DockerConfigLayout = "config.json" | ".dockercfg";
+
+/** The logins of a Docker configuration. @throws Error whose message completes a sentence that begins with the
+ *  configuration, and quotes nothing of it: it is secret.
+ *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
+export function loginsOf(text: string, layout: DockerConfigLayout): Logins {
+  const config = objectIn(text);
+  return entriesOf(layout === "config.json" ? config["auths"] : config).map(([location, entry]) => [
+    location,
+    loginOf(entry),
+  ]);
+}
+
+/** A kubelet's hash of credentials: of their JSON as Go writes it, so that its records hold. (kubelet, credentialprovider) */
+export function hashOf({ username, password, email }: Login): string {
+  const given = Object.entries({ username, password, email }).filter(([, value]) => value !== "");
+  const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  const json = JSON.stringify(Object.fromEntries(given)).replaceAll(/[<>&\u2028\u2029]/g, escaped);
+  return createHash("sha256").update(json).digest("hex");
+}
+
+function objectIn(text: string): Readonly<Record<string, unknown>> {
+  try {
+    const value: unknown = JSON.parse(text);
+    if (isRecord(value)) return value;
+  } catch {
+    // The parser's own words quote what it read.
+  }
+  throw new Error("is not a JSON object");
+}
+
+/** `auth` is base64 of `username:password`, and wins over the two apart. */
+function loginOf(entry: unknown): Login {
+  if (!isRecord(entry)) throw new Error("has an entry that is not a JSON object");
+  const field = (name: string) => {
+    const value: unknown = Object.hasOwn(entry, name) ? Reflect.get(entry, name) : undefined;
+    return typeof value === "string" ? value : "";
+  };
+  const email = field("email");
+  const auth = field("auth");
+  if (!auth) return { username: field("username"), password: field("password"), email };
+  const decoded = Buffer.from(auth, "base64").toString();
+  const colon = decoded.indexOf(":");
+  if (colon < 0) throw new Error("has an auth field that is not base64 of username:password");
+  return { username: decoded.slice(0, colon), password: decoded.slice(colon + 1), email };
+}

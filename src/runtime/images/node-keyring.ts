@@ -1,0 +1,53 @@
+import { readFile } from "node:fs/promises";
+import { join } from "node:path";
+import type { Clock } from "../../lib/clock.ts";
+import { messageOf } from "../../lib/errors.ts";
+import type { Logger } from "../../lib/log.ts";
+import { type DockerConfigLayout, type Logins, loginsOf } from "./docker-config.ts";
+import { keyringOf } from "./keyring.ts";
+import type { PodKeyring } from "./pod-credentials.ts";
+
+export interface NodeKeyringDeps {
+  /** The node's root directory. */
+  readonly rootDir: string;
+  readonly workingDir: string;
+  /** The user's home; undefined where there is none. */
+  readonly home: string | undefined;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** What was read is used for so long, milliseconds. */
+const freshMs = 5 * 60_000;
+
+/** Credentials that all pods of the node may use: those of the first Docker configuration that can be read, on the machine that graftlet
+ *  runs on. They never reach the target's files.
+ *  @see https://kubernetes.io/docs/concepts/containers/images/#configuring-nodes-to-authenticate-to-a-private-registry */
+export function createNodeKeyring(deps: NodeKeyringDeps): PodKeyring {
+  const { clock } = deps;
+  let known: { readonly logins: Promise<Logins>; readonly until: number } | undefined;
+  return async () => {
+    if (!known || clock.monotonic() >= known.until)
+      known = { logins: readLogins(deps), until: clock.monotonic() + freshMs };
+    return keyringOf(await known.logins, undefined);
+  };
+}
+
+async function readLogins({ rootDir, workingDir, home, log }: NodeKeyringDeps): Promise<Logins> {
+  const directories: readonly (readonly [DockerConfigLayout, readonly string[]])[] = [
+    ["config.json", [rootDir, workingDir, ...(home ? [join(home, ".docker")] : []), "/.docker"]],
+    [".dockercfg", [rootDir, workingDir, ...(home ? [home] : []), "/"]],
+  ];
+  for (const [layout, places] of directories) {
+    for (const path of places.map((place) => join(place, layout))) {
+      const text = await readFile(path, "utf8").catch(() => undefined);
+      if (text === undefined) continue;
+      try {
+        return loginsOf(text, layout);
+      } catch (error) {
+        log.warn({ file: path }, `a Docker configuration with credentials ${messageOf(error)}, and is not used`);
+      }
+    }
+  }
+  return [];
+}

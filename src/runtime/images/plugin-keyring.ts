@@ -1,0 +1,172 @@
+import { createHash } from "node:crypto";
+import type { Clock } from "../../lib/clock.ts";
+import { abortError } from "../../lib/errors.ts";
+import type { Logger } from "../../lib/log.ts";
+import { untilAborted } from "../../lib/service-group.ts";
+import { createSingleFlight } from "../../lib/single-flight.ts";
+import type { Pod } from "../../objects.ts";
+import type { ServiceAccounts } from "../../api/service-accounts.ts";
+import type { TokenSource } from "../../api/tokens.ts";
+import type { PluginAnswer, PluginProgram, RunPlugin } from "./credential-plugin.ts";
+import type { Logins } from "./docker-config.ts";
+import { keyringOf, locationFits, type Keyring } from "./keyring.ts";
+import type { PodKeyring } from "./pod-credentials.ts";
+import type { PullAccount } from "./pull-records.ts";
+
+/** A program that is asked for credentials, and when. */
+export interface CredentialPlugin extends PluginProgram {
+  /** Locations of the images that it is asked about. */
+  readonly matchImages: readonly string[];
+  /** Milliseconds for which an answer holds that does not say so itself; 0: it is not kept. */
+  readonly defaultCacheMs: number;
+  /** Present where it is asked in the name of the pod's service account. */
+  readonly token?: {
+    readonly audience: string;
+    /** Whose answers are kept together: those for one token, or for one service account. */
+    readonly cacheType: "ServiceAccount" | "Token";
+    /** Pods without a service account do not have it asked. */
+    readonly requireServiceAccount: boolean;
+    readonly requiredAnnotations: readonly string[];
+    readonly optionalAnnotations: readonly string[];
+  };
+}
+
+export interface PluginKeyringDeps {
+  readonly plugins: readonly CredentialPlugin[];
+  readonly run: RunPlugin;
+  readonly accounts: ServiceAccounts;
+  readonly tokens: TokenSource;
+  readonly clock: Clock;
+  readonly log: Logger;
+}
+
+/** Credentials that programs tell, as a kubelet has them told: every program in charge of an image is asked, and one that fails is
+ *  left out. @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
+export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
+  const { plugins, log } = deps;
+  const asked = plugins.map((plugin) => ({ plugin, ask: createAsk(plugin, deps) }));
+  return async (repository, pod, signal) => {
+    const keyrings = await Promise.all(
+      asked.map(({ plugin, ask }) =>
+        ask(repository, pod, signal).catch((err: unknown): Keyring => {
+          if (signal.aborted) throw abortError(signal);
+          const { namespace, name } = pod.metadata;
+          log.error(
+            { err, provider: plugin.name, image: repository, pod: `${namespace}/${name}` },
+            "Failed to provide credentials for image",
+          );
+          return [];
+        }),
+      ),
+    );
+    return keyrings.flat();
+  };
+}
+
+/** In whose name a program is asked. */
+interface Asker {
+  readonly account: PullAccount;
+  readonly token: string;
+  readonly annotations: Readonly<Record<string, string>>;
+}
+
+interface Kept {
+  readonly logins: Logins;
+  /** Milliseconds since the epoch. */
+  readonly until: number;
+}
+
+const purgeMs = 15 * 60_000;
+
+function createAsk(plugin: CredentialPlugin, deps: PluginKeyringDeps): PodKeyring {
+  const { run, clock } = deps;
+  const kept = new Map<string, Kept>();
+  const once = createSingleFlight<PluginAnswer>();
+  let purgedAt = clock.now();
+
+  const lookUp = (keys: readonly string[]): Logins | undefined => {
+    const now = clock.now();
+    if (now > purgedAt + purgeMs) {
+      for (const [key, { until }] of kept) if (now > until) kept.delete(key);
+      purgedAt = now;
+    }
+    return keys.map((key) => kept.get(key)).find((one) => one && now <= one.until)?.logins;
+  };
+
+  return async (image, pod, signal) => {
+    if (!plugin.matchImages.some((location) => locationFits(location, image))) return [];
+    const asker = await askerOf(plugin, deps, pod, signal);
+    if (asker === "nobody") return [];
+    const source = asker && { account: asker.account };
+    const keys = keysOf(plugin, image, asker);
+    const known = lookUp(Object.values(keys));
+    if (known) return keyringOf(known, source);
+    const flight = JSON.stringify([image, asker && hashOf(asker.token), asker && sorted(asker.annotations)]);
+    const inName = asker && { serviceAccountToken: asker.token, serviceAccountAnnotations: asker.annotations };
+    // Others may wait for the same answer: it does not end with this pod.
+    const answer = await untilAborted(
+      once(flight, () => run(plugin, { image, ...inName })),
+      signal,
+    );
+    if (asker && plugin.token?.cacheType !== "Token") refuseEcho(answer, asker.token);
+    const cacheMs = answer.cacheMs ?? plugin.defaultCacheMs;
+    if (cacheMs !== 0) kept.set(keys[answer.cacheKeyType], { logins: answer.logins, until: clock.now() + cacheMs });
+    return keyringOf(answer.logins, source);
+  };
+}
+
+/** Keys of what is kept, by the images that it holds for. */
+function keysOf(
+  { token }: CredentialPlugin,
+  image: string,
+  asker: Asker | undefined,
+): Readonly<Record<PluginAnswer["cacheKeyType"], string>> {
+  const name = asker && [
+    asker.account,
+    sorted(asker.annotations),
+    ...(token?.cacheType === "Token" ? [hashOf(asker.token)] : []),
+  ];
+  const key = (base: string) => JSON.stringify([base, name]);
+  const [registry = ""] = image.split("/");
+  return { Image: key(image), Registry: key(registry), Global: key("<global>") };
+}
+
+/** Undefined: the program is asked in the node's name; `nobody`: it is not asked for this pod. */
+async function askerOf(
+  { token: wanted }: CredentialPlugin,
+  { accounts, tokens }: PluginKeyringDeps,
+  pod: Pod,
+  signal: AbortSignal,
+): Promise<Asker | undefined | "nobody"> {
+  if (!wanted) return undefined;
+  const name = pod.spec.serviceAccountName;
+  if (!name) return wanted.requireServiceAccount ? "nobody" : undefined;
+  const { namespace } = pod.metadata;
+  const { metadata } = await accounts.serviceAccount(namespace, name, signal);
+  const given = metadata.annotations ?? {};
+  if (wanted.requiredAnnotations.some((key) => !Object.hasOwn(given, key))) return "nobody";
+  const told = [...wanted.requiredAnnotations, ...wanted.optionalAnnotations];
+  const annotations = Object.fromEntries(Object.entries(given).filter(([key]) => told.includes(key)));
+  const request = { audience: wanted.audience, expirationSeconds: tokenSeconds, accountUid: metadata.uid };
+  const { token } = await tokens.token(pod, request, signal);
+  return { account: { uid: metadata.uid, namespace, name }, token, annotations };
+}
+
+/** Lifetime of a token, as a TokenRequest has it that names none. */
+const tokenSeconds = 60 * 60;
+
+/** A token that is itself the password is kept no longer than it holds. */
+function refuseEcho({ logins }: PluginAnswer, token: string): void {
+  if (logins.some(([, { password }]) => password === token))
+    throw new Error(
+      "credential provider plugin returned the service account token as the password which is not allowed when service account cache type is not set to 'Token'",
+    );
+}
+
+function sorted(annotations: Asker["annotations"]): readonly (readonly [string, string])[] {
+  return Object.entries(annotations).toSorted(([one], [other]) => (one < other ? -1 : 1));
+}
+
+function hashOf(token: string): string {
+  return createHash("sha256").update(token).digest("hex");
+}

@@ -1,0 +1,166 @@
+import assert from "node:assert/strict";
+import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { after, before, describe, test } from "node:test";
+import { stringify } from "yaml";
+import type { Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { openPods, type Pods, statusOf } from "../harness/pods.ts";
+import { pullSecret } from "../harness/pull-secret.ts";
+
+const audience = "registry.graftlet.test";
+const annotation = "graftlet.test/identity";
+
+const stack = new AsyncDisposableStack();
+let cluster: Cluster;
+let agent: Agent;
+let pods: Pods;
+let place: string;
+
+/** Three images of the registry that asks for credentials, by whose credentials are for them. */
+const imageOf = (whose: "node" | "plugin" | "account"): string => {
+  const names = { node: "busybox:1.37.0-1", plugin: "nonroot:1.5", account: "agnhost:2.63.0" };
+  return `${cluster.privateCredentials.server}/e2e-test-images/${names[whose]}`;
+};
+
+before(async () => {
+  cluster = stack.use(await startCluster({ name: "credentials" }));
+  place = join(cluster.layout.dir, "credentials");
+  const { flags, env } = await writeCredentials();
+  await allowAudience();
+  agent = stack.use(await startGraftlet(cluster, { args: [...flags, "-v=6"], env }));
+  pods = stack.use(await openPods(cluster));
+});
+after(() => stack.disposeAsync());
+
+/** A Docker configuration in the home of graftlet's user, and two programs; each has credentials for one image. */
+async function writeCredentials(): Promise<{ flags: readonly string[]; env: Readonly<Record<string, string>> }> {
+  const { server, username, password } = cluster.privateCredentials;
+  for (const name of ["home/.docker", "bin"]) mkdirSync(join(place, name), { recursive: true });
+  const locationOf = (image: string) => image.replace(/:[^:/]*$/, "");
+  const auth = Buffer.from(`${username}:${password}`).toString("base64");
+  const config = { auths: { [locationOf(imageOf("node"))]: { auth } } };
+  writeFileSync(join(place, "home/.docker/config.json"), JSON.stringify(config), { mode: 0o600 });
+  const apiVersion = "credentialprovider.kubelet.k8s.io/v1";
+  const answer = {
+    kind: "CredentialProviderResponse",
+    apiVersion,
+    cacheKeyType: "Image",
+    auth: { [server]: { username, password } },
+  };
+  writeFileSync(join(place, "answer"), JSON.stringify(answer), { mode: 0o600 });
+  const script = `#!/bin/sh\ncat >>${place}/$1; echo >>${place}/$1; cat "$ANSWER"\n`;
+  for (const name of ["plain", "for-accounts"]) {
+    writeFileSync(join(place, "bin", name), script);
+    chmodSync(join(place, "bin", name), 0o755);
+  }
+  const common = { apiVersion, defaultCacheDuration: "10m", env: [{ name: "ANSWER", value: join(place, "answer") }] };
+  const tokenAttributes = {
+    serviceAccountTokenAudience: audience,
+    cacheType: "ServiceAccount",
+    requireServiceAccount: true,
+    requiredServiceAccountAnnotationKeys: [annotation],
+  };
+  const providers = [
+    { name: "plain", matchImages: [locationOf(imageOf("plugin"))], args: ["plain"], ...common },
+    {
+      name: "for-accounts",
+      matchImages: [locationOf(imageOf("account"))],
+      args: ["for-accounts"],
+      ...common,
+      tokenAttributes,
+    },
+  ];
+  const kind = { apiVersion: "kubelet.config.k8s.io/v1", kind: "CredentialProviderConfig" };
+  writeFileSync(join(place, "providers.yaml"), stringify({ ...kind, providers }));
+  return {
+    flags: [
+      `--image-credential-provider-config=${place}/providers.yaml`,
+      `--image-credential-provider-bin-dir=${place}/bin`,
+    ],
+    env: { HOME: join(place, "home") },
+  };
+}
+
+/** Nodes may ask for tokens of that audience, which no pod mounts. */
+async function allowAudience(): Promise<void> {
+  const name = "request-audience";
+  const group = "rbac.authorization.k8s.io";
+  const rules = [{ apiGroups: [""], resources: [audience], verbs: ["request-serviceaccounts-token-audience"] }];
+  const subjects = [{ apiGroup: group, kind: "Group", name: "system:nodes" }];
+  const roleRef = { apiGroup: group, kind: "ClusterRole", name };
+  const version = `${group}/v1`;
+  await cluster.apply([
+    { apiVersion: version, kind: "ClusterRole", metadata: { name }, rules },
+    { apiVersion: version, kind: "ClusterRoleBinding", metadata: { name }, subjects, roleRef },
+    ...["annotated", "other"].map((account) => ({
+      apiVersion: "v1",
+      kind: "ServiceAccount",
+      metadata: { name: account, namespace: "default", annotations: account === "other" ? {} : { [annotation]: "7" } },
+    })),
+    pullSecret(cluster, "own"),
+  ]);
+}
+
+const asked = (program: string): readonly Record<string, unknown>[] =>
+  existsSync(join(place, program))
+    ? readFileSync(join(place, program), "utf8")
+        .trim()
+        .split("\n")
+        .map((line) => JSON.parse(line) as Record<string, unknown>)
+    : [];
+
+const create = (name: string, image: string, imagePullPolicy: string, spec: object = {}) =>
+  pods.create(name, { containers: [{ image, imagePullPolicy, command: ["/bin/sh", "-c", "sleep 3600"] }], ...spec });
+const isRefused = (pod: Pod): boolean => /^(ErrImagePull|ImagePullBackOff)$/.test(waiting(pod));
+const waiting = (pod: Pod): string => statusOf(pod)?.state?.waiting?.reason ?? "";
+
+describe("images of a registry that asks for credentials", { concurrency: 3 }, () => {
+  test("are pulled with the node's own, and are then there for all of its pods", async () => {
+    await create("of-node", imageOf("node"), "Always");
+    await pods.ready("of-node");
+    await create("of-anyone", imageOf("node"), "Never");
+    await pods.ready("of-anyone");
+  });
+
+  test("are pulled with those of a plugin, which is asked once as long as its answer holds", async () => {
+    await create("of-plugin", imageOf("plugin"), "Always");
+    await pods.ready("of-plugin");
+    await create("of-plugin-again", imageOf("plugin"), "Always");
+    await pods.ready("of-plugin-again");
+    const apiVersion = "credentialprovider.kubelet.k8s.io/v1";
+    const [image = ""] = imageOf("plugin").split(/:(?=[^:/]*$)/);
+    assert.deepEqual(asked("plain"), [{ kind: "CredentialProviderRequest", apiVersion, image }]);
+    const metrics = (await cluster.kubectl(["get", "--raw", `/api/v1/nodes/${agent.nodeName}/proxy/metrics`])).stdout;
+    assert.match(metrics, /^kubelet_credential_provider_plugin_duration_count\{plugin_name="plain"\} 1$/m);
+    assert.match(metrics, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
+  });
+
+  test("are pulled with those that a plugin has for the pod's service account, and are that one's", async () => {
+    const image = imageOf("account");
+    await create("of-account", image, "IfNotPresent", { serviceAccountName: "annotated" });
+    await pods.ready("of-account");
+    const [{ serviceAccountToken, serviceAccountAnnotations } = assert.fail(), ...more] = asked("for-accounts");
+    assert.deepEqual([serviceAccountAnnotations, more], [{ [annotation]: "7" }, []]);
+    const [, claims = ""] = String(serviceAccountToken).split(".");
+    const { aud, sub } = JSON.parse(Buffer.from(claims, "base64url").toString()) as Record<string, unknown>;
+    assert.deepEqual([aud, sub], [[audience], "system:serviceaccount:default:annotated"]);
+    await create("of-same-account", image, "Never", { serviceAccountName: "annotated" });
+    await create("of-other-account", image, "IfNotPresent", { serviceAccountName: "other" });
+    await create("of-secret", image, "IfNotPresent", {
+      serviceAccountName: "other",
+      imagePullSecrets: [{ name: "own" }],
+    });
+    await pods.ready("of-same-account");
+    await pods.until("of-other-account", "the registry to refuse", isRefused);
+    await pods.ready("of-secret");
+  });
+});
+
+test("none of them stand in the log", () => {
+  const { username, password } = cluster.privateCredentials;
+  const encoded = Buffer.from(`${username}:${password}`).toString("base64");
+  const [{ serviceAccountToken } = assert.fail()] = asked("for-accounts");
+  for (const secret of [password, encoded, String(serviceAccountToken)]) assert.ok(!agent.log().includes(secret));
+});

@@ -1,0 +1,65 @@
+import assert from "node:assert/strict";
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { describe, it, type TestContext } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createNodeKeyring } from "../../../src/runtime/images/node-keyring.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const auths = (username: string) => ({ "registry.test": { auth: Buffer.from(`${username}:p`).toString("base64") } });
+
+function rig(context: TestContext) {
+  const place = mkdtempSync(join(tmpdir(), "graftlet-docker-"));
+  context.after(() => rmSync(place, { recursive: true }));
+  for (const name of ["root", "work", "home/.docker"]) mkdirSync(join(place, name), { recursive: true });
+  const clock = fakeClock();
+  const lines: string[] = [];
+  const keyring = createNodeKeyring({
+    rootDir: join(place, "root"),
+    workingDir: join(place, "work"),
+    home: join(place, "home"),
+    clock,
+    log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+  });
+  const put = (path: string, content: unknown) =>
+    writeFileSync(join(place, path), typeof content === "string" ? content : JSON.stringify(content));
+  const users = async () =>
+    (await keyring("registry.test/app", aPod({}), new AbortController().signal)).map(([, { username }]) => username);
+  return { clock, lines, put, users };
+}
+
+/** Longer than what was read is used. */
+const laterMs = 5 * 60_000;
+
+describe("the node's own credentials", () => {
+  it("are those of the first Docker configuration, read again after five minutes", async (context) => {
+    const { put, users, clock } = rig(context);
+    assert.deepEqual(await users(), []);
+    put("home/.dockercfg", auths("old"));
+    await clock.advance(laterMs - 1);
+    assert.deepEqual(await users(), []);
+    for (const [path, content, user] of [
+      ["home/.dockercfg", auths("old"), "old"],
+      ["home/.docker/config.json", { auths: auths("home") }, "home"],
+      ["work/config.json", { auths: auths("work") }, "work"],
+      ["root/config.json", { auths: auths("root") }, "root"],
+    ] as const) {
+      put(path, content);
+      await clock.advance(laterMs);
+      assert.deepEqual(await users(), [user]);
+    }
+  });
+
+  it("that cannot be read are left out without a word of what is in them", async (context) => {
+    const { put, users, lines } = rig(context);
+    put("root/config.json", "hunter2");
+    put("work/config.json", { auths: { "registry.test": { auth: "hunter2" } } });
+    put("home/.docker/config.json", { auths: auths("home") });
+    assert.deepEqual(await users(), ["home"]);
+    assert.equal(lines.length, 2);
+    assert.match(lines.join(), /a Docker configuration with credentials is not a JSON object, and is not used/);
+    assert.doesNotMatch(lines.join(), /hunter2/);
+  });
+});

@@ -1,0 +1,180 @@
+import assert from "node:assert/strict";
+import { describe, it } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod } from "../../../src/objects.ts";
+import type { TokenRequest } from "../../../src/api/tokens.ts";
+import type { PluginAnswer, PluginRequest } from "../../../src/runtime/images/credential-plugin.ts";
+import { type CredentialPlugin, createPluginKeyring } from "../../../src/runtime/images/plugin-keyring.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { aPod } from "../../fakes/pods.ts";
+
+const { signal } = new AbortController();
+
+const plugin: CredentialPlugin = {
+  name: "one",
+  path: "/bin/one",
+  args: [],
+  env: [],
+  apiVersion: "credentialprovider.kubelet.k8s.io/v1",
+  matchImages: ["registry.test/team", "*.mirror.test"],
+  defaultCacheMs: 60_000,
+};
+const token = {
+  audience: "registry",
+  cacheType: "ServiceAccount",
+  requireServiceAccount: true,
+  requiredAnnotations: [],
+  optionalAnnotations: [],
+} as const;
+
+function rig(plugins: readonly CredentialPlugin[] = [plugin], annotations: Readonly<Record<string, string>> = {}) {
+  const clock = fakeClock();
+  const lines: string[] = [];
+  const asked: PluginRequest[] = [];
+  const tokens: TokenRequest[] = [];
+  const next: { -readonly [Field in keyof PluginAnswer]?: PluginAnswer[Field] } & { failure?: Error } = {};
+  let round = 0;
+  const keyring = createPluginKeyring({
+    plugins,
+    async run({ name }, request) {
+      asked.push(request);
+      if (next.failure) throw next.failure;
+      const login = { username: `${name}-${asked.length}`, password: "p", email: "" };
+      return { cacheKeyType: "Image", cacheMs: undefined, logins: [["registry.test", login]], ...next };
+    },
+    accounts: {
+      async serviceAccount(namespace, name) {
+        if (name === "gone") throw new CodedError("not_found", "gone");
+        return { metadata: { namespace, name, uid: `uid-${name}`, annotations } };
+      },
+    },
+    tokens: {
+      async token(pod, request) {
+        tokens.push(request);
+        round += 1;
+        const at = { expiresAt: clock.now() + 1e6, refreshAt: clock.now() + 1e6 };
+        return { token: `${pod.spec.serviceAccountName}-token-${round}`, ...at };
+      },
+    },
+    clock,
+    log: createLogger(9, { write: (line: string) => void lines.push(line) }),
+  });
+  const users = async (image = "registry.test/team/app", pod: Pod = aPod({})) =>
+    (await keyring(image, pod, signal)).map(([, { username }]) => username);
+  return { clock, lines, asked, tokens, next, keyring, users };
+}
+
+const of = (serviceAccountName: string) => aPod({ serviceAccountName });
+
+describe("credential provider plugins", () => {
+  it("are asked about the images that they are for", async () => {
+    const other = { ...plugin, name: "two", matchImages: ["registry.test"] };
+    const { users, asked } = rig([plugin, other]);
+    assert.deepEqual(await users(), ["one-1", "two-2"]);
+    assert.deepEqual(await users("registry.test/other"), ["two-3"]);
+    assert.deepEqual(await users("registry.test:5000/team/app"), []);
+    assert.deepEqual(await users("a.mirror.test/app"), ["one-4"]);
+    assert.deepEqual(asked[0], { image: "registry.test/team/app" });
+  });
+
+  for (const [cacheKeyType, ofTeam, ofMirror] of [
+    ["Image", "one-2", "one-3"],
+    ["Registry", "one-1", "one-2"],
+    ["Global", "one-1", "one-1"],
+  ] as const) {
+    it(`have an answer for ${cacheKeyType} kept for those images, and for as long as it says`, async () => {
+      const { users, next, clock, asked } = rig();
+      Object.assign(next, { cacheKeyType, cacheMs: 10_000 });
+      const seen = [await users(), await users(), await users("registry.test/team/b"), await users("a.mirror.test/x")];
+      assert.deepEqual(seen.flat(), ["one-1", "one-1", ofTeam, ofMirror]);
+      const before = asked.length;
+      await clock.advance(10_000);
+      await users();
+      assert.equal(asked.length, before);
+      await clock.advance(1);
+      assert.deepEqual(await users(), [`one-${before + 1}`]);
+    });
+  }
+
+  it("have an answer kept as long as is configured, or not at all", async () => {
+    const { users, next, clock } = rig();
+    await users();
+    await clock.advance(60_000);
+    assert.deepEqual(await users(), ["one-1"]);
+    await clock.advance(1);
+    next.cacheMs = 0;
+    assert.deepEqual([await users(), await users()].flat(), ["one-2", "one-3"]);
+    const never = rig([{ ...plugin, defaultCacheMs: 0 }]);
+    assert.deepEqual([await never.users(), await never.users()].flat(), ["one-1", "one-2"]);
+  });
+
+  it("are asked once by pods that ask at the same time", async () => {
+    const { users, asked } = rig();
+    assert.deepEqual(await Promise.all([users(), users()]), [["one-1"], ["one-1"]]);
+    assert.equal(asked.length, 1);
+  });
+
+  it("that fail are left out, and the log says so", async () => {
+    const { users, next, lines } = rig();
+    next.failure = new Error("exit status 3");
+    assert.deepEqual(await users(), []);
+    assert.match(lines.join(), /Failed to provide credentials for image/);
+    assert.match(lines.join(), /exit status 3/);
+    delete next.failure;
+    assert.deepEqual(await users(), ["one-2"]);
+  });
+});
+
+describe("plugins that are asked in a service account's name", () => {
+  it("have its token and the annotations that they ask for, and the credentials are its own", async () => {
+    const own = { ...token, requiredAnnotations: ["a/id"], optionalAnnotations: ["a/team", "a/none"] };
+    const { keyring, asked, tokens } = rig([{ ...plugin, token: own }], { "a/id": "1", "a/team": "x", "a/more": "y" });
+    const [[, { source }] = assert.fail()] = await keyring("registry.test/team/app", of("builder"), signal);
+    assert.deepEqual(source, { account: { uid: "uid-builder", namespace: "default", name: "builder" } });
+    assert.deepEqual(tokens, [{ audience: "registry", expirationSeconds: 3600, accountUid: "uid-builder" }]);
+    assert.deepEqual(asked, [
+      {
+        image: "registry.test/team/app",
+        serviceAccountToken: "builder-token-1",
+        serviceAccountAnnotations: { "a/id": "1", "a/team": "x" },
+      },
+    ]);
+  });
+
+  it("are not asked for a pod without one, or without the annotation", async () => {
+    const required = rig([{ ...plugin, token: { ...token, requiredAnnotations: ["a/id"] } }]);
+    assert.deepEqual([await required.users(undefined, of("builder")), await required.users()].flat(), []);
+    assert.deepEqual([required.asked, required.lines], [[], []], "it is no failure");
+    const open = rig([{ ...plugin, token: { ...token, requireServiceAccount: false } }]);
+    assert.deepEqual(await open.users(), ["one-1"]);
+    assert.deepEqual(open.asked, [{ image: "registry.test/team/app" }]);
+  });
+
+  it("have answers kept by service account, or by token", async () => {
+    const { users } = rig([{ ...plugin, token }]);
+    const seen = [await users(undefined, of("a")), await users(undefined, of("a")), await users(undefined, of("b"))];
+    assert.deepEqual(seen.flat(), ["one-1", "one-1", "one-2"]);
+    const byToken = rig([{ ...plugin, token: { ...token, cacheType: "Token" } }]);
+    const each = [await byToken.users(undefined, of("a")), await byToken.users(undefined, of("a"))];
+    assert.deepEqual(each.flat(), ["one-1", "one-2"], "a new token each time");
+  });
+
+  it("may give the token back as the password only where answers are kept by token", async () => {
+    const echo = (password: string) => [["registry.test", { username: "u", password, email: "" }] as const];
+    const { users, next, lines } = rig([{ ...plugin, token }]);
+    next.logins = echo("a-token-1");
+    assert.deepEqual(await users(undefined, of("a")), []);
+    assert.match(lines.join(), /returned the service account token as the password which is not allowed/);
+    const byToken = rig([{ ...plugin, token: { ...token, cacheType: "Token" } }]);
+    byToken.next.logins = echo("a-token-1");
+    assert.deepEqual(await byToken.users(undefined, of("a")), ["u"]);
+  });
+
+  it("are left out where the service account cannot be read", async () => {
+    const { users, lines, asked } = rig([{ ...plugin, token }]);
+    assert.deepEqual(await users(undefined, of("gone")), []);
+    assert.match(lines.join(), /Failed to provide credentials for image/);
+    assert.deepEqual(asked, []);
+  });
+});
