@@ -20,6 +20,8 @@ export interface GinkgoRun {
   readonly processes: number;
   /** The suite's own flags. */
   readonly args: readonly string[];
+  /** Variables of the suite's own. */
+  readonly env?: Readonly<Record<string, string>>;
   /** Where reports and logs are left. */
   readonly folder: string;
   start(argv: readonly string[], options: StartOptions): ChildProcess;
@@ -51,7 +53,7 @@ export async function runGinkgo(run: GinkgoRun): Promise<SuiteOutcome> {
     cwd: run.folder,
     stdio: ["ignore", "pipe", "pipe"],
     // Programs that tests start, kubectl first, keep what they like to keep there.
-    env: { HOME: run.folder },
+    env: { HOME: run.folder, ...run.env },
     // The suite's processes are interrupted as one.
     detached: true,
   });

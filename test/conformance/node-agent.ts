@@ -14,10 +14,12 @@ export function startReadOnlyPort(where: (argv: readonly string[]) => readonly s
   return { [Symbol.dispose]: () => void relay.kill() };
 }
 
-/** The suite's flags. @param node the machine that suite and agent are on. @param files the suite's own, by their paths there. */
+/** The suite's flags. @param node the machine that suite and agent are on. @param files the suite's own, by their paths there. @param ofAgent
+ *  further flags of the agent. */
 export function suiteFlags(
   node: Pick<NodeRig, "nodeName" | "address" | "endpoint">,
   files: { readonly binaries: string; readonly config: string; readonly reports: string },
+  ofAgent: readonly string[] = [],
 ): readonly string[] {
   return [
     `--k8s-bin-dir=${files.binaries}`,
@@ -26,7 +28,7 @@ export function suiteFlags(
     "--host=https://127.0.0.1:6443",
     `--container-runtime-endpoint=${node.endpoint}`,
     `--kubelet-config-file=${files.config}`,
-    `--kubelet-flags=${kubeletFlags(node).join(" ")}`,
+    `--kubelet-flags=${[...kubeletFlags(node), ...ofAgent].join(" ")}`,
     "--prepull-images=false",
     `--report-dir=${files.reports}`,
   ];

@@ -23,6 +23,7 @@ export const rootDirectory = "/var/lib/kubelet";
  *  second one beside it, for the suite and the agent. */
 export interface NodeRig extends AsyncDisposable {
   readonly tools: Tools;
+  readonly layout: Layout;
   readonly nodeName: string;
   /** Where the agent answers. */
   readonly address: string;
@@ -52,6 +53,7 @@ export async function startNodeRig(name: string, provider: Outside): Promise<Nod
   const whole = stack.move();
   return {
     tools: rig.tools,
+    layout,
     nodeName,
     address: provider === "ssh" ? agentAddresses.agent : addresses.node,
     podCIDR: addresses.pods,

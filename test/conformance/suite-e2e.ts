@@ -3,6 +3,7 @@ import { join } from "node:path";
 import { startGraftlet, startKubelet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { addNfsImages, addStorageImages, pullAll } from "../harness/csi.ts";
+import { mayAsk } from "../harness/manifests.ts";
 import { startDns } from "../harness/dns.ts";
 import { insideArgv, networkArgv } from "../harness/namespaces.ts";
 import { must, start } from "../harness/processes.ts";
@@ -10,6 +11,7 @@ import { type Layout, readState } from "../harness/state.ts";
 import { isGuest } from "../matrix.ts";
 import { runGinkgo } from "./ginkgo.ts";
 import { targetWith } from "./options.ts";
+import { offerPrivateImage, pluginAudience } from "./private-image.ts";
 import { prepareFolder, type RunSuite, type SuiteRun } from "./suite-run.ts";
 import { startTunneled } from "./tunneled.ts";
 
@@ -24,7 +26,12 @@ const ofNfs = /NFS|Driver: nfs/;
 export const runE2e: RunSuite = async (run) => {
   const { suite, reports } = prepareFolder(run, "e2e.test");
   await using stack = new AsyncDisposableStack();
-  const { cluster, rootDir, args } = await (run.network === "tunneled" ? startTunneled : startNode)(run, stack);
+  const {
+    cluster,
+    rootDir,
+    args,
+    env = {},
+  } = await (run.network === "tunneled" ? startTunneled : startNode)(run, stack);
   // Before all of it goes, however the run ends.
   stack.defer(() => cpSync(cluster.layout.logs, join(run.folder, "logs"), { recursive: true }));
   return await runGinkgo({
@@ -42,6 +49,7 @@ export const runE2e: RunSuite = async (run) => {
       `--report-dir=${reports}`,
       ...args,
     ],
+    env,
     folder: run.folder,
     start: (argv, options) => start(networkArgv(cluster.layout, argv), options),
     ended: run.ended,
@@ -56,6 +64,8 @@ export interface NodeUnderTest {
   readonly rootDir: string;
   /** Further flags of the suite. */
   readonly args: readonly string[];
+  /** Variables of the suite's own. */
+  readonly env?: Readonly<Record<string, string>>;
 }
 
 /** Starts a cluster whose only node is the agent's. @param stack takes what has to go. */
@@ -67,8 +77,11 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
   if (!isGuest(cluster.provider)) await showOwnMounts(cluster.layout);
   const ofCsi = run.names.some((name) => ofStorage.test(name));
   const rootDir = ofCsi && run.agent === "kubelet" ? await shortRoot(cluster) : cluster.layout.kubeletRoot;
+  const { flags, env } = await offerPrivateImage(cluster.layout, run);
+  if (flags.length > 0) await cluster.apply(mayAsk(pluginAudience));
+  const options = { rootDir, args: flags };
   const agent =
-    run.agent === "kubelet" ? startKubelet(cluster, { rootDir }) : startGraftlet(cluster, { built: true, rootDir });
+    run.agent === "kubelet" ? startKubelet(cluster, options) : startGraftlet(cluster, { built: true, ...options });
   stack.use(await agent);
   await startDns(cluster);
   const images = [
@@ -76,7 +89,7 @@ async function startNode(run: SuiteRun, stack: AsyncDisposableStack): Promise<No
     ...(run.names.some((name) => ofNfs.test(name)) ? await addNfsImages(cluster) : []),
   ];
   if (isGuest(cluster.provider) && images.length > 0) await pullAll(cluster, images);
-  return { cluster, rootDir, args: [] };
+  return { cluster, rootDir, args: [], env };
 }
 
 /** Shows the root directory at a short path of the cluster's machine, for an agent that reaches no socket whose path has more than 107

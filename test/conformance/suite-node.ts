@@ -6,6 +6,7 @@ import { runGinkgo } from "./ginkgo.ts";
 import { runInGuest } from "./suite-guest.ts";
 import { baseConfiguration, startReadOnlyPort, suiteFlags, writeKubelet } from "./node-agent.ts";
 import { startNodeRig } from "./node-rig.ts";
+import { offerPrivateImage } from "./private-image.ts";
 import { prepareFolder, type RunSuite } from "./suite-run.ts";
 
 /** The suite of a node alone. It starts an API server, and the agent itself as a program that is called `kubelet`. */
@@ -27,13 +28,15 @@ export const runE2eNode: RunSuite = async (run) => {
   if (run.agent === "graftlet") started.use(startReadOnlyPort((argv) => rig.argv(argv, "/")));
   const config = join(run.folder, "base-config.yaml");
   writeFileSync(config, stringify(baseConfiguration(rig)));
+  const { flags, env: suiteEnv } = await offerPrivateImage(rig.layout, run);
   return await runGinkgo({
     ginkgo: join(run.programs, "ginkgo"),
     suite,
     description: "E2eNode Suite",
     names: run.names,
     processes: run.processes ?? 5,
-    args: suiteFlags(rig, { binaries, config, reports }),
+    args: suiteFlags(rig, { binaries, config, reports }, flags),
+    env: suiteEnv,
     folder: run.folder,
     start(argv, { env, ...options }) {
       const PATH = `${programs}:${process.env.PATH ?? ""}`;

@@ -6,6 +6,7 @@ import { stringify } from "yaml";
 import type { Pod } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { mayAsk } from "../harness/manifests.ts";
 import { openPods, type Pods, statusOf } from "../harness/pods.ts";
 import { pullSecret } from "../harness/pull-secret.ts";
 
@@ -28,7 +29,7 @@ before(async () => {
   cluster = stack.use(await startCluster({ name: "credentials" }));
   place = join(cluster.layout.dir, "credentials");
   const { flags, env } = await writeCredentials();
-  await allowAudience();
+  await prepareCluster();
   agent = stack.use(await startGraftlet(cluster, { args: [...flags, "-v=6"], env }));
   pods = stack.use(await openPods(cluster));
 });
@@ -83,24 +84,15 @@ async function writeCredentials(): Promise<{ flags: readonly string[]; env: Read
   };
 }
 
-/** Nodes may ask for tokens of that audience, which no pod mounts. */
-async function allowAudience(): Promise<void> {
-  const name = "request-audience";
-  const group = "rbac.authorization.k8s.io";
-  const rules = [{ apiGroups: [""], resources: [audience], verbs: ["request-serviceaccounts-token-audience"] }];
-  const subjects = [{ apiGroup: group, kind: "Group", name: "system:nodes" }];
-  const roleRef = { apiGroup: group, kind: "ClusterRole", name };
-  const version = `${group}/v1`;
-  await cluster.apply([
-    { apiVersion: version, kind: "ClusterRole", metadata: { name }, rules },
-    { apiVersion: version, kind: "ClusterRoleBinding", metadata: { name }, subjects, roleRef },
-    ...["annotated", "other"].map((account) => ({
-      apiVersion: "v1",
-      kind: "ServiceAccount",
-      metadata: { name: account, namespace: "default", annotations: account === "other" ? {} : { [annotation]: "7" } },
-    })),
-    pullSecret(cluster, "own"),
-  ]);
+/** Service accounts that the plugin is asked for and not, and a pull secret. */
+async function prepareCluster(): Promise<void> {
+  const account = (name: string, annotations: object) => ({
+    apiVersion: "v1",
+    kind: "ServiceAccount",
+    metadata: { name, namespace: "default", annotations },
+  });
+  const accounts = [account("annotated", { [annotation]: "7" }), account("other", {})];
+  await cluster.apply([...mayAsk(audience), ...accounts, pullSecret(cluster, "own")]);
 }
 
 const asked = (program: string): readonly Record<string, unknown>[] =>

@@ -229,6 +229,9 @@ const nginxConfig: ImageConfig = {
 /** The device plugin of upstream's tests. */
 export const samplePluginImage = "e2e-test-images/sample-device-plugin";
 
+/** What upstream's tests pull with a cloud's credentials. */
+export const upstreamPrivateImage = "k8s-authenticated-test/agnhost";
+
 /** All images of the test cluster, under the names that upstream's tests and Docker Hub use. */
 export const catalog: readonly ImageRecipe[] = [
   {
@@ -301,6 +304,13 @@ export const catalog: readonly ImageRecipe[] = [
     tags: ["1.7"],
     layers: [shell, program("sample-device-plugin", "/sampledeviceplugin")],
     config: { Entrypoint: ["/sampledeviceplugin", "-alsologtostderr"], Env: [path] },
+  },
+  {
+    name: upstreamPrivateImage,
+    tags: ["2.6"],
+    layers: [shell],
+    config: { Cmd: ["sleep", "3600"], Env: [path] },
+    isOnDemand: true,
   },
   ...storageImages(shell),
   ...nfsImages(shell),
