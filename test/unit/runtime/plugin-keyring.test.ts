@@ -33,15 +33,20 @@ function rig(plugins: readonly CredentialPlugin[] = [plugin], annotations: Reado
   const lines: string[] = [];
   const asked: PluginRequest[] = [];
   const tokens: TokenRequest[] = [];
-  const next: { -readonly [Field in keyof PluginAnswer]?: PluginAnswer[Field] } & { failure?: Error } = {};
+  const next: { -readonly [Field in keyof PluginAnswer]?: PluginAnswer[Field] } & {
+    failure?: Error;
+    delay?: Promise<void>;
+  } = {};
   let round = 0;
   const keyring = createPluginKeyring({
     plugins,
     async run({ name }, request) {
       asked.push(request);
-      if (next.failure) throw next.failure;
       const login = { username: `${name}-${asked.length}`, password: "p", email: "" };
-      return { cacheKeyType: "Image", cacheMs: undefined, logins: [["registry.test", login]], ...next };
+      const { failure, delay, ...answer } = next;
+      await delay;
+      if (failure) throw failure;
+      return { cacheKeyType: "Image", cacheMs: undefined, logins: [["registry.test", login]], ...answer };
     },
     accounts: {
       async serviceAccount(namespace, name) {
@@ -113,6 +118,20 @@ describe("credential provider plugins", () => {
     const { users, asked } = rig();
     assert.deepEqual(await Promise.all([users(), users()]), [["one-1"], ["one-1"]]);
     assert.equal(asked.length, 1);
+  });
+
+  it("that take long hold up no pod that ends, and their answer is others'", async () => {
+    const { keyring, next, users, asked, lines } = rig();
+    const { promise, resolve } = Promise.withResolvers<void>();
+    next.delay = promise;
+    const stop = new AbortController();
+    const ended = keyring("registry.test/team/app", aPod({}), stop.signal);
+    const other = users();
+    stop.abort();
+    await assert.rejects(ended, { code: "cancelled" });
+    resolve();
+    assert.deepEqual(await other, ["one-1"]);
+    assert.deepEqual([asked.length, lines], [1, []]);
   });
 
   it("that fail are left out, and the log says so", async () => {
