@@ -1,3 +1,4 @@
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import { type Container, ContainerState, type PodSandbox, PodSandboxState } from "../gen/cri.ts";
 import { podUidLabel } from "../pod/labels.ts";
 import { containerNameOf } from "../pod/runs.ts";
@@ -32,7 +33,7 @@ export function deadContainers({ containers, limits, now, isOver }: DeadInput): 
   for (const [key, runs] of grouped(containers, (run) => `${uidOf(run)}/${containerNameOf(run)}`)) {
     const over = isOver(uidOf(runs[0]));
     const dead = newestFirst(runs).filter(
-      (run, index) => isDead(run, over || index > 0) && milliseconds(run.createdAt) <= now - limits.minAgeMs,
+      (run, index) => isDead(run, over || index > 0) && toMilliseconds(run.createdAt) <= now - limits.minAgeMs,
     );
     if (over) gone.push(...dead.toReversed());
     else if (dead.length > 0) units.set(key, dead);
@@ -76,10 +77,6 @@ function isDead({ state }: Container, counts: boolean): boolean {
 
 function uidOf(one: { readonly labels: Readonly<Record<string, string>> } | undefined): string {
   return one?.labels[podUidLabel] ?? "";
-}
-
-function milliseconds(nanoseconds: bigint): number {
-  return Number(nanoseconds / 1_000_000n);
 }
 
 function newestFirst<T extends { readonly createdAt: bigint }>(list: readonly T[]): readonly T[] {

@@ -1,4 +1,5 @@
 import { type ContainerStatus as RuntimeStatus, ContainerState as RuntimeState } from "../gen/cri.ts";
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Container, ContainerState, ContainerStatus, Pod, PodStatus } from "../objects.ts";
 import type { ContainerKind, ProbeVerdict, RuntimePod, StartFailure } from "../pipeline.ts";
@@ -188,7 +189,7 @@ function stateOf(run: RuntimeStatus, before: ContainerStatus | undefined, runtim
 
 /** @param nanoseconds since the epoch, as CRI has them. */
 function time(nanoseconds: bigint): string {
-  return rfc3339(Number(nanoseconds / 1_000_000n));
+  return rfc3339(toMilliseconds(nanoseconds));
 }
 
 /** A container that failed to start is Waiting, with the reason; its last run moves to lastState. */

@@ -1,3 +1,4 @@
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, ContainerStatus, Pod, PodStatus, Probe } from "../objects.ts";
 import type { PodCache, PodStore, ProbeKind, ProbeResults, ProbeVerdict, StatusReader } from "../pipeline.ts";
@@ -47,7 +48,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   const statusOf = (uid: string) => status.get(uid) ?? pods.get(uid)?.status;
   const ranBefore = (uid: string, name: string) => {
     const startedAt = observe(uid, name)?.startedAt ?? 0n;
-    const since = deps.targetClock.toOurs(Number(startedAt / 1_000_000n));
+    const since = deps.targetClock.toOurs(toMilliseconds(startedAt));
     return startedAt > 0n && since < deps.agentStartedAt - olderMs;
   };
   const initially = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {

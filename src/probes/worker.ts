@@ -2,6 +2,7 @@ import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { ProbeKind, ProbeVerdict } from "../pipeline.ts";
 import { restartsAfter } from "../pod/restart.ts";
@@ -152,5 +153,5 @@ function delayLeft(
 ): number {
   const delaySeconds = initialDelaySeconds + (kind === "liveness" ? periodSeconds : 0);
   if (delaySeconds === 0 && kind === "readiness") return 0;
-  return targetClock.toOurs(Number(startedAt / 1_000_000n)) + delaySeconds * 1000 - clock.now();
+  return targetClock.toOurs(toMilliseconds(startedAt)) + delaySeconds * 1000 - clock.now();
 }

@@ -2,6 +2,7 @@ import { ContainerState } from "../gen/cri.ts";
 import { type Backoff, createBackoff } from "../lib/backoff.ts";
 import type { Clock } from "../lib/clock.ts";
 import { goDuration } from "../lib/go-duration.ts";
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, RuntimePod } from "../pipeline.ts";
@@ -37,7 +38,7 @@ export function createCrashLoop({
       const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);
       if (!last) return;
       const key = backoffKey(pod, container);
-      const endedAt = targetClock.toOurs(Number(last.finishedAt / 1_000_000n));
+      const endedAt = targetClock.toOurs(toMilliseconds(last.finishedAt));
       const waitMs = backoff.remaining(key, endedAt);
       if (waitMs <= 0) {
         backoff.next(key, endedAt);

@@ -1,3 +1,4 @@
+import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type * as cri from "../gen/cri.ts";
 import type { CgroupReadings } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage, type MemoryUsage, pressureOf } from "../host/cgroup-usage.ts";
@@ -119,7 +120,7 @@ function podSample(input: SampleInput, pod: RunningPod): PodSample {
     uid,
     name,
     namespace,
-    startedAt: toOurs(milliseconds(created)),
+    startedAt: toOurs(toMilliseconds(created)),
     ...(path !== undefined && { path }),
     ...(measured && { measured }),
     ...(network && { network }),
@@ -136,12 +137,12 @@ function containerSample(input: SampleInput, status: cri.ContainerStatus): Conta
     name,
     image: image?.image ?? "",
     ...placed(input, id),
-    startedAt: input.toOurs(milliseconds(startedAt)),
+    startedAt: input.toOurs(toMilliseconds(startedAt)),
   };
 }
 
 function sandboxSample(input: SampleInput, { id, createdAt }: cri.PodSandboxStatus): ContainerSample {
-  return { id, name: "", image: "", ...placed(input, id), startedAt: input.toOurs(milliseconds(createdAt)) };
+  return { id, name: "", image: "", ...placed(input, id), startedAt: input.toOurs(toMilliseconds(createdAt)) };
 }
 
 /** Cgroup and usage of a container. */
@@ -162,5 +163,3 @@ function networkOf(
   const table = tables.find((text) => text !== undefined);
   return table === undefined ? undefined : parseNetDev(table);
 }
-
-const milliseconds = (nanoseconds: bigint): number => Number(nanoseconds / 1_000_000n);

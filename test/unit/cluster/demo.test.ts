@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { needsOf, preparations } from "../../cluster/demo/prepare.ts";
 import { createSteps } from "../../cluster/demo/steps.ts";
-import { catalog, samplePluginImage, shell } from "../../cluster/images/catalog.ts";
+import { catalog, samplePluginImage, shell, upstreamPrivateImage } from "../../cluster/images/catalog.ts";
 import { nfsImages } from "../../cluster/images/nfs.ts";
 import { storageImages } from "../../cluster/images/storage.ts";
 import { programsIn, testKit } from "../../cluster/tools/kits.ts";
@@ -44,7 +44,7 @@ test("every program in an image of a kit is built with it, by a module that has 
   deepEqual(testKit.programs, [...plain, "kubelet", "agnhost"]);
   const onDemand = catalog.filter((image) => !testKit.images.includes(image)).map(({ name }) => name);
   const ofStorage = storageImages(shell).map(({ name }) => name);
-  const ofSuites = [samplePluginImage, ...nfsImages(shell).map(({ name }) => name)];
+  const ofSuites = [samplePluginImage, upstreamPrivateImage, ...nfsImages(shell).map(({ name }) => name)];
   deepEqual(
     onDemand.toSorted(),
     ["coredns/coredns", "metrics-server/metrics-server", ...ofStorage, ...ofSuites, "library/postgres"].toSorted(),
