@@ -3,18 +3,11 @@ import type { Clock } from "../../lib/clock.ts";
 import { parseDuration } from "../../lib/go-duration.ts";
 import { entriesOf, recordIn, recordOf } from "../../lib/record.ts";
 import type { PullMeasures } from "../../measures.ts";
+import type { CredentialProvider } from "../../objects.ts";
 import type { Logins } from "./docker-config.ts";
 
-/** A program that tells credentials, on the machine that graftlet runs on. */
-export interface PluginProgram {
-  readonly name: string;
-  readonly path: string;
-  readonly args: readonly string[];
-  /** In addition to graftlet's own environment, or in place of it. */
-  readonly env: readonly { readonly name: string; readonly value: string }[];
-  /** Version of requests and answers. */
-  readonly apiVersion: string;
-}
+/** What is run. */
+export type PluginProgram = Pick<CredentialProvider, "name" | "path" | "args" | "env" | "apiVersion">;
 
 export interface PluginRequest {
   /** An image's repository in full. */

@@ -4,35 +4,17 @@ import { abortError } from "../../lib/errors.ts";
 import type { Logger } from "../../lib/log.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import { createSingleFlight } from "../../lib/single-flight.ts";
-import type { Pod } from "../../objects.ts";
+import type { CredentialProvider, Pod } from "../../objects.ts";
 import type { ServiceAccounts } from "../../api/service-accounts.ts";
 import type { TokenSource } from "../../api/tokens.ts";
-import type { PluginAnswer, PluginProgram, RunPlugin } from "./credential-plugin.ts";
+import type { PluginAnswer, RunPlugin } from "./credential-plugin.ts";
 import type { Logins } from "./docker-config.ts";
 import { keyringOf, locationFits, type Keyring } from "./keyring.ts";
 import type { PodKeyring } from "./pod-credentials.ts";
 import type { PullAccount } from "./pull-records.ts";
 
-/** A program that is asked for credentials, and when. */
-export interface CredentialPlugin extends PluginProgram {
-  /** Locations of the images that it is asked about. */
-  readonly matchImages: readonly string[];
-  /** Milliseconds for which an answer holds that does not say so itself; 0: it is not kept. */
-  readonly defaultCacheMs: number;
-  /** Present where it is asked in the name of the pod's service account. */
-  readonly token?: {
-    readonly audience: string;
-    /** Whose answers are kept together: those for one token, or for one service account. */
-    readonly cacheType: "ServiceAccount" | "Token";
-    /** Pods without a service account do not have it asked. */
-    readonly requireServiceAccount: boolean;
-    readonly requiredAnnotations: readonly string[];
-    readonly optionalAnnotations: readonly string[];
-  };
-}
-
 export interface PluginKeyringDeps {
-  readonly plugins: readonly CredentialPlugin[];
+  readonly plugins: readonly CredentialProvider[];
   readonly run: RunPlugin;
   readonly accounts: ServiceAccounts;
   readonly tokens: TokenSource;
@@ -78,7 +60,7 @@ interface Kept {
 
 const purgeMs = 15 * 60_000;
 
-function createAsk(plugin: CredentialPlugin, deps: PluginKeyringDeps): PodKeyring {
+function createAsk(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyring {
   const { run, clock } = deps;
   const kept = new Map<string, Kept>();
   const once = createSingleFlight<PluginAnswer>();
@@ -117,7 +99,7 @@ function createAsk(plugin: CredentialPlugin, deps: PluginKeyringDeps): PodKeyrin
 
 /** Keys of what is kept, by the images that it holds for. */
 function keysOf(
-  { token }: CredentialPlugin,
+  { token }: CredentialProvider,
   image: string,
   asker: Asker | undefined,
 ): Readonly<Record<PluginAnswer["cacheKeyType"], string>> {
@@ -133,7 +115,7 @@ function keysOf(
 
 /** Undefined: the program is asked in the node's name; `nobody`: it is not asked for this pod. */
 async function askerOf(
-  { token: wanted }: CredentialPlugin,
+  { token: wanted }: CredentialProvider,
   { accounts, tokens }: PluginKeyringDeps,
   pod: Pod,
   signal: AbortSignal,

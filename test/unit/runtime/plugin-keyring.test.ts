@@ -2,16 +2,16 @@ import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { Pod } from "../../../src/objects.ts";
+import type { CredentialProvider, Pod } from "../../../src/objects.ts";
 import type { TokenRequest } from "../../../src/api/tokens.ts";
 import type { PluginAnswer, PluginRequest } from "../../../src/runtime/images/credential-plugin.ts";
-import { type CredentialPlugin, createPluginKeyring } from "../../../src/runtime/images/plugin-keyring.ts";
+import { createPluginKeyring } from "../../../src/runtime/images/plugin-keyring.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { aPod } from "../../fakes/pods.ts";
 
 const { signal } = new AbortController();
 
-const plugin: CredentialPlugin = {
+const plugin: CredentialProvider = {
   name: "one",
   path: "/bin/one",
   args: [],
@@ -28,7 +28,7 @@ const token = {
   optionalAnnotations: [],
 } as const;
 
-function rig(plugins: readonly CredentialPlugin[] = [plugin], annotations: Readonly<Record<string, string>> = {}) {
+function rig(plugins: readonly CredentialProvider[] = [plugin], annotations: Readonly<Record<string, string>> = {}) {
   const clock = fakeClock();
   const lines: string[] = [];
   const asked: PluginRequest[] = [];
