@@ -23,26 +23,35 @@ export function scoreText(standing: Standing): string {
   return parts.filter(Boolean).join("\n\n");
 }
 
-function sentence({ candidates, entries }: Standing): string {
+function sentence(standing: Standing): string {
+  const { candidates, entries } = standing;
   const passed = entries.filter(isPassed);
   const once = passed.filter(({ note }) => note === "passed 1 of 1").length;
-  const unknown = candidates.length - entries.length;
+  const unknown = unknownOf(standing);
+  const elsewhere = candidates.length - entries.length - unknown.length;
   const of = (list: Entry["list"]) => entries.filter((entry) => entry.list === list).length;
   return [
     `Of ${candidates.length} candidates the kubelet passes ${passed.length} on this machine${once > 0 ? `, ${once} of them with one attempt so far` : ""}.`,
-    `${of("guest")} need another machine, ${of("others")} it skips or fails for another reason,`,
-    `and ${unknown} ${unknown === 1 ? "has" : "have"} not been run yet.`,
+    `${of("guest") + elsewhere} need another machine, ${of("others")} it skips or fails for another reason,`,
+    `and ${unknown.length} ${unknown.length === 1 ? "has" : "have"} not been run yet.`,
   ].join("\n");
 }
 
+/** Candidates that the kubelet was run with on no machine. */
+function unknownOf({ candidates, entries, guestEntries }: Standing): readonly ListedTest[] {
+  const known = new Set([...entries, ...guestEntries].map(whole));
+  return candidates.filter((test) => !known.has(whole(test)));
+}
+
 /** A row a capability: how many candidates, how many of them the kubelet passes, and of those graftlet on each provider. */
-function tableOf({ candidates, entries, results }: Standing): string {
+function tableOf(standing: Standing): string {
+  const { candidates, entries, results } = standing;
   const passed = entries.filter(isPassed);
-  const known = new Map(entries.map((entry) => [whole(entry), entry]));
+  const unknownAnywhere = unknownOf(standing);
   const row = (name: string, belongs: (capability: string) => boolean): readonly string[] => {
     const all = candidates.filter((test) => belongs(capabilityOf(test)));
     const listed = passed.filter(({ capability }) => belongs(capability));
-    const unknown = all.filter((test) => !known.has(whole(test))).length;
+    const unknown = unknownAnywhere.filter((test) => belongs(capabilityOf(test))).length;
     const kubelet = notRun(`${listed.length}`, unknown, all.length);
     return [name, `${all.length}`, kubelet, ...wholes.map((provider) => cell(listed, results(provider)))];
   };

@@ -27,6 +27,7 @@ import {
   readResults,
   readWithheld,
 } from "../../conformance/score/store.ts";
+import { parseList } from "../../conformance/list.ts";
 import { scoreText } from "../../conformance/score/table.ts";
 import { parseWithheld, reasonAgainst } from "../../conformance/score/withheld.ts";
 
@@ -226,6 +227,17 @@ test("the table counts what was not run apart from what failed", () => {
     scoreText({ candidates, listed: [], entries, guestEntries: [], results: () => [] }),
     /in a guest/,
   );
+});
+
+test("a candidate that was run in a guest alone needs another machine, and is none that has not been run", () => {
+  const candidates = parseList("e2e_node\t[sig-node] [DRA] A\ne2e_node\t[sig-node] [DRA] B\n", "candidates");
+  const guestEntries = parseGuestEntries("e2e_node\t[sig-node] [DRA] A\tDRA\tpassed 1 of 1\n");
+  const text = scoreText({ candidates, listed: [], entries: [], guestEntries, results: () => [] });
+  assert.match(
+    text,
+    /^1 need another machine, 0 it skips or fails for another reason,\nand 1 has not been run yet\.$/m,
+  );
+  assert.match(text, /^\| DRA +\| 2 +\| 0, 1 not run +\|/m);
 });
 
 test("an entry of the withheld tests without a reason is named", () => {
