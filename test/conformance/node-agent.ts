@@ -40,7 +40,7 @@ export function kubeletFlags({ address }: Pick<NodeRig, "address">): readonly st
   return [`--node-ip=${address}`, "--kubelet-cgroups=", "--system-cgroups=", "--runtime-cgroups="];
 }
 
-/** Puts the agent into a folder under the kubelet's name. */
+/** Puts the agent into a folder under the kubelet's name, which its process has as well: tests look for that. */
 export function writeKubelet(folder: string, agent: AgentName, rig: Pick<NodeRig, "tools" | "providerArgs">): void {
   mkdirSync(folder);
   const kubelet = join(folder, "kubelet");
@@ -48,7 +48,11 @@ export function writeKubelet(folder: string, agent: AgentName, rig: Pick<NodeRig
     symlinkSync(rig.tools.path("kubelet"), kubelet);
     return;
   }
-  const command = [...graftletCommand({ built: true }), ...rig.providerArgs].map((word) => `'${word}'`);
+  const named = join(folder, "node", "kubelet");
+  mkdirSync(join(folder, "node"));
+  symlinkSync(process.execPath, named);
+  const words = graftletCommand({ built: true }).map((word) => (word === process.execPath ? named : word));
+  const command = [...words, ...rig.providerArgs].map((word) => `'${word}'`);
   writeFileSync(kubelet, `#!/bin/sh\nexec ${command.join(" ")} "$@"\n`, { mode: 0o755 });
 }
 
