@@ -10,6 +10,7 @@ import type { PodKeyring } from "./pod-credentials.ts";
 export interface NodeKeyringDeps {
   /** The node's root directory. */
   readonly rootDir: string;
+  /** Graftlet's working directory; it may be gone. */
   readonly workingDir: string;
   /** The user's home; undefined where there is none. */
   readonly home: string | undefined;
