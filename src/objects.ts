@@ -64,7 +64,7 @@ export type CoreEvent = Wire<k8s.CoreV1Event>;
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 export interface CredentialProvider {
   readonly name: string;
-  /** Absolute path on the machine that graftlet runs on. */
+  /** Its file, on the machine that graftlet runs on. */
   readonly path: string;
   readonly args: readonly string[];
   readonly env: readonly { readonly name: string; readonly value: string }[];
