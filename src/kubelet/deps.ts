@@ -66,6 +66,8 @@ export interface KubeletDeps {
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
   readonly tracer: Tracer;
+  /** Text of a file of the machine that graftlet runs on. @throws the errors of `fs.readFile`. */
+  readonly readOwnFile: (path: string) => Promise<string>;
   /** The certificate in PEM by which the API server knows the node. */
   readonly clientCertificate: () => string | undefined;
   readonly clock: Clock;

@@ -56,9 +56,10 @@ export function pullDeps(
 }
 
 /** Credentials on the machine that graftlet runs on: the node's own, and those that programs tell. */
-function nodeKeyrings({ config, metrics, signal, clock, log }: NodeContext, cluster: Cluster): readonly PodKeyring[] {
+function nodeKeyrings(context: NodeContext, cluster: Cluster): readonly PodKeyring[] {
+  const { config, metrics, signal, clock, log, readOwnFile: readFile } = context;
   const { rootDir, credentialProviders } = config;
-  const place = { rootDir, workingDir: ".", home: process.env["HOME"] };
+  const place = { rootDir, workingDir: ".", home: process.env["HOME"], readFile };
   const own = createNodeKeyring({ ...place, clock, log });
   if (!credentialProviders) return [own];
   const { accounts, tokens } = cluster;

@@ -1,3 +1,4 @@
+import { readFile } from "node:fs/promises";
 import { heededGates } from "../config/feature-gates.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { absentApi } from "../api/absent.ts";
@@ -111,7 +112,8 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
     const { nodeIPs, port } = await kubeletEndpoint(given, { ...run, account }, signal);
     const config: NodeConfig = { ...given, nodeIPs, advertisedPort: port, rootDir: target.rootDir ?? given.rootDir };
     const clientCertificate = () => access && ownCertificate(access);
-    const own = { config, target, client, alone, store, metrics, tracer, clientCertificate };
+    const readOwnFile = (path: string) => readFile(path, "utf8");
+    const own = { config, target, client, alone, store, metrics, tracer, readOwnFile, clientCertificate };
     const approve = account && approverOf(run, account);
     const deps = {
       ...run,

@@ -1,4 +1,3 @@
-import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Clock } from "../../lib/clock.ts";
 import { messageOf } from "../../lib/errors.ts";
@@ -14,6 +13,8 @@ export interface NodeKeyringDeps {
   readonly workingDir: string;
   /** The user's home; undefined where there is none. */
   readonly home: string | undefined;
+  /** @throws where there is no such file. */
+  readonly readFile: (path: string) => Promise<string>;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -34,14 +35,14 @@ export function createNodeKeyring(deps: NodeKeyringDeps): PodKeyring {
   };
 }
 
-async function readLogins({ rootDir, workingDir, home, log }: NodeKeyringDeps): Promise<Logins> {
+async function readLogins({ rootDir, workingDir, home, readFile, log }: NodeKeyringDeps): Promise<Logins> {
   const directories: readonly (readonly [DockerConfigLayout, readonly string[]])[] = [
     ["config.json", [rootDir, workingDir, ...(home ? [join(home, ".docker")] : []), "/.docker"]],
     [".dockercfg", [rootDir, workingDir, ...(home ? [home] : []), "/"]],
   ];
   for (const [layout, places] of directories) {
     for (const path of places.map((place) => join(place, layout))) {
-      const text = await readFile(path, "utf8").catch(() => undefined);
+      const text = await readFile(path).catch(() => undefined);
       if (text === undefined) continue;
       try {
         return loginsOf(text, layout);

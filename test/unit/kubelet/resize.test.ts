@@ -154,6 +154,7 @@ function start(pod: Pod) {
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics,
+        readOwnFile: () => Promise.reject(new Error("no files of its own")),
         clientCertificate: () => undefined,
         clock,
         log,

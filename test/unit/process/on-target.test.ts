@@ -137,6 +137,7 @@ function start({ local = false } = {}) {
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),
+        readOwnFile: () => Promise.reject(new Error("no files of its own")),
         clientCertificate: () => undefined,
         clock,
         log,

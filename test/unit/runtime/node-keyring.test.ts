@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { readFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { describe, it, type TestContext } from "node:test";
@@ -20,6 +21,7 @@ function rig(context: TestContext) {
     rootDir: join(place, "root"),
     workingDir: join(place, "work"),
     home: join(place, "home"),
+    readFile: (path) => readFile(path, "utf8"),
     clock,
     log: createLogger(9, { write: (line: string) => void lines.push(line) }),
   });
