@@ -204,6 +204,11 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     const small = randomBytes(100_000);
     assert.equal(await echoed(connect, small), sum(small));
     socket.destroy();
+    const { promise: ended, resolve } = Promise.withResolvers<void>();
+    stalled.once("end", resolve).resume();
+    await ended;
+    stalled.destroy();
+    await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
   test("a node that the server does not know as one is refused, and another's tunnel is its own", async () => {
