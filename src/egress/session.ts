@@ -37,6 +37,8 @@ export async function serveSession(
   };
   const carrier = createCarrier({ leadsTo, send, unsent: () => server.bufferedAmount });
   server.on("message", (bytes: Buffer) => {
+    // What was read before the end comes after it, too: a connection that is opened then would stay.
+    if (until.aborted) return;
     try {
       const message = decodeMessage(bytes);
       if (message) carrier.take(message);

@@ -1,0 +1,31 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { test } from "node:test";
+import type { WebSocket } from "ws";
+import { encodeMessage } from "../../../src/egress/messages.ts";
+import { serveSession } from "../../../src/egress/session.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+test("what a server dials after the end of its session is not opened: nobody would close it", async () => {
+  const socket = Object.assign(new EventEmitter(), {
+    readyState: 1,
+    OPEN: 1,
+    bufferedAmount: 0,
+    send: () => undefined,
+    ping: () => undefined,
+    // The library hands on what it has read already, also after this.
+    terminate: () => undefined,
+  });
+  const dialled: string[] = [];
+  const leadsTo = (_protocol: string, address: string) => void dialled.push(address);
+  const stop = new AbortController();
+  const session = serveSession(socket as unknown as WebSocket, { leadsTo, clock: fakeClock() }, stop.signal);
+  const dial = (connection: bigint, address: string) =>
+    socket.emit("message", Buffer.from(encodeMessage({ type: "connect", connection, protocol: "tcp", address }, 1n)));
+  dial(1n, "in time");
+  stop.abort();
+  dial(2n, "too late");
+  await session;
+  dial(3n, "much too late");
+  assert.deepEqual(dialled, ["in time"]);
+});
