@@ -1,8 +1,9 @@
-import { mkdirSync, writeFileSync } from "node:fs";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { addImage } from "../cluster/images/build.ts";
 import { upstreamPrivateImage } from "../cluster/images/catalog.ts";
+import { writePlugins } from "../harness/credential-providers.ts";
 import { addresses, privateRegistryHost } from "../harness/namespaces.ts";
 import { privateUser, servedStore } from "../harness/registry.ts";
 import { type Layout, readState } from "../harness/state.ts";
@@ -13,7 +14,7 @@ const asking = /ImageCredentialProvider/;
 /** The audience of the tokens that the program is given, as upstream's own has it. */
 export const pluginAudience = "test-audience";
 
-/** What an agent and a suite are told of the registry. */
+/** Flags of the agent and variables of the suite that name the registry. */
 export interface PrivateImage {
   readonly flags: readonly string[];
   readonly env: Readonly<Record<string, string>>;
@@ -31,18 +32,10 @@ export async function offerPrivateImage(
   if (password === undefined) throw new Error(`the state of ${layout.name} cannot be read: ${layout.stateFile}`);
   await addImage(upstreamPrivateImage, servedStore(layout), say);
   const registry = `${privateRegistryHost}:${addresses.privateRegistryPort}`;
-  const programs = join(folder, "credential-providers");
-  mkdirSync(programs);
   const plain = "gcp-credential-provider";
-  const withAccount = `${plain}-with-sa`;
   const program = join(import.meta.dirname, "stand-ins", "credential-provider.ts");
-  for (const name of [plain, withAccount])
-    writeFileSync(join(programs, name), `#!/bin/sh\nexec ${process.execPath} ${program}\n`, { mode: 0o755 });
-  const common = {
-    apiVersion: "credentialprovider.kubelet.k8s.io/v1",
-    matchImages: [registry],
-    defaultCacheDuration: "1m",
-  };
+  const script = `exec ${process.execPath} ${program}`;
+  const common = { matchImages: [registry], defaultCacheDuration: "1m" };
   const login = { REGISTRY: registry, REGISTRY_USER: privateUser, REGISTRY_PASSWORD: password };
   const env = Object.entries({ ...login, PLUGIN_MODE: "serviceaccount" }).map(([name, value]) => ({ name, value }));
   const tokenAttributes = {
@@ -51,17 +44,11 @@ export async function offerPrivateImage(
     requireServiceAccount: true,
     requiredServiceAccountAnnotationKeys: ["domain.io/identity-id", "domain.io/identity-type"],
   };
-  const providers = [
-    { name: plain, ...common },
-    { name: withAccount, ...common, tokenAttributes, env },
-  ];
-  const config = join(folder, "credential-providers.yaml");
-  const head = { apiVersion: "kubelet.config.k8s.io/v1", kind: "CredentialProviderConfig" };
-  writeFileSync(config, stringify({ ...head, providers }), { mode: 0o600 });
+  const flags = writePlugins(join(folder, "credential-providers"), [
+    { name: plain, script, fields: common },
+    { name: `${plain}-with-sa`, script, fields: { ...common, tokenAttributes, env } },
+  ]);
   const images = join(folder, "images.yaml");
   writeFileSync(images, stringify({ privateRegistry: `${registry}/k8s-authenticated-test` }));
-  return {
-    flags: [`--image-credential-provider-config=${config}`, `--image-credential-provider-bin-dir=${programs}`],
-    env: { KUBE_TEST_REPO_LIST: images },
-  };
+  return { flags, env: { KUBE_TEST_REPO_LIST: images } };
 }

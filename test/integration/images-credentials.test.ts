@@ -1,11 +1,12 @@
 import assert from "node:assert/strict";
-import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { stringify } from "yaml";
 import type { Pod } from "../../src/objects.ts";
+import { bareName } from "../../src/pod/image-name.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { pluginVersion, writePlugins } from "../harness/credential-providers.ts";
 import { mayAsk } from "../harness/manifests.ts";
 import { openPods, type Pods, statusOf } from "../harness/pods.ts";
 import { pullSecret } from "../harness/pull-secret.ts";
@@ -38,50 +39,31 @@ after(() => stack.disposeAsync());
 /** A Docker configuration in the home of graftlet's user, and two programs; each has credentials for one image. */
 async function writeCredentials(): Promise<{ flags: readonly string[]; env: Readonly<Record<string, string>> }> {
   const { server, username, password } = cluster.privateCredentials;
-  for (const name of ["home/.docker", "bin"]) mkdirSync(join(place, name), { recursive: true });
-  const locationOf = (image: string) => image.replace(/:[^:/]*$/, "");
+  mkdirSync(join(place, "home/.docker"), { recursive: true });
   const auth = Buffer.from(`${username}:${password}`).toString("base64");
-  const config = { auths: { [locationOf(imageOf("node"))]: { auth } } };
+  const config = { auths: { [bareName(imageOf("node"))]: { auth } } };
   writeFileSync(join(place, "home/.docker/config.json"), JSON.stringify(config), { mode: 0o600 });
-  const apiVersion = "credentialprovider.kubelet.k8s.io/v1";
   const answer = {
     kind: "CredentialProviderResponse",
-    apiVersion,
+    apiVersion: pluginVersion,
     cacheKeyType: "Image",
     auth: { [server]: { username, password } },
   };
   writeFileSync(join(place, "answer"), JSON.stringify(answer), { mode: 0o600 });
-  const script = `#!/bin/sh\ncat >>${place}/$1; echo >>${place}/$1; cat "$ANSWER"\n`;
-  for (const name of ["plain", "for-accounts"]) {
-    writeFileSync(join(place, "bin", name), script);
-    chmodSync(join(place, "bin", name), 0o755);
-  }
-  const common = { apiVersion, defaultCacheDuration: "10m", env: [{ name: "ANSWER", value: join(place, "answer") }] };
+  const script = `cat >>${place}/$1; echo >>${place}/$1; cat "$ANSWER"`;
+  const common = { defaultCacheDuration: "10m", env: [{ name: "ANSWER", value: join(place, "answer") }] };
   const tokenAttributes = {
     serviceAccountTokenAudience: audience,
     cacheType: "ServiceAccount",
     requireServiceAccount: true,
     requiredServiceAccountAnnotationKeys: [annotation],
   };
-  const providers = [
-    { name: "plain", matchImages: [locationOf(imageOf("plugin"))], args: ["plain"], ...common },
-    {
-      name: "for-accounts",
-      matchImages: [locationOf(imageOf("account"))],
-      args: ["for-accounts"],
-      ...common,
-      tokenAttributes,
-    },
-  ];
-  const kind = { apiVersion: "kubelet.config.k8s.io/v1", kind: "CredentialProviderConfig" };
-  writeFileSync(join(place, "providers.yaml"), stringify({ ...kind, providers }));
-  return {
-    flags: [
-      `--image-credential-provider-config=${place}/providers.yaml`,
-      `--image-credential-provider-bin-dir=${place}/bin`,
-    ],
-    env: { HOME: join(place, "home") },
-  };
+  const about = (whose: "plugin" | "account") => ({ ...common, matchImages: [bareName(imageOf(whose))] });
+  const flags = writePlugins(join(place, "plugins"), [
+    { name: "plain", script, fields: { ...about("plugin"), args: ["plain"] } },
+    { name: "for-accounts", script, fields: { ...about("account"), args: ["for-accounts"], tokenAttributes } },
+  ]);
+  return { flags, env: { HOME: join(place, "home") } };
 }
 
 /** Service accounts that the plugin is asked for and not, and a pull secret. */
@@ -121,10 +103,13 @@ describe("images of a registry that asks for credentials", { concurrency: 3 }, (
     await pods.ready("of-plugin");
     await create("of-plugin-again", imageOf("plugin"), "Always");
     await pods.ready("of-plugin-again");
-    const apiVersion = "credentialprovider.kubelet.k8s.io/v1";
-    const [image = ""] = imageOf("plugin").split(/:(?=[^:/]*$)/);
-    assert.deepEqual(asked("plain"), [{ kind: "CredentialProviderRequest", apiVersion, image }]);
-    const metrics = (await cluster.kubectl(["get", "--raw", `/api/v1/nodes/${agent.nodeName}/proxy/metrics`])).stdout;
+    const request = {
+      kind: "CredentialProviderRequest",
+      apiVersion: pluginVersion,
+      image: bareName(imageOf("plugin")),
+    };
+    assert.deepEqual(asked("plain"), [request]);
+    const metrics = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${agent.nodeName}/proxy/metrics`]);
     assert.match(metrics, /^kubelet_credential_provider_plugin_duration_count\{plugin_name="plain"\} 1$/m);
     assert.match(metrics, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
   });

@@ -229,7 +229,7 @@ const nginxConfig: ImageConfig = {
 /** The device plugin of upstream's tests. */
 export const samplePluginImage = "e2e-test-images/sample-device-plugin";
 
-/** What upstream's tests pull with a cloud's credentials. */
+/** The image that upstream's tests pull with a cloud's credentials. */
 export const upstreamPrivateImage = "k8s-authenticated-test/agnhost";
 
 /** All images of the test cluster, under the names that upstream's tests and Docker Hub use. */

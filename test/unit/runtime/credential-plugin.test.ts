@@ -33,7 +33,7 @@ function rig() {
   return { ask, runs, stop };
 }
 
-/** What the ask fails with. */
+/** Message of the error with which the ask fails. */
 const failure = (call: Promise<unknown>) =>
   call.then(
     () => assert.fail("it did not fail"),
