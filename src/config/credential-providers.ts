@@ -1,6 +1,6 @@
 import { createHash } from "node:crypto";
 import type { CredentialProvider, TokenAttributes } from "../objects.ts";
-import { checkKind, type ConfigIo, readDocument, readText, unreadable } from "./documents.ts";
+import { checkKind, type ConfigIo, documentIn, readText, unreadable } from "./documents.ts";
 import { decode } from "./decode.ts";
 import { gateEnabled, type GateSettings } from "./feature-gates.ts";
 import { isQualifiedName } from "./names.ts";
@@ -58,14 +58,13 @@ function readCredentialProviders(io: ConfigIo, options: ProviderOptions): Creden
   if (directory === "") throw refuse(directoryFlag, undefined, "is not given: name the directory of the programs");
   const hash = createHash("sha256");
   const providers = filesOf(io, path).flatMap((file) => {
-    const content = Buffer.from(readText(io, configFlag, file));
+    const content = readText(io, configFlag, file);
     const length = Buffer.alloc(8);
-    length.writeBigUInt64BE(BigInt(content.length));
+    length.writeBigUInt64BE(BigInt(Buffer.byteLength(content)));
     hash.update(length).update(content);
-    return providersIn(io, file, directory);
+    return providersIn(content, file, directory);
   });
-  const names = providers.map(({ name }) => name);
-  const twin = names.find((name, index) => names.indexOf(name) !== index);
+  const twin = twinIn(providers.map(({ name }) => name));
   if (twin !== undefined) throw refuse(`${path}: providers.name`, twin, "two providers have that name; keep one");
   for (const provider of providers) {
     if (!io.isExecutable(provider.path))
@@ -108,8 +107,13 @@ function namesIn(io: ConfigIo, path: string): readonly string[] | undefined {
   }
 }
 
-function providersIn(io: ConfigIo, file: string, directory: string): readonly CredentialProvider[] {
-  const document = readDocument(io, configFlag, file);
+/** The first name that is there a second time. */
+function twinIn(names: readonly string[]): string | undefined {
+  return names.find((name, index) => names.indexOf(name) !== index);
+}
+
+function providersIn(content: string, file: string, directory: string): readonly CredentialProvider[] {
+  const document = documentIn(content, configFlag, file);
   const apiVersion = configVersions.find((version) => version === document["apiVersion"]) ?? configVersions[0] ?? "";
   const { providers } = decode(fileFields, checkKind(`${file}: `, document, { apiVersion, kind }), { file });
   if (providers.length === 0) throw refuse(`${file}: providers`, [], "list at least one provider");
@@ -170,10 +174,10 @@ function tokenFrom(wire: Readonly<Record<string, unknown>>, { file, path }: Plac
       required,
       "they need requireServiceAccount: true; set that, or name them as optional",
     );
-  const odd = [...required, ...others].find((key) => !isQualifiedName(key.toLowerCase()));
+  const keys = [...required, ...others];
+  const odd = keys.find((key) => !isQualifiedName(key.toLowerCase()));
   if (odd !== undefined) throw refuse(where("requiredServiceAccountAnnotationKeys"), odd, "is no annotation's key");
-  const all = [...required, ...others];
-  const twin = all.find((key, index) => all.indexOf(key) !== index);
+  const twin = twinIn(keys);
   if (twin !== undefined)
     throw refuse(where("optionalServiceAccountAnnotationKeys"), twin, "the key is named twice; keep one");
   return {

@@ -41,7 +41,12 @@ export function readText(io: ConfigIo, setting: string, path: string): string {
 /** Reads a YAML 1.1 or JSON file that contains one object. As in Kubernetes, YAML 1.1 applies: 0777 is octal, yes is true. @throws
  *  CodedError invalid_argument, one sentence. */
 export function readDocument(io: ConfigIo, setting: string, path: string): Wire {
-  const documents = parseAllDocuments(readText(io, setting, path), {
+  return documentIn(readText(io, setting, path), setting, path);
+}
+
+/** The object in a file's text, as `readDocument` reads it. @throws CodedError invalid_argument, one sentence */
+export function documentIn(text: string, setting: string, path: string): Wire {
+  const documents = parseAllDocuments(text, {
     version: "1.1",
     schema: "yaml-1.1",
     prettyErrors: true,

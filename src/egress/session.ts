@@ -37,7 +37,7 @@ export async function serveSession(
   };
   const carrier = createCarrier({ leadsTo, send, unsent: () => server.bufferedAmount });
   server.on("message", (bytes: Buffer) => {
-    // What was read before the end comes after it, too: a connection that is opened then would stay.
+    // Messages that were read before the end come after it, too: a connection that is opened then would stay.
     if (until.aborted) return;
     try {
       const message = decodeMessage(bytes);

@@ -6,7 +6,7 @@ import type { PullMeasures } from "../../measures.ts";
 import type { CredentialProvider } from "../../objects.ts";
 import type { Logins } from "./docker-config.ts";
 
-/** What is run. */
+/** A program, as it is run. */
 export type PluginProgram = Pick<CredentialProvider, "name" | "path" | "args" | "env" | "apiVersion">;
 
 export interface PluginRequest {

@@ -19,7 +19,7 @@ export interface NodeKeyringDeps {
   readonly log: Logger;
 }
 
-/** What was read is used for so long, milliseconds. */
+/** Time for which a configuration that was read is used, milliseconds. */
 const freshMs = 5 * 60_000;
 
 /** Credentials that all pods of the node may use: those of the first Docker configuration that can be read, on the machine that graftlet

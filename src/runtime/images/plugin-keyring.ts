@@ -49,6 +49,8 @@ export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
 interface Asker {
   readonly account: PullAccount;
   readonly token: string;
+  readonly tokenHash: string;
+  /** In the order in which the configuration names them. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -83,7 +85,7 @@ function createAsk(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyr
     const keys = keysOf(plugin, image, asker);
     const known = lookUp(Object.values(keys));
     if (known) return keyringOf(known, source);
-    const flight = JSON.stringify([image, asker && hashOf(asker.token), asker && sorted(asker.annotations)]);
+    const flight = JSON.stringify([image, asker?.tokenHash, asker?.annotations]);
     const inName = asker && { serviceAccountToken: asker.token, serviceAccountAnnotations: asker.annotations };
     // Others may wait for the same answer: it does not end with this pod.
     const answer = await untilAborted(
@@ -103,11 +105,7 @@ function keysOf(
   image: string,
   asker: Asker | undefined,
 ): Readonly<Record<PluginAnswer["cacheKeyType"], string>> {
-  const name = asker && [
-    asker.account,
-    sorted(asker.annotations),
-    ...(token?.cacheType === "Token" ? [hashOf(asker.token)] : []),
-  ];
+  const name = asker && [asker.account, asker.annotations, ...(token?.cacheType === "Token" ? [asker.tokenHash] : [])];
   const key = (base: string) => JSON.stringify([base, name]);
   const [registry = ""] = image.split("/");
   return { Image: key(image), Registry: key(registry), Global: key("<global>") };
@@ -128,10 +126,13 @@ async function askerOf(
   const given = metadata.annotations ?? {};
   if (wanted.requiredAnnotations.some((key) => !Object.hasOwn(given, key))) return "nobody";
   const told = [...wanted.requiredAnnotations, ...wanted.optionalAnnotations];
-  const annotations = Object.fromEntries(Object.entries(given).filter(([key]) => told.includes(key)));
+  const annotations = Object.fromEntries(
+    told.filter((key) => Object.hasOwn(given, key)).map((key) => [key, given[key] ?? ""]),
+  );
   const request = { audience: wanted.audience, expirationSeconds: tokenSeconds, accountUid: metadata.uid };
   const { token } = await tokens.token(pod, request, signal);
-  return { account: { uid: metadata.uid, namespace, name }, token, annotations };
+  const account = { uid: metadata.uid, namespace, name };
+  return { account, token, tokenHash: hashOf(token), annotations };
 }
 
 /** Lifetime of a token, as a TokenRequest has it that names none. */
@@ -143,10 +144,6 @@ function refuseEcho({ logins }: PluginAnswer, token: string): void {
     throw new Error(
       "credential provider plugin returned the service account token as the password which is not allowed when service account cache type is not set to 'Token'",
     );
-}
-
-function sorted(annotations: Asker["annotations"]): readonly (readonly [string, string])[] {
-  return Object.entries(annotations).toSorted(([one], [other]) => (one < other ? -1 : 1));
 }
 
 function hashOf(token: string): string {
