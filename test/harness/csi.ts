@@ -82,8 +82,10 @@ export async function pullAll(cluster: Cluster, images: readonly string[]): Prom
   const containers = images.map((image, index) => ({ name: `image-${index}`, image, args: ["--help"] }));
   const spec = { containers, restartPolicy: "Never", terminationGracePeriodSeconds: 0 };
   await cluster.apply({ apiVersion: "v1", kind: "Pod", metadata: { name: "images", namespace: "kube-system" }, spec });
-  const phase = ["get", "pod/images", "-n=kube-system", "-o=jsonpath={.status.phase}"];
-  await cluster.waitFor("the images", async () => /Succeeded|Failed/.test(await cluster.mustKubectl(phase)), 120_000);
+  const pulled = ["get", "pod/images", "-n=kube-system", "-o=jsonpath={.status.containerStatuses[*].imageID}"];
+  const arePulled = async (): Promise<boolean> =>
+    (await cluster.mustKubectl(pulled)).split(" ").filter(Boolean).length === images.length;
+  await cluster.waitFor("the images", arePulled, 240_000);
   await cluster.mustKubectl(["delete", "pod/images", "-n=kube-system"], { timeoutMs: patience(60_000) });
 }
 

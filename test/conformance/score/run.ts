@@ -5,7 +5,7 @@ import { buildSuites } from "../../harness/tools.ts";
 import { isGuest } from "../../matrix.ts";
 import type { RunLimits } from "../ginkgo.ts";
 import { type ListedTest, matching, parseList, type SuiteName, suiteNames, whole } from "../list.ts";
-import { type ConformanceOptions, type Provider, readOptions } from "../options.ts";
+import { type ConformanceOptions, type Provider, readOptions, targetWith } from "../options.ts";
 import { runFolder, runsSuite, suites } from "../suites.ts";
 import { isOpen, judge } from "./judgement.ts";
 import { fitGuest } from "./in-guest.ts";
@@ -27,8 +27,11 @@ import { reasonAgainst } from "./withheld.ts";
 
 const limits: RunLimits = { wholeMs: 90 * 60_000, quietMs: 16 * 60_000 };
 /** Tests that run at a time where none wants the node for itself: they wait more than they work. In a guest many would wait too long,
- *  and those of a node as a whole restart its agent. */
-const sideBySide = (provider: Provider): number => (provider === "guest" ? 1 : isGuest(provider) ? 4 : 10);
+ *  and those of a node alone restart its agent. */
+function sideBySide(provider: Provider, suite: SuiteName): number {
+  if (!isGuest(targetWith(provider))) return 10;
+  return suite === "e2e_node" ? 1 : 4;
+}
 const say = (line: string): void => console.error(`${new Date().toISOString().slice(11, 16)} ${line}`);
 const mark = process.env.GRAFTLET_TEST_MARK ?? "";
 
@@ -142,7 +145,7 @@ async function runShard(run: ScoreRun, shard: Shard, where: string): Promise<rea
       names,
       programs: await buildSuites([program, "ginkgo"], say),
       folder: join(run.folder, [shard.name, mark].filter(Boolean).join("-")),
-      processes: shard.serial ? 1 : sideBySide(provider),
+      processes: shard.serial ? 1 : sideBySide(provider, shard.suite),
       limits,
       ended({ title, state, seconds }) {
         const name = nameOf(title, names);
