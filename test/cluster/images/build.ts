@@ -85,6 +85,7 @@ async function cacheKey(tools: Tools, images: readonly ImageRecipe[]): Promise<s
   const hash = createHash("sha256");
   for (const source of [
     "catalog.ts",
+    "debian.ts",
     "storage.ts",
     "nfs.ts",
     "postgres.ts",

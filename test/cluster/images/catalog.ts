@@ -1,10 +1,10 @@
-import { chmodSync, copyFileSync, mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { chmodSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { must } from "../../harness/processes.ts";
 import type { Tools } from "../../harness/tools.ts";
 import type { ImageConfig } from "./registry-store.ts";
 import type { RootFs } from "./rootfs.ts";
+import { unpackPackages } from "./debian.ts";
 import { nfsImages } from "./nfs.ts";
 import { postgres } from "./postgres.ts";
 import { privatePause } from "./private-pause.ts";
@@ -181,30 +181,15 @@ http {
 }
 `;
 
-/** Debian's nginx, taken out of its package: installing it would start a server on the machine. */
+/** Debian's nginx. */
 const nginx: LayerRecipe = {
   name: "nginx",
   async fill(root) {
-    const scratch = mkdtempSync(join(tmpdir(), "graftlet-nginx-"));
-    try {
-      await must(
-        [
-          "sh",
-          "-ec",
-          'apt-get -o APT::Sandbox::User=root download nginx nginx-common || { apt-get update && apt-get -o APT::Sandbox::User=root download nginx nginx-common; }; for deb in *.deb; do dpkg-deb -x "$deb" tree; done',
-        ],
-        { cwd: scratch, timeoutMs: 300_000 },
-      );
-      await root.program(join(scratch, "tree", "usr/sbin/nginx"), "/usr/sbin/nginx");
-      mkdirSync(join(root.folder, "etc/nginx"), { recursive: true });
-      copyFileSync(join(scratch, "tree", "etc/nginx/mime.types"), join(root.folder, "etc/nginx/mime.types"));
-      root.file(
-        "/usr/share/nginx/html/index.html",
-        readFileSync(join(scratch, "tree", "usr/share/nginx/html/index.html"), "utf8"),
-      );
-    } finally {
-      rmSync(scratch, { recursive: true, force: true });
-    }
+    using packages = await unpackPackages(["nginx", "nginx-common"]);
+    const tree = packages.folder;
+    await root.program(join(tree, "usr/sbin/nginx"), "/usr/sbin/nginx", tree);
+    for (const file of ["/etc/nginx/mime.types", "/usr/share/nginx/html/index.html"])
+      root.file(file, readFileSync(join(tree, file)));
     root.file("/etc/nginx/nginx.conf", nginxConf);
     for (const dir of ["/var/lib/nginx", "/var/log/nginx", "/run"]) root.directory(dir);
   },

@@ -1,12 +1,9 @@
-import { mkdtempSync, readFileSync, rmSync } from "node:fs";
-import { tmpdir } from "node:os";
+import { readFileSync } from "node:fs";
 import { join } from "node:path";
-import { must } from "../../harness/processes.ts";
 import type { ImageRecipe, LayerRecipe } from "./catalog.ts";
-
-const packages = "nfs-kernel-server nfs-common rpcbind netbase libtirpc-common";
-const libraries = "libtirpc3 libevent-core-2.1-7 libnfsidmap1 libwrap0 libnsl2 libkeyutils1 libcap2 libsqlite3-0";
-const download = `apt-get -o APT::Sandbox::User=root download ${packages} ${libraries}`;
+import { unpackPackages } from "./debian.ts";
+import { type RootFs, triplet } from "./rootfs.ts";
+import { program } from "./storage.ts";
 
 /** Serves the folders that it is given, or /exports, to everyone until SIGTERM: for version 4 each is the root, too. */
 const server = `#!/bin/bash
@@ -37,44 +34,51 @@ set +e
 while true; do sleep 1; done
 `;
 
-/** Debian's NFS server of the kernel, taken out of its packages. */
+/** Debian's NFS server of the kernel. */
 const nfs: LayerRecipe = {
   name: "nfs",
   async fill(root) {
-    const scratch = mkdtempSync(join(tmpdir(), "graftlet-nfs-"));
-    try {
-      const unpack = 'for deb in *.deb; do dpkg-deb -x "$deb" tree; done';
-      await must(["sh", "-ec", `${download} || { apt-get update && ${download}; }; ${unpack}`], {
-        cwd: scratch,
-        timeoutMs: 300_000,
-      });
-      const tree = join(scratch, "tree");
-      for (const program of ["sbin/rpcbind", "sbin/rpc.statd", "sbin/sm-notify", "usr/bin/rpcinfo"])
-        await root.program(join(tree, program), `/${program}`, tree);
-      for (const program of ["rpc.mountd", "rpc.nfsd", "exportfs"])
-        await root.program(join(tree, "usr/sbin", program), `/usr/sbin/${program}`, tree);
-      for (const file of ["netconfig", "rpc", "services", "protocols"])
-        root.file(`/etc/${file}`, readFileSync(join(tree, "etc", file)));
-    } finally {
-      rmSync(scratch, { recursive: true, force: true });
-    }
-    const users = ["root:x:0:0:root:/root:/bin/sh", "_rpc:x:101:65534::/run/rpcbind:/bin/false"];
-    root.file("/etc/passwd", `${users.join("\n")}\n`);
+    using packages = await unpackPackages(["nfs-kernel-server", "nfs-common", ...portMapper]);
+    const tree = packages.folder;
+    await addPortMapper(root, tree);
+    for (const name of ["rpc.statd", "sm-notify"]) await root.program(join(tree, "sbin", name), `/sbin/${name}`, tree);
+    for (const name of ["rpc.mountd", "rpc.nfsd", "exportfs"])
+      await root.program(join(tree, "usr/sbin", name), `/usr/sbin/${name}`, tree);
     root.file("/usr/local/bin/serve", server, 0o755);
     for (const file of ["etab", "rmtab", "xtab"]) root.file(`/var/lib/nfs/${file}`, "");
-    for (const folder of [
-      "/var/lib/nfs/sm",
-      "/var/lib/nfs/sm.bak",
-      "/var/lib/nfs/v4recovery",
-      "/run/rpcbind",
-      "/exports",
-    ])
+    for (const folder of ["/var/lib/nfs/sm", "/var/lib/nfs/sm.bak", "/var/lib/nfs/v4recovery", "/exports"])
       root.directory(folder);
   },
 };
 
-/** The NFS server of upstream's tests, and what they wait for beside it: its provisioner has no Go module that builds, and only tests
- *  of dynamic claims ask it for anything. */
+/** An NFS server that is a process, without the kernel's: it has no right of its own but to open files by their handles. */
+const ganesha: LayerRecipe = {
+  name: "ganesha",
+  async fill(root) {
+    using packages = await unpackPackages(["nfs-ganesha", "nfs-ganesha-vfs", ...portMapper]);
+    const tree = packages.folder;
+    await addPortMapper(root, tree);
+    const parts = ["bin/ganesha.nfsd", "lib/ganesha/libganesha_nfsd.so.4.3", `lib/${triplet}/ganesha/libfsalvfs.so`];
+    for (const part of parts) await root.program(join(tree, "usr", part), `/usr/${part}`, tree);
+    for (const folder of ["/etc/ganesha", "/run/ganesha", "/var/lib/nfs/ganesha", "/export"]) root.directory(folder);
+    root.link("/var/run", "/run");
+    root.link("/etc/mtab", "/proc/mounts");
+  },
+};
+
+const portMapper = ["rpcbind", "netbase", "libtirpc-common"];
+
+async function addPortMapper(root: RootFs, tree: string): Promise<void> {
+  await root.program(join(tree, "sbin/rpcbind"), "/sbin/rpcbind", tree);
+  await root.program(join(tree, "usr/bin/rpcinfo"), "/usr/bin/rpcinfo", tree);
+  for (const file of ["netconfig", "rpc", "services", "protocols"])
+    root.file(`/etc/${file}`, readFileSync(join(tree, "etc", file)));
+  const users = ["root:x:0:0:root:/root:/bin/sh", "_rpc:x:101:65534::/run/rpcbind:/bin/false"];
+  root.file("/etc/passwd", `${users.join("\n")}\n`);
+  root.directory("/run/rpcbind");
+}
+
+/** The NFS server of upstream's tests, and the provisioner of their dynamic claims. */
 export function nfsImages(shell: LayerRecipe): readonly ImageRecipe[] {
   const Env = ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"];
   return [
@@ -88,8 +92,8 @@ export function nfsImages(shell: LayerRecipe): readonly ImageRecipe[] {
     {
       name: "sig-storage/nfs-provisioner",
       tags: ["v4.0.8"],
-      layers: [shell],
-      config: { Entrypoint: ["/bin/sh", "-c", "exec sleep infinity"], Env },
+      layers: [shell, ganesha, program("nfs-provisioner")],
+      config: { Entrypoint: ["/nfs-provisioner"], Env },
       isOnDemand: true,
     },
   ];

@@ -17,6 +17,9 @@ export interface RootFs {
   pack(tarFile: string): Promise<void>;
 }
 
+/** The folder of the machine's libraries, as Debian names it. */
+export const triplet = `${process.arch === "arm64" ? "aarch64" : "x86_64"}-linux-gnu`;
+
 /** An empty root filesystem in `folder`, with the merged /usr that Debian's library paths expect. */
 export function createRootFs(folder: string): RootFs {
   const at = (path: string): string => join(folder, path);
@@ -76,8 +79,7 @@ function copy(source: string, target: string): void {
 
 /** The shared libraries of a program; none for one that is linked statically. */
 async function librariesOf(program: string, tree: string): Promise<string[]> {
-  const machine = process.arch === "arm64" ? "aarch64" : "x86_64";
-  const folders = ["usr/lib", "lib"].map((folder) => join(tree, folder, `${machine}-linux-gnu`));
+  const folders = ["usr/lib", "lib"].map((folder) => join(tree, folder, triplet));
   const { stdout } = await run(["ldd", program], tree === "" ? {} : { env: { LD_LIBRARY_PATH: folders.join(":") } });
   return [...stdout.matchAll(/^\s*(?:\S+ => )?(\/\S+) \(0x/gm)].flatMap((match) => match[1] ?? []);
 }

@@ -88,6 +88,8 @@ case ${tools[0]} in
     version=$(go list -m -f "{{.Version}}" github.com/yannh/kubeconform) ;;
   github.com/rancher/local-path-provisioner)
     version=$(go list -m -f "{{.Version}}" github.com/rancher/local-path-provisioner) ;;
+  */nfs-provisioner)
+    version=$(go list -m -f "with sig-storage-lib-external-provisioner {{.Version}}" sigs.k8s.io/sig-storage-lib-external-provisioner/v13) ;;
   */egress-server)
     version=$(go list -m -f "with remotedialer {{.Version}}" github.com/rancher/remotedialer) ;;
   *)

@@ -21,6 +21,7 @@ const inImages: Readonly<Record<string, string>> = {
   "csi-resizer": "csi-sidecars",
   "csi-snapshotter": "csi-sidecars",
   "local-path-provisioner": "local-path-provisioner",
+  "nfs-provisioner": "nfs-provisioner",
   "sample-device-plugin": "conformance",
 };
 
