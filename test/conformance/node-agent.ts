@@ -14,11 +14,15 @@ export function startReadOnlyPort(where: (argv: readonly string[]) => readonly s
   return { [Symbol.dispose]: () => void relay.kill() };
 }
 
-/** The suite's flags. @param node the machine that suite and agent are on. @param files the suite's own, by their paths there. @param ofAgent
- *  further flags of the agent. */
+/** True of a test that has the suite put a proxy before the runtime, which delays calls or lets them fail. */
+export const wantsCriProxy = (name: string): boolean => name.includes("CriProxy");
+
+/** The suite's flags. @param node the machine that suite and agent are on. @param files the suite's own, by their paths there. @param names of
+ *  the tests: only those of the proxy get one. @param ofAgent further flags of the agent. */
 export function suiteFlags(
   node: Pick<NodeRig, "nodeName" | "address" | "endpoint">,
   files: { readonly binaries: string; readonly config: string; readonly reports: string },
+  names: readonly string[],
   ofAgent: readonly string[] = [],
 ): readonly string[] {
   return [
@@ -31,6 +35,7 @@ export function suiteFlags(
     `--kubelet-flags=${[...kubeletFlags(node), ...ofAgent].join(" ")}`,
     "--prepull-images=false",
     `--report-dir=${files.reports}`,
+    ...(names.every(wantsCriProxy) ? ["--cri-proxy-enabled"] : []),
   ];
 }
 

@@ -40,7 +40,7 @@ export const runInGuest: RunSuite = async (run) => {
     description: "E2eNode Suite",
     names: run.names,
     processes: 1,
-    args: suiteFlags(node, { binaries, config, reports }),
+    args: suiteFlags(node, { binaries, config, reports }, run.names),
     folder: run.folder,
     start(argv, { env, cwd, ...options }) {
       const inside = guestArgv(

@@ -35,7 +35,7 @@ export const runE2eNode: RunSuite = async (run) => {
     description: "E2eNode Suite",
     names: run.names,
     processes: run.processes ?? 5,
-    args: suiteFlags(rig, { binaries, config, reports }, flags),
+    args: suiteFlags(rig, { binaries, config, reports }, run.names, flags),
     env: suiteEnv,
     folder: run.folder,
     start(argv, { env, ...options }) {

@@ -1,4 +1,5 @@
 import { type ListedTest, type SuiteName } from "../list.ts";
+import { wantsCriProxy } from "../node-agent.ts";
 
 /** Tests that are run together, on a machine brought up for them. */
 export interface Shard {
@@ -39,8 +40,9 @@ function kindOf({ name }: ListedTest): Kind {
   return name.includes("[Slow]") ? "slow" : "plain";
 }
 
-/** What is many of its kind, and so makes shards of its own. */
+/** What is many of its kind, or wants a suite of its own flags, and so makes shards of its own. */
 function groupOf({ name }: ListedTest): string {
+  if (wantsCriProxy(name)) return "proxy";
   if (name.includes("In-tree Volumes")) return "volumes";
   if (name.includes("InPlace")) return "resize";
   return name.startsWith("[sig-storage]") ? "storage" : "others";
@@ -48,7 +50,7 @@ function groupOf({ name }: ListedTest): string {
 
 /** Small groups before large ones. */
 function rank(group: string): number {
-  return ["others", "storage", "resize", "volumes"].findIndex((name) => group.endsWith(name));
+  return ["others", "proxy", "storage", "resize", "volumes"].findIndex((name) => group.endsWith(name));
 }
 
 function chunks<T>(all: readonly T[], size: number): readonly (readonly T[])[] {

@@ -87,13 +87,14 @@ test("ginkgo's title of a test is found among the names that run", () => {
   assert.equal(nameOf("[SynchronizedBeforeSuite]", names), undefined);
 });
 
-test("shards hold one suite and one kind; plain tests come first, serial ones run one at a time", () => {
+test("shards hold one suite and one kind; plain tests come first, serial ones run one at a time, and those of a proxy apart", () => {
   const tests = [
     e2e("[sig-node] A [Slow]"),
     e2e("[sig-node] B [Serial]"),
     e2e("[sig-storage] In-tree Volumes [Driver: local] C"),
     ...Array.from({ length: 201 }, (_, index) => e2e(`[sig-node] D ${index}`)),
     { suite: "e2e_node" as const, name: "[sig-node] E [Disruptive]" },
+    { suite: "e2e_node" as const, name: "[sig-node] F [Feature:CriProxy] [Serial]" },
   ];
   const shards = shardsOf(tests);
   assert.deepEqual(
@@ -104,6 +105,7 @@ test("shards hold one suite and one kind; plain tests come first, serial ones ru
       ["e2e-plain-volumes-1", false, 1],
       ["e2e-serial-others-1", true, 1],
       ["e2e_node-serial-others-1", true, 1],
+      ["e2e_node-serial-proxy-1", true, 1],
       ["e2e-slow-others-1", false, 1],
     ],
   );
