@@ -107,6 +107,8 @@ export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
   /** Memory, in bytes, is kept for Guaranteed pods, and for Burstable ones. */
   kept(guaranteed: number, burstable: number): void;
+  /** The runtime has no call for its cgroup driver. */
+  outdated(): void;
 }
 
 /** Changes of the resources of pods that are on the node. */

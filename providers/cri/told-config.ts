@@ -5,6 +5,7 @@ import {
   RuntimeServiceService as runtimeService,
 } from "../../src/gen/cri.ts";
 import { hasCode } from "../../src/lib/errors.ts";
+import type { RuntimeConfig } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
 /** The configuration that containerd shows in its status, as far as it is read here.
@@ -35,7 +36,7 @@ const runcShim = "io.containerd.runc.v2";
 
 /** The runtime's configuration by CRI; its cgroup driver as containerd 2 would tell it where the runtime is an older containerd.
  *  @throws unimplemented where the runtime tells it in neither way. */
-export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Promise<RuntimeConfigResponse> {
+export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Promise<RuntimeConfig> {
   try {
     return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);
   } catch (error) {
@@ -44,6 +45,6 @@ export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Prom
     const handler = runtimes?.[defaultRuntimeName];
     if (handler?.runtimeType !== runcShim) throw error;
     const cgroupDriver = handler.options?.SystemdCgroup === true ? CgroupDriver.SYSTEMD : CgroupDriver.CGROUPFS;
-    return RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver } });
+    return { ...RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver } }), isOutdated: true };
   }
 }

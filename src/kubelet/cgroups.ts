@@ -25,8 +25,9 @@ export async function openTargetCgroups(
 ): Promise<TargetCgroups> {
   const { host, runtime } = target;
   const { kubelet, nodeName, rootDir } = config;
-  const layout = createCgroupLayout({ runtime, kubelet, clock, log });
-  const open = createNodeCgroups({ host, layout, rootDir, measures: metrics.measures.cgroups, clock, log });
+  const measures = metrics.measures.cgroups;
+  const layout = createCgroupLayout({ runtime, kubelet, outdated: () => measures.outdated(), clock, log });
+  const open = createNodeCgroups({ host, layout, rootDir, measures, clock, log });
   const enforced = enforcement(config);
   const reserved = createReservedCgroups({
     cgroups: open,

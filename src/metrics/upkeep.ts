@@ -44,7 +44,26 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
     cgroups: {
       changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
       kept: keptMemory(metrics),
+      outdated: outdatedRuntime(metrics),
     },
+  };
+}
+
+/** A gauge that is there once the runtime is found to be outdated, with the version of Kubernetes that ends its support.
+ *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
+function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["outdated"] {
+  let isKnown = false;
+  return () => {
+    if (isKnown) return;
+    isKnown = true;
+    metrics.gauge(
+      "kubelet_cri_losing_support",
+      "1 for the first version whose kubelet will not run with the runtime.",
+      {
+        labels: ["version"],
+        values: () => [[{ version: "1.37.0" }, 1]],
+      },
+    );
   };
 }
 

@@ -14,6 +14,8 @@ export interface LayoutDeps {
     readonly cgroupRoot: string;
     readonly cgroupsPerQOS: boolean;
   };
+  /** CRI's call for the runtime's driver is missing: a later kubelet will not run with it. */
+  outdated?(): void;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -23,17 +25,13 @@ const longestMs = 120_000;
 
 /** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
-export function createCgroupLayout({
-  runtime,
-  kubelet,
-  clock,
-  log,
-}: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
+export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
+  const { kubelet, clock } = deps;
   let known: CgroupLayout | undefined;
   const shared = createSharedWork<CgroupLayout>(clock, longestMs);
   const read = async (signal: AbortSignal) => {
     known = {
-      driver: await driverOf(runtime, kubelet.cgroupDriver, log, signal),
+      driver: await driverOf(deps, signal),
       root: kubelet.cgroupRoot,
       perQos: kubelet.cgroupsPerQOS,
     };
@@ -42,14 +40,11 @@ export function createCgroupLayout({
   return async (signal) => known ?? shared(read, signal);
 }
 
-async function driverOf(
-  runtime: LayoutDeps["runtime"],
-  configured: CgroupDriver,
-  log: Logger,
-  signal: AbortSignal,
-): Promise<CgroupDriver> {
+async function driverOf({ runtime, kubelet, outdated, log }: LayoutDeps, signal: AbortSignal): Promise<CgroupDriver> {
+  const configured = kubelet.cgroupDriver;
   try {
-    const { linux } = await runtime.runtimeConfig(signal);
+    const { linux, isOutdated = false } = await runtime.runtimeConfig(signal);
+    if (isOutdated) outdated?.();
     if (!linux) return configured;
     const driver = linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
     if (driver !== configured)
@@ -57,6 +52,7 @@ async function driverOf(
     return driver;
   } catch (error) {
     if (!hasCode(error, "unimplemented")) throw error;
+    outdated?.();
     log.info({ cgroupDriver: configured }, "the runtime does not tell its cgroup driver, the configuration's is used");
     return configured;
   }

@@ -9,7 +9,7 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   version(signal: AbortSignal): Promise<cri.VersionResponse>;
   status(signal: AbortSignal): Promise<cri.StatusResponse>;
   /** The runtime's configuration (cgroup driver). @throws unimplemented on older runtimes. */
-  runtimeConfig(signal: AbortSignal): Promise<cri.RuntimeConfigResponse>;
+  runtimeConfig(signal: AbortSignal): Promise<RuntimeConfig>;
   updateRuntimeConfig(request: cri.UpdateRuntimeConfigRequest, signal: AbortSignal): Promise<void>;
   /** The event stream, absent for runtimes without events. It ends when the signal aborts and throws when the stream breaks: only
    *  a relist finds what happened meanwhile.
@@ -28,6 +28,12 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** Other resources that the implementation created on the target for its node, to remove when the node leaves; absent when
    *  there are only sandboxes, containers and images. */
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
+}
+
+/** The runtime's configuration. */
+export interface RuntimeConfig extends cri.RuntimeConfigResponse {
+  /** True where CRI's call for it is missing, and it was found out in another way. */
+  readonly isOutdated?: true;
 }
 
 /** Another resource on the target that belongs to this node alone. */

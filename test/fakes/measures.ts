@@ -27,7 +27,7 @@ export const unmeasured: Measures = {
     deviceUnmapped: nothing,
   },
   drivers: { called: nothing },
-  cgroups: { changed: nothing, kept: nothing },
+  cgroups: { changed: nothing, kept: nothing, outdated: nothing },
   resizes: { asked: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing, aged: nothing },
   imageRemovals: { removed: nothing },

@@ -65,7 +65,9 @@ test("a node that has measured nothing yet shows who it is, in a text that a scr
 });
 
 test("the docs name every metric that there is, and no other", async () => {
-  const { metrics, families } = rig();
+  const { metrics, measures, families } = rig();
+  measures.cgroups.outdated();
+  measures.cgroups.kept(1, 1);
   const page = readFileSync(join(import.meta.dirname, "../../../docs/monitoring.md"), "utf8");
   const [section = ""] = /^## Metrics$[^]*?(?=^## )/m.exec(page) ?? [];
   const table = section.split("\n").filter((line) => line.startsWith("|"));
@@ -139,6 +141,9 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   measures.evictions.evicted("emptydirfs.limit");
   measures.evictions.evicted("emptydirfs.limit");
   measures.cgroups.changed("destroy", 20);
+  assert.equal((await families()).get("kubelet_cri_losing_support"), undefined);
+  measures.cgroups.outdated();
+  measures.cgroups.outdated();
   measures.resizes.asked("cpu", "limits", "add");
   measures.resizes.accepted("pods_removed");
   measures.resizes.done(70, true);
@@ -160,6 +165,7 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   const expected: Readonly<Record<string, number>> = {
     "kubelet_evictions{eviction_signal=emptydirfs.limit}": 2,
     "kubelet_cgroup_manager_duration_seconds_sum{operation_type=destroy}": 0.02,
+    "kubelet_cri_losing_support{version=1.37.0}": 1,
     "kubelet_container_requested_resizes_total{operation=add,requirement=limits,resource=cpu}": 1,
     "kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}": 1,
     "kubelet_pod_resize_duration_milliseconds_sum{success=true}": 70,

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { CgroupDriver, ContainerStats, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
+import { ContainerStats } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
 import { createNodeCgroups } from "../../../src/resources/node-cgroups.ts";
 import { createPodGround } from "../../../src/resources/pod-ground.ts";
 import { createTiers } from "../../../src/resources/tiers.ts";
@@ -35,7 +34,11 @@ function rig(
     host,
     layout: async () => layout,
     rootDir: "/root",
-    measures: { changed: (operation) => void changes.push(operation), kept: () => undefined },
+    measures: {
+      changed: (operation) => void changes.push(operation),
+      kept: () => undefined,
+      outdated: () => undefined,
+    },
     clock,
     log,
   });
@@ -281,36 +284,6 @@ test("under systemd a pod's cgroup is a slice with its limits, which goes with t
   await ground.release("uid-1", never);
   assert.ok(!units.has(slice));
   assert.deepEqual(changes, ["update", "update", "create", "destroy"]);
-});
-
-test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
-  const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
-  const answers: (() => Promise<RuntimeConfigResponse>)[] = [
-    () => Promise.reject(new CodedError("unavailable", "down")),
-    async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } }),
-  ];
-  const said: string[] = [];
-  const layout = createCgroupLayout({
-    runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
-    kubelet,
-    clock: fakeClock(),
-    log: createLogger(0, { write: (line) => void said.push(line) }),
-  });
-  await assert.rejects(layout(never), { code: "unavailable" });
-  const both = await Promise.all([layout(never), layout(never)]);
-  assert.deepEqual(
-    [...both, await layout(never)].map(({ driver }) => driver),
-    ["systemd", "systemd", "systemd"],
-  );
-  assert.equal(said.length, 1, said.join(""));
-  assert.match(said[0] ?? "", /the runtime's cgroup driver is used, not the configuration's/);
-  const old = createCgroupLayout({
-    runtime: { runtimeConfig: () => Promise.reject(new CodedError("unimplemented", "no")) },
-    kubelet,
-    clock: fakeClock(),
-    log,
-  });
-  assert.deepEqual(await old(never), { driver: "cgroupfs", root: "/", perQos: true });
 });
 
 test("where the target's user may make no cgroup, pods start and end without", async () => {

@@ -36,8 +36,8 @@ test("the cgroup driver of an older containerd is its default runtime's", async 
   ] as const) {
     await using rig = socketRig();
     await showing(rig, configured(main, runc({ SystemdCgroup: driver === CgroupDriver.CGROUPFS })));
-    const { linux } = await runtimeConfig(rig.channel, never());
-    assert.equal(linux?.cgroupDriver, driver, JSON.stringify(main));
+    const { linux, isOutdated } = await runtimeConfig(rig.channel, never());
+    assert.deepEqual([linux?.cgroupDriver, isOutdated], [driver, true], JSON.stringify(main));
   }
 });
 

@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { CgroupDriver, RuntimeConfigResponse } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
+import { createLogger, silentLog } from "../../../src/lib/log.ts";
+import { createCgroupLayout } from "../../../src/resources/cgroup-layout.ts";
+import type { RuntimeConfig } from "../../../src/seams/runtime.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const never = new AbortController().signal;
+
+test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
+  const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
+  const answers: (() => Promise<RuntimeConfigResponse>)[] = [
+    () => Promise.reject(new CodedError("unavailable", "down")),
+    async () => RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } }),
+  ];
+  const said: string[] = [];
+  let outdated = 0;
+  const layout = createCgroupLayout({
+    runtime: { runtimeConfig: () => answers.shift()?.() ?? assert.fail("asked again") },
+    kubelet,
+    outdated: () => void outdated++,
+    clock: fakeClock(),
+    log: createLogger(0, { write: (line) => void said.push(line) }),
+  });
+  await assert.rejects(layout(never), { code: "unavailable" });
+  const both = await Promise.all([layout(never), layout(never)]);
+  assert.deepEqual(
+    [...both, await layout(never)].map(({ driver }) => driver),
+    ["systemd", "systemd", "systemd"],
+  );
+  assert.equal(said.length, 1, said.join(""));
+  assert.match(said[0] ?? "", /the runtime's cgroup driver is used, not the configuration's/);
+  assert.equal(outdated, 0);
+  const old = async (runtimeConfig: () => Promise<RuntimeConfig>) =>
+    (
+      await createCgroupLayout({
+        runtime: { runtimeConfig },
+        kubelet,
+        outdated: () => void outdated++,
+        clock: fakeClock(),
+        log: silentLog(),
+      })(never)
+    ).driver;
+  assert.equal(await old(() => Promise.reject(new CodedError("unimplemented", "no"))), "cgroupfs");
+  assert.equal(outdated, 1);
+  const systemd = RuntimeConfigResponse.fromPartial({ linux: { cgroupDriver: CgroupDriver.SYSTEMD } });
+  assert.equal(await old(async () => ({ ...systemd, isOutdated: true })), "systemd");
+  assert.equal(outdated, 2);
+});
