@@ -62,7 +62,6 @@ const ganesha: LayerRecipe = {
     for (const part of parts) await root.program(join(tree, "usr", part), `/usr/${part}`, tree);
     for (const folder of ["/etc/ganesha", "/run/ganesha", "/var/lib/nfs/ganesha", "/export"]) root.directory(folder);
     root.link("/var/run", "/run");
-    root.link("/etc/mtab", "/proc/mounts");
   },
 };
 

@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	v1 "k8s.io/api/core/v1"
@@ -72,10 +73,28 @@ func serve(ctx context.Context, grace uint) error {
 	if err := os.WriteFile(file, fmt.Appendf(nil, configuration, period), 0o644); err != nil {
 		return err
 	}
+	if err := tellMount(); err != nil {
+		return err
+	}
 	if err := command(ctx, "rpcbind", "-w"); err != nil {
 		return err
 	}
 	return command(ctx, "ganesha.nfsd", "-F", "-L", "STDERR", "-f", file)
+}
+
+// tellMount shows the server the mount of its folders alone: a container's root has the file system ID of the disk that it is kept on, and
+// where that is the folders' disk as well, the server takes one for the other.
+func tellMount() error {
+	mounts, err := os.ReadFile("/proc/mounts")
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(string(mounts)) {
+		if strings.Fields(line)[1] == exports {
+			return os.WriteFile("/etc/mtab", []byte(line), 0o644)
+		}
+	}
+	return errors.New(exports + " is no mount: the pod needs a volume there")
 }
 
 func command(ctx context.Context, name string, args ...string) error {
