@@ -296,7 +296,7 @@ describe("claims", () => {
   test("a hostPath volume is used where it is: its type is checked, no group is given, its group's right comes with it", async () => {
     const path = await disk("host");
     await inside("sh", "-c", `chgrp 4000 ${path}; chmod 2770 ${path}`);
-    const annotations = { "pv.kubernetes.io/gid": "4000" };
+    const annotations = { "pv.beta.kubernetes.io/gid": "4000" };
     await cluster.apply([
       persistentVolume("host", { hostPath: { path, type: "Directory" } }, { annotations }),
       claim("host", "host"),

@@ -10,7 +10,7 @@ import type { PersistentKind, Published, Use } from "./kind.ts";
 import { mapDevice } from "./map-device.ts";
 import { boundVolume } from "./resolve.ts";
 
-const groupAnnotation = "pv.kubernetes.io/gid";
+const groupAnnotation = "pv.beta.kubernetes.io/gid";
 const optionsAnnotation = "volume.beta.kubernetes.io/mount-options";
 const onePod = "ReadWriteOncePod";
 

@@ -237,7 +237,7 @@ test("a volume that one pod at most may use is not given to a second one until t
 });
 
 test("a volume tells its group, its plugin and whether it may be written", async () => {
-  const bench = bound({}, { "pv.kubernetes.io/gid": "4000" });
+  const bench = bound({}, { "pv.beta.kubernetes.io/gid": "4000" });
   const readOnly: Volume = { name: "v", persistentVolumeClaim: { claimName: "data", readOnly: true } };
   const found = (await mounted(bench, [readOnly])).get("v");
   assert.equal(found?.readOnly, true);
