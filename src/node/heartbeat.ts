@@ -61,6 +61,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   let missing = 0;
   let startedAt = 0;
   let registered = !deps.registerNode;
+  const tellCordon = createCordonEvents(deps);
 
   const beat = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
@@ -68,6 +69,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!registered || (!node && deps.registerNode)) await deps.register(signal);
     registered = true;
     if (!node) return false;
+    tellCordon(node);
     const { status: own, verdicts, absent = [], certain = false } = await deps.wanted(signal);
     const status = withOthers(own, node);
     const gone = (node.status?.conditions ?? []).filter(({ type }) => absent.includes(type));
@@ -126,14 +128,32 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 }
 
 /** Records events for conditions that flipped, and for a reboot since the last status update. */
-function announce({ events, nodeName }: HeartbeatDeps, before: Node, now: NodeStatus): void {
-  const about = nodeReference(nodeName);
-  for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? []))
-    events.event(about, "Normal", reason, `Node ${nodeName} status is now: ${reason}`);
+function announce(deps: HeartbeatDeps, before: Node, now: NodeStatus): void {
+  const { events, nodeName } = deps;
+  for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? [])) tellStatus(deps, reason);
   const boot = before.status?.nodeInfo?.bootID;
   const booted = now.nodeInfo?.bootID;
   if (boot && booted && boot !== booted)
-    events.event(about, "Warning", "Rebooted", `Node ${nodeName} has been rebooted, boot id: ${booted}`);
+    events.event(
+      nodeReference(nodeName),
+      "Warning",
+      "Rebooted",
+      `Node ${nodeName} has been rebooted, boot id: ${booted}`,
+    );
+}
+
+/** Tells of a node that is cordoned, or no longer, once. */
+function createCordonEvents(deps: HeartbeatDeps): (node: Node) => void {
+  let told = false;
+  return ({ spec }) => {
+    const { unschedulable = false } = spec ?? {};
+    if (unschedulable !== told) tellStatus(deps, unschedulable ? "NodeNotSchedulable" : "NodeSchedulable");
+    told = unschedulable;
+  };
+}
+
+function tellStatus({ events, nodeName }: HeartbeatDeps, reason: string): void {
+  events.event(nodeReference(nodeName), "Normal", reason, `Node ${nodeName} status is now: ${reason}`);
 }
 
 function showsReady(node: Node): boolean {

@@ -58,7 +58,7 @@ export function createPodGround(deps: PodGroundDeps) {
       const { layout } = await deps.cgroups(signal);
       const names = cgroupNames(podCgroup(pod.metadata.uid, qosClass(pod.spec), layout), layout.driver).join(" ");
       const message = `unable to ensure pod container exists: failed to create container for [${names}] : ${messageOf(error)}`;
-      deps.events.event(podReference(pod), "Warning", "FailedToCreatePodContainer", message);
+      deps.events.event(podReference(pod), "Warning", "FailedCreatePodContainer", message);
       throw error;
     }
   };

@@ -73,16 +73,25 @@ const relistMs = 1_000;
 
 /** Observation of a pod, and its report. */
 interface Sight {
-  look(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
+  /** What cannot be read, for another reason than a runtime that is down, the pod's events say. */
+  look(uid: string, pod: AskedPod | GivenPod | undefined, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
   /** @param ending the pod has been killed, and nothing of it is left alive. */
   report(pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
 }
 
 function createSight(deps: PassDeps): Sight {
-  const look = async (uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod> => {
-    const observed = await deps.inspector.inspect(uid, signal, made);
-    deps.unseen.delete(uid);
-    return observed;
+  const look: Sight["look"] = async (uid, pod, signal, made) => {
+    try {
+      const observed = await deps.inspector.inspect(uid, signal, made);
+      deps.unseen.delete(uid);
+      return observed;
+    } catch (error) {
+      if (pod && !signal.aborted && !hasCode(error, "unavailable")) {
+        const message = `error determining status: ${messageOf(error)}`;
+        deps.events.event(podReference(pod), "Warning", "FailedSync", message);
+      }
+      throw error;
+    }
   };
   const report = (pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus => {
     const seen = deps.statusOf(pod, observed, ending);
@@ -113,11 +122,11 @@ export function createPasses(deps: PassDeps): Passes {
     async terminating(uid, pod, { graceSeconds, eviction }, signal) {
       deps.unseen.set(uid, true);
       deps.prober.spare(uid);
-      const observed = await look(uid, signal);
+      const observed = await look(uid, pod, signal);
       if (pod) report(pod, observed, false, eviction);
       await deps.runtime.kill(observed, pod, pod ? graceSeconds : 1, signal);
       deps.prober.remove(uid);
-      const after = await look(uid, signal);
+      const after = await look(uid, pod, signal);
       if (isAlive(after)) throw new Error("containers or sandbox still run after the pod was killed");
       if (pod) report(pod, after, true, eviction);
     },
@@ -163,7 +172,7 @@ async function syncOnce(
   const pod = resizes.allocated(asked);
   const { uid } = pod.metadata;
   const mustLook = unseen.get(uid) || deps.inspector.isUnseen(uid);
-  const observed = mustLook ? await look(uid, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+  const observed = mustLook ? await look(uid, pod, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
   const show = () => report(asked, observed, false);
   const inert = await asPlaceholder(deps, asked, { observed, show }, signal);
   if (inert) return inert;
@@ -196,7 +205,7 @@ async function syncOnce(
       ...(outcome.error && { error: outcome.error }),
     };
   }
-  const after = await look(uid, signal, outcome.made);
+  const after = await look(uid, pod, signal, outcome.made);
   if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
   else resizes.observe(pod, after);
   const final = report(asked, after, false);

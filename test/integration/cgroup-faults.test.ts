@@ -121,7 +121,7 @@ describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
     await remount("ro");
     try {
       await pods.create("late", asking);
-      const { message } = await pods.event("late", "FailedToCreatePodContainer");
+      const { message } = await pods.event("late", "FailedCreatePodContainer");
       assert.match(
         message ?? "",
         /^unable to ensure pod container exists: failed to create container for \[(\S+ )?kubepods burstable pod[-0-9a-f]+\] : .*(read-only|EROFS)/i,

@@ -30,10 +30,13 @@ function sentence(standing: Standing): string {
   const unknown = unknownOf(standing);
   const elsewhere = candidates.length - entries.length - unknown.length;
   const of = (list: Entry["list"]) => entries.filter((entry) => entry.list === list).length;
+  const rest = [
+    `${of("guest") + elsewhere} need another machine, ${of("others")} it skips or fails for another reason`,
+    ...(unknown.length > 0 ? [`and ${unknown.length} ${unknown.length === 1 ? "has" : "have"} not been run yet`] : []),
+  ];
   return [
     `Of ${candidates.length} candidates the kubelet passes ${passed.length} on this machine${once > 0 ? `, ${once} of them with one attempt so far` : ""}.`,
-    `${of("guest") + elsewhere} need another machine, ${of("others")} it skips or fails for another reason,`,
-    `and ${unknown.length} ${unknown.length === 1 ? "has" : "have"} not been run yet.`,
+    `${rest.join(",\n")}.`,
   ].join("\n");
 }
 

@@ -240,6 +240,14 @@ test("a candidate that was run in a guest alone needs another machine, and is no
     /^1 need another machine, 0 it skips or fails for another reason,\nand 1 has not been run yet\.$/m,
   );
   assert.match(text, /^\| DRA +\| 2 +\| 0, 1 not run +\|/m);
+  const all = scoreText({
+    candidates: candidates.slice(0, 1),
+    listed: [],
+    entries: [],
+    guestEntries,
+    results: () => [],
+  });
+  assert.match(all, /^1 need another machine, 0 it skips or fails for another reason\.$/m);
 });
 
 test("an entry of the withheld tests without a reason is named", () => {

@@ -67,6 +67,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     registered: () => registered,
     conditions: () => node?.status?.conditions ?? [],
     setProblems: (...now: string[]) => void (problems = now),
+    cordon: (unschedulable: boolean) => void (node = node && { ...node, spec: { unschedulable } }),
     setCertain: () => void (certain = true),
     setAbsent: (...types: string[]) => void (absent = types),
     setAllocatable: (now: Record<string, string>) => void (allocatable = now),
@@ -190,6 +191,20 @@ test("a condition that the node must not have is taken away, once", async () => 
   t.show({ conditions: t.conditions().filter((condition) => !("$patch" in condition)) });
   await t.clock.advance(30_000);
   assert.equal(t.patches(), 2);
+});
+
+test("a node that is cordoned, and one that is no longer, says so once", async () => {
+  await using t = start({ shown: shownReady });
+  const told = () => t.events.filter((line) => line.includes("Schedulable"));
+  await t.clock.advance(20_000);
+  assert.deepEqual(told(), []);
+  t.cordon(true);
+  await t.clock.advance(30_000);
+  assert.deepEqual(told(), ["Normal NodeNotSchedulable Node n1 status is now: NodeNotSchedulable"]);
+  t.cordon(false);
+  await t.clock.advance(30_000);
+  assert.equal(told().at(-1), "Normal NodeSchedulable Node n1 status is now: NodeSchedulable");
+  assert.equal(told().length, 2);
 });
 
 test("another boot id is a reboot", async () => {

@@ -313,7 +313,7 @@ test("cgroups that are read-only for who may do everything keep a pod from its s
   await assert.rejects(ground.prepare(pod, true, never), { code: "failed_precondition" });
   const names = "[lab kubepods burstable poduid-1]";
   assert.deepEqual(heard, [
-    `Warning FailedToCreatePodContainer unable to ensure pod container exists: failed to create container for ${names} : read-only`,
+    `Warning FailedCreatePodContainer unable to ensure pod container exists: failed to create container for ${names} : read-only`,
   ]);
 });
 

@@ -304,6 +304,18 @@ test("terminating looks, kills with the grace period, stops probing, looks again
   ]);
 });
 
+test("a pod whose state cannot be read says so in an event, unless the runtime is down", async () => {
+  const ending = async (code: ErrorCode, pod: ReturnType<typeof aPod> | undefined) => {
+    const inspect = async () => Promise.reject(new CodedError(code, "sandbox s: broken"));
+    const { passes, events } = rig({ inspector: { inspect, isUnseen: () => true, learn: () => undefined } });
+    await assert.rejects(passes.terminating("uid-1", pod, inFiveSeconds, never), { code });
+    return events.lines;
+  };
+  assert.deepEqual(await ending("unknown", aPod()), ["Warning FailedSync error determining status: sandbox s: broken"]);
+  assert.deepEqual(await ending("unavailable", aPod()), []);
+  assert.deepEqual(await ending("unknown", undefined), []);
+});
+
 test("a pod that only the runtime knows gets a second, and no status", async () => {
   const { calls, passes } = rig();
   await passes.terminating("uid-1", undefined, { graceSeconds: undefined, eviction: undefined }, never);
