@@ -119,6 +119,8 @@ export interface ResizeMeasures {
     requirement: "requests" | "limits",
     operation: "add" | "remove" | "increase" | "decrease",
   ): void;
+  /** One cannot be done in place. */
+  infeasible(detail: "swap_limitation"): void;
   /** One that had to wait was granted. */
   accepted(trigger: ResizeTrigger): void;
   /** The allocated resources were actuated, or could not be. */

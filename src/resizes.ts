@@ -32,8 +32,9 @@ export interface Resizes {
 
 /** Progress of a pod's resize, as its conditions show it. */
 export interface ResizeState {
-  /** Deferred: the resources asked for do not fit yet. */
+  /** The resources asked for do not fit yet, or cannot be had in place at all. */
   readonly pending?: {
+    readonly reason: "Deferred" | "Infeasible";
     readonly message: string;
     readonly generation: number;
     /** Milliseconds since the epoch. */

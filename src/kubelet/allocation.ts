@@ -8,7 +8,9 @@ import { newestRun, isRunning } from "../pod/runs.ts";
 import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../resources/allocations.ts";
 import { createResizes } from "../resources/resizes.ts";
+import { createTargetFacts } from "../runtime/target-facts.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
+import { limitedSwap } from "./settings.ts";
 
 /** The kubelet's, milliseconds. */
 const firstRetryMs = 30_000;
@@ -37,7 +39,13 @@ export function allocateResources(context: NodeContext, cluster: Cluster, observ
   });
   const { asked: pods, ...columns } = hand("resizes");
   const { resizes: measures } = metrics.measures;
-  const resizes = createResizes({ ...columns, pods, allocations, admission, events, measures, clock, log });
+  const facts = createTargetFacts(target.host.fs);
+  const swaps = async (signal: AbortSignal): Promise<boolean> => {
+    if (!limitedSwap(config.kubelet)) return false;
+    const { cgroupV2, swapController } = await facts(signal);
+    return cgroupV2 && swapController;
+  };
+  const resizes = createResizes({ ...columns, pods, allocations, admission, swaps, events, measures, clock, log });
   return { admission, allocations, resizes };
 }
 

@@ -97,12 +97,17 @@ export function podSettings(
     clusterDomain: kubelet.clusterDomain,
     seccompDefault: kubelet.seccompDefault,
     singleProcessOomKill: kubelet.singleProcessOOMKill ?? false,
-    limitedSwap: kubelet.memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(kubelet.featureGates, "NodeSwap"),
+    limitedSwap: limitedSwap(kubelet),
     memoryQos: memoryQos(kubelet),
     cpuCfsQuota: kubelet.cpuCFSQuota,
     cpuCfsPeriodUs: kubelet.cpuCFSQuotaPeriod * 1000,
     ownerLabels,
   };
+}
+
+/** Whether containers may use some of the target's swap. */
+export function limitedSwap({ memorySwap, featureGates }: NodeConfig["kubelet"]): boolean {
+  return memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(featureGates, "NodeSwap");
 }
 
 /** Settings of feature gate MemoryQoS; undefined while it is off. */

@@ -12,6 +12,9 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
     "Requested resizes, counted per resource and container.",
     ["resource", "requirement", "operation"],
   );
+  const infeasible = metrics.counter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be done in place.", [
+    "reason_detail",
+  ]);
   const accepted = metrics.counter(
     "kubelet_pod_deferred_accepted_resizes_total",
     "Deferred resizes that were accepted, by the trigger of the retry.",
@@ -25,8 +28,9 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
   metrics.gauge("kubelet_pod_pending_resizes", "Pods with a pending resize, by reason.", {
     labels: ["reason"],
     values: () => {
-      const pending = view()?.resizes().pending ?? 0;
-      return pending > 0 ? [[{ reason: "deferred" }, pending]] : [];
+      const { deferred = 0, infeasible = 0 } = view()?.resizes() ?? {};
+      const counts = [[{ reason: "deferred" }, deferred] as const, [{ reason: "infeasible" }, infeasible] as const];
+      return counts.filter(([, count]) => count > 0);
     },
   });
   metrics.gauge("kubelet_pod_in_progress_resizes", "Pods with a resize in progress.", {
@@ -34,6 +38,7 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
   });
   return {
     asked: (resource, requirement, operation) => asked.add({ resource, requirement, operation }),
+    infeasible: (detail) => infeasible.add({ reason_detail: detail }),
     accepted: (trigger) => accepted.add({ retry_trigger: trigger }),
     done: (ms, success) => durations.add({ success: String(success) }, ms),
   };

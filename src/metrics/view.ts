@@ -19,8 +19,8 @@ export interface NodeView {
   workers(): readonly WorkedOn[];
   /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
-  /** Numbers of pending and in-progress resizes. */
-  resizes(): { readonly pending: number; readonly inProgress: number };
+  /** Numbers of resizes by their progress. */
+  resizes(): Readonly<Record<"deferred" | "infeasible" | "inProgress", number>>;
   readonly cgroupVersion: number;
   /** PEM certificates: that of the kubelet API, and the node's client certificate. */
   servingCertificate(): string | undefined;

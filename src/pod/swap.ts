@@ -28,10 +28,31 @@ export function podSwap(pod: Pod, target: PodSwapTarget): number {
  *  of the target's memory. None for containers that request no memory or as much as their limit, for pods that are not Burstable or that
  *  are critical, and on cgroup v1.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/swap-memory-management/#swap-limits-calculation */
-export function limitedSwap(pod: Pod, { resources }: Container, target: SwapTarget): number {
-  if (!target.cgroupV2 || !target.swapController || isCritical(pod) || qosClass(pod.spec) !== "Burstable") return 0;
-  const request = quantityValue(resources?.requests?.memory ?? "0");
-  const limit = quantityValue(resources?.limits?.memory ?? "0");
-  if (request === limit || request > target.memoryBytes) return 0;
-  return Math.trunc((request / target.memoryBytes) * target.swapBytes);
+export function limitedSwap(pod: Pod, container: Container, target: SwapTarget): number {
+  if (!target.cgroupV2 || !target.swapController || !maySwap(pod, container)) return 0;
+  const request = memoryRequest(container);
+  return request > target.memoryBytes ? 0 : Math.trunc((request / target.memoryBytes) * target.swapBytes);
+}
+
+/** Whether a container may use swap, on a target that can limit it. */
+function maySwap(pod: Pod, container: Container): boolean {
+  if (isCritical(pod) || qosClass(pod.spec) !== "Burstable") return false;
+  return memoryRequest(container) !== quantityValue(container.resources?.limits?.memory ?? "0");
+}
+
+function memoryRequest({ resources }: Container): number {
+  return quantityValue(resources?.requests?.memory ?? "0");
+}
+
+/** Whether a resize would change what a running container may use of the target's swap: a kubelet does not do that in place.
+ *  @param asked the pod as it is to be. @param given as it has been given its resources. */
+export function resizesSwap(asked: Pod, given: Pod): boolean {
+  const containersOf = ({ spec }: Pod) => [...spec.containers, ...(spec.initContainers ?? [])];
+  const before = new Map(containersOf(given).map((container) => [container.name, container]));
+  return containersOf(asked).some((container) => {
+    const old = before.get(container.name);
+    if (!old || memoryRequest(old) === memoryRequest(container)) return false;
+    const policy = old.resizePolicy?.find(({ resourceName }) => resourceName === "memory");
+    return policy?.restartPolicy !== "RestartContainer" && (maySwap(asked, container) || maySwap(given, old));
+  });
 }

@@ -3,14 +3,16 @@ import type { PodCondition } from "../objects.ts";
 import type { ResizeState } from "../resizes.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 
+type PendingResize = NonNullable<ResizeState["pending"]>;
+
 /** Progress of the resizes of pods.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export interface ResizeStates {
   /** Takes over what the API server shows of a pod that this node has not seen before. */
   recall(uid: string, shown: readonly PodCondition[]): void;
   deferredSince(uid: string): number | undefined;
-  /** It has to wait. @returns whether that is news, or the reason is. */
-  defer(uid: string, message: string, generation: number): "news" | "reason" | undefined;
+  /** It has to wait, or cannot be done. @returns whether that is news, or the message is. */
+  hold(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number): "news" | "message" | undefined;
   /** It waits no longer. @returns whether it did. */
   settle(uid: string): boolean;
   /** The pod has been given what it asked for. */
@@ -23,13 +25,15 @@ export interface ResizeStates {
   fail(uid: string, error: string, generation: number): number | undefined;
 }
 
-/** Resizes that wait, and resizes that are being put in force. */
-export function countResizes(states: readonly ResizeState[]): {
-  readonly pending: number;
-  readonly inProgress: number;
-} {
+/** Resizes that wait, that cannot be done, and that are being put in force. */
+export function countResizes(
+  states: readonly ResizeState[],
+): Readonly<Record<"deferred" | "infeasible" | "inProgress", number>> {
+  const pending = (reason: PendingResize["reason"]) =>
+    states.filter((state) => state.pending?.reason === reason).length;
   return {
-    pending: states.filter(({ pending }) => pending).length,
+    deferred: pending("Deferred"),
+    infeasible: pending("Infeasible"),
     inProgress: states.filter(({ inProgress }) => inProgress).length,
   };
 }
@@ -49,6 +53,7 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
       );
       set(uid, {
         pending: pending && {
+          reason: pending.reason === "Infeasible" ? "Infeasible" : "Deferred",
           message: pending.message ?? "",
           generation: pending.observedGeneration ?? 0,
           since: Date.parse(pending.lastTransitionTime ?? "") || clock.now(),
@@ -59,12 +64,15 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
         },
       });
     },
-    deferredSince: (uid) => of(uid).pending?.since,
-    defer(uid, message, generation) {
+    deferredSince(uid) {
+      const { pending } = of(uid);
+      return pending?.reason === "Deferred" ? pending.since : undefined;
+    },
+    hold(uid, why, generation) {
       const { pending, inProgress } = of(uid);
-      set(uid, { pending: { message, generation, since: pending?.since ?? clock.now() }, inProgress });
-      if (pending?.generation !== generation) return "news";
-      return pending.message === message ? undefined : "reason";
+      set(uid, { pending: { ...why, generation, since: pending?.since ?? clock.now() }, inProgress });
+      if (pending?.generation !== generation || pending.reason !== why.reason) return "news";
+      return pending.message === why.message ? undefined : "message";
     },
     settle(uid) {
       const { pending, inProgress } = of(uid);
@@ -95,7 +103,7 @@ export function resizeConditions({ pending, inProgress }: ResizeState = {}): rea
   const waiting = pending && {
     type: "PodResizePending",
     status: "True",
-    reason: "Deferred",
+    reason: pending.reason,
     message: pending.message,
     observedGeneration: pending.generation,
   };

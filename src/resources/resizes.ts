@@ -8,6 +8,7 @@ import { isSidecar } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
+import { resizesSwap } from "../pod/swap.ts";
 import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
 import type { ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
@@ -25,7 +26,9 @@ export interface ResizesDeps {
   readonly pods: PodStore;
   readonly admission: Admission;
   readonly events: EventSink;
-  readonly measures: Pick<ResizeMeasures, "asked" | "accepted">;
+  /** Whether containers may use some of the target's swap, and have a limit of it. */
+  swaps(signal: AbortSignal): Promise<boolean>;
+  readonly measures: Pick<ResizeMeasures, "asked" | "accepted" | "infeasible">;
   /** Before every source has spoken it is not known what pods hold. */
   readonly spoken: Pick<SourceMarks, "all">;
   /** `weigh` is sent when pods hold less than before: what is pending may fit. */
@@ -40,7 +43,7 @@ export interface ResizesDeps {
 }
 
 /** Resizes as the kubelet does them: what a pod asks for is weighed against what the others have been given; it is given where it
- *  fits, else deferred and weighed again whenever something has become free. (kubelet, allocation/allocation_manager.go)
+ *  fits, else deferred and weighed again whenever something has become free. What cannot be done in place is not looked at again. (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
   const { allocations, pods, pending, measures, log } = deps;
@@ -124,21 +127,37 @@ async function weigh(
   // It may have ended meanwhile, for another's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
   if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
+  if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
+    deps.measures.infeasible("swap_limitation");
+    const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
+    return { settled: true, news: hold(deps, states, pod, why) };
+  }
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
   // Weighed as if it had been given what it asks for.
   const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {
     const { message } = refusal;
-    const change = states.defer(uid, message, generation);
-    if (change === "news")
-      tell(deps, pod, "ResizeDeferred", resizeText("Pod resize Deferred", pod, generation, message));
-    return { settled: false, news: change !== undefined };
+    return { settled: false, news: hold(deps, states, pod, { reason: "Deferred", message }) };
   }
   await allocations.give(pod);
   states.settle(uid);
   states.begin(uid, generation);
   tell(deps, pod, "ResizeStarted", resizeText("Pod resize started", pod, generation));
   return { settled: true, news: true, given: true };
+}
+
+/** Notes why a pod is not given what it asks for. @returns whether that is news. */
+function hold(
+  deps: ResizesDeps,
+  states: ResizeStates,
+  pod: AskedPod,
+  why: { readonly reason: "Deferred" | "Infeasible"; readonly message: string },
+): boolean {
+  const { uid, generation = 0 } = pod.metadata;
+  const change = states.hold(uid, why, generation);
+  if (change === "news")
+    tell(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${why.reason}`, pod, generation, why.message));
+  return change !== undefined;
 }
 
 /** Notes whether the allocation is in force. */

@@ -28,7 +28,7 @@ export const unmeasured: Measures = {
   },
   drivers: { called: nothing },
   cgroups: { changed: nothing, kept: nothing, outdated: nothing },
-  resizes: { asked: nothing, accepted: nothing, done: nothing },
+  resizes: { asked: nothing, infeasible: nothing, accepted: nothing, done: nothing },
   evictions: { evicted: nothing, aged: nothing },
   imageRemovals: { removed: nothing },
   shutdowns: { began: nothing, ended: nothing },

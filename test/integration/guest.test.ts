@@ -56,6 +56,24 @@ describe("a target with a kernel of its own", () => {
     for (const pod of others) assert.equal(limit(pod, "memory.swap.max"), "0", pod.metadata.name);
   });
 
+  test("memory of a container with swap is not resized in place: the pod says why, and keeps what it has", async () => {
+    const { pods } = lab;
+    const before = limit(await pods.ready("burstable"), "memory.swap.max");
+    const { name } = (await pods.ready("burstable")).spec.containers[0] ?? assert.fail();
+    const spec = { containers: [{ name, resources: { requests: { memory: "256Mi" } } }] };
+    await pods.api.patch("/api/v1/namespaces/default/pods/burstable/resize", { spec });
+    await pods.event(
+      "burstable",
+      "ResizeInfeasible",
+      /"error":"In-place resize of containers with swap is not supported\."/,
+    );
+    const held = await pods.until("burstable", "to show it", ({ status }) =>
+      (status?.conditions ?? []).some(({ type, reason }) => type === "PodResizePending" && reason === "Infeasible"),
+    );
+    assert.equal(held.status?.containerStatuses?.[0]?.allocatedResources?.["memory"], "128Mi");
+    assert.equal(limit(held, "memory.swap.max"), before);
+  });
+
   test("with MemoryQoS what pods request is kept for them, and containers are slowed down before their limits", async () => {
     const { pods, cluster } = lab;
     const requests = { memory: "64Mi" };

@@ -146,6 +146,7 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   measures.cgroups.outdated();
   measures.resizes.asked("cpu", "limits", "add");
   measures.resizes.accepted("pods_removed");
+  measures.resizes.infeasible("swap_limitation");
   measures.resizes.done(70, true);
   measures.volumes.tornDown("kubernetes.io/secret", 300, true);
   measures.volumes.mapped("kubernetes.io/local-volume", 300, false);
@@ -168,6 +169,7 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
     "kubelet_cri_losing_support{version=1.37.0}": 1,
     "kubelet_container_requested_resizes_total{operation=add,requirement=limits,resource=cpu}": 1,
     "kubelet_pod_deferred_accepted_resizes_total{retry_trigger=pods_removed}": 1,
+    "kubelet_pod_infeasible_resizes_total{reason_detail=swap_limitation}": 1,
     "kubelet_pod_resize_duration_milliseconds_sum{success=true}": 70,
     [`storage_operation_duration_seconds_sum{${unmount}}`]: 0.3,
     kubelet_certificate_manager_client_expiration_renew_errors: 1,
@@ -284,7 +286,7 @@ test("gauges show the node as it is when somebody asks", async () => {
       { uid: "stray", phase: "finished", pod: undefined },
     ],
     mounted: (uid) => new Map(uid === "one" ? [["a", { hostPath: "/a", readOnly: false }]] : []),
-    resizes: () => ({ pending: 2, inProgress: 1 }),
+    resizes: () => ({ deferred: 2, infeasible: 3, inProgress: 1 }),
     cgroupVersion: 2,
     link: { trouble: () => undefined, losses: () => 3 },
     reachable: () => false,
@@ -309,6 +311,7 @@ test("gauges show the node as it is when somebody asks", async () => {
     "volume_manager_total_volumes{plugin_name=kubernetes.io/empty-dir,state=actual_state_of_world}": 1,
     "volume_manager_total_volumes{plugin_name=kubernetes.io/secret,state=desired_state_of_world}": 1,
     "kubelet_pod_pending_resizes{reason=deferred}": 2,
+    "kubelet_pod_pending_resizes{reason=infeasible}": 3,
     kubelet_pod_in_progress_resizes: 1,
     kubelet_cgroup_version: 2,
     graftlet_link_up: 1,

@@ -46,6 +46,7 @@ function rig() {
     refusal: undefined as Rejection | undefined,
     /** The pod that ends when another is weighed. */
     ends: undefined as string | undefined,
+    swaps: false,
   };
   const common = { clock, log: createLogger(0, { write: () => undefined }) };
   const runs = new Map<string, ReturnType<typeof observe>>();
@@ -60,7 +61,9 @@ function rig() {
     measures: {
       asked: (...of) => void measured.push(of.join(" ")),
       accepted: (trigger) => void measured.push(trigger),
+      infeasible: (detail) => void measured.push(detail),
     },
+    swaps: async () => world.swaps,
     pods: { get: (uid) => store.get(uid), byName: () => undefined, list: () => [...store.values()] },
     admission: {
       async admit(pod, others) {
@@ -148,6 +151,42 @@ test("a pod that ends for another's resize counts no longer for those that are w
   await ask(asking("p", "300m"), asking("q", "600m"), ends);
   assert.deepEqual(weighed, ["p 300m beside 100m,500m", "q 600m beside 300m"]);
   assert.equal(cpuOf(resizes.allocated(ends)), "500m");
+});
+
+test("memory of a container that may use swap is not resized in place, and not looked at again", async () => {
+  const { events, store, resizes, run, decide, ask, states, weighed, measured, world, resize } = rig();
+  const memory = (amount: string, restartPolicy?: string): Partial<TestPod["spec"]> => ({
+    containers: [
+      aContainer("c", {
+        resources: { requests: { cpu: "100m", memory: amount }, limits: { memory: "1Gi" } },
+        ...(restartPolicy && { resizePolicy: [{ resourceName: "memory", restartPolicy }] }),
+      }),
+    ],
+  });
+  const with64 = (uid: string, restartPolicy?: string) => asking(uid, "", { spec: memory("64Mi", restartPolicy) });
+  const with128 = (uid: string, restartPolicy?: string) => asking(uid, "", { spec: memory("128Mi", restartPolicy) });
+  world.swaps = true;
+  run(with64("p"), with64("restarts", "RestartContainer"));
+  const pod = with128("p");
+  await ask(pod);
+  const why = "In-place resize of containers with swap is not supported.";
+  assert.deepEqual(states("p"), [`PodResizePending Infeasible ${why}`]);
+  assert.match(
+    events.lines[0] ?? "",
+    /^Warning ResizeInfeasible Pod resize Infeasible: \{.*swap is not supported\."\}$/,
+  );
+  assert.equal(resizes.allocated(pod).spec.containers[0]?.resources?.requests?.["memory"], "64Mi");
+  assert.deepEqual([measured.at(-1), countResizes(resize.list()).infeasible], ["swap_limitation", 1]);
+  await decide();
+  assert.deepEqual([events.lines.length, weighed], [1, []]);
+  await ask(with128("restarts", "RestartContainer"));
+  assert.deepEqual([states("restarts"), weighed.length], [["PodResizeInProgress"], 1], "it starts anew with its swap");
+  store.set("p", with64("p"));
+  await ask(with64("p"));
+  assert.deepEqual(states("p"), [], "taken back");
+  world.swaps = false;
+  await ask(with128("p"));
+  assert.deepEqual(states("p"), ["PodResizeInProgress"], "no container may use any");
 });
 
 test("what does not fit is deferred, told once, and given when others have gone", async () => {
@@ -293,10 +332,16 @@ test("what is asked for is counted once, and what was granted after it had to wa
   const wish = asking("p", "800m");
   await ask(wish);
   await ask(wish);
-  assert.deepEqual([measured, countResizes(resize.list())], [["cpu requests increase"], { pending: 1, inProgress: 0 }]);
+  assert.deepEqual(
+    [measured, countResizes(resize.list())],
+    [["cpu requests increase"], { deferred: 1, infeasible: 0, inProgress: 0 }],
+  );
   store.delete("q");
   await decide("pods_removed");
-  assert.deepEqual([measured.at(-1), countResizes(resize.list())], ["pods_removed", { pending: 0, inProgress: 1 }]);
+  assert.deepEqual(
+    [measured.at(-1), countResizes(resize.list())],
+    ["pods_removed", { deferred: 0, infeasible: 0, inProgress: 1 }],
+  );
   measured.length = 0;
   const containers = [aContainer("c", { resources: { requests: { memory: "1Mi" }, limits: { cpu: "500m" } } })];
   await ask(asking("p", "", { spec: { containers } }));
