@@ -12,7 +12,7 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
     "Requested resizes, counted per resource and container.",
     ["resource", "requirement", "operation"],
   );
-  const infeasible = metrics.counter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be done in place.", [
+  const refused = metrics.counter("kubelet_pod_infeasible_resizes_total", "Resizes that cannot be done in place.", [
     "reason_detail",
   ]);
   const accepted = metrics.counter(
@@ -38,7 +38,7 @@ export function resizeMetrics(metrics: Metrics, view: () => NodeView | undefined
   });
   return {
     asked: (resource, requirement, operation) => asked.add({ resource, requirement, operation }),
-    infeasible: (detail) => infeasible.add({ reason_detail: detail }),
+    infeasible: (detail) => refused.add({ reason_detail: detail }),
     accepted: (trigger) => accepted.add({ retry_trigger: trigger }),
     done: (ms, success) => durations.add({ success: String(success) }, ms),
   };

@@ -19,9 +19,13 @@ export interface PodSwapTarget extends Pick<SwapTarget, "memoryBytes" | "swapByt
 /** Bytes of swap that all containers of a pod may use together. */
 export function podSwap(pod: Pod, target: PodSwapTarget): number {
   if (!target.limitedSwap) return 0;
-  const { containers, initContainers = [] } = pod.spec;
   const limits = { ...target, cgroupV2: true, swapController: true };
-  return [...containers, ...initContainers].reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
+  return lastingContainers(pod).reduce((sum, container) => sum + limitedSwap(pod, container, limits), 0);
+}
+
+/** Containers that have resources of their own: ephemeral ones have none. */
+function lastingContainers({ spec }: Pod): readonly Container[] {
+  return [...spec.containers, ...(spec.initContainers ?? [])];
 }
 
 /** Bytes of swap that a container may use under `swapBehavior: LimitedSwap`: the share of the target's swap that its memory request is
@@ -47,9 +51,8 @@ function memoryRequest({ resources }: Container): number {
 /** Whether a resize would change what a running container may use of the target's swap: a kubelet does not do that in place.
  *  @param asked the pod as it is to be. @param given as it has been given its resources. */
 export function resizesSwap(asked: Pod, given: Pod): boolean {
-  const containersOf = ({ spec }: Pod) => [...spec.containers, ...(spec.initContainers ?? [])];
-  const before = new Map(containersOf(given).map((container) => [container.name, container]));
-  return containersOf(asked).some((container) => {
+  const before = new Map(lastingContainers(given).map((container) => [container.name, container]));
+  return lastingContainers(asked).some((container) => {
     const old = before.get(container.name);
     if (!old || memoryRequest(old) === memoryRequest(container)) return false;
     const policy = old.resizePolicy?.find(({ resourceName }) => resourceName === "memory");

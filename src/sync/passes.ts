@@ -73,7 +73,7 @@ const relistMs = 1_000;
 
 /** Observation of a pod, and its report. */
 interface Sight {
-  /** What cannot be read, for another reason than a runtime that is down, the pod's events say. */
+  /** What cannot be read, for another reason than a runtime that does not answer, the pod's events say. */
   look(uid: string, pod: AskedPod | GivenPod | undefined, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
   /** @param ending the pod has been killed, and nothing of it is left alive. */
   report(pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
@@ -86,7 +86,7 @@ function createSight(deps: PassDeps): Sight {
       deps.unseen.delete(uid);
       return observed;
     } catch (error) {
-      if (pod && !signal.aborted && !hasCode(error, "unavailable")) {
+      if (pod && !signal.aborted && !hasCode(error, "unavailable", "deadline_exceeded")) {
         const message = `error determining status: ${messageOf(error)}`;
         deps.events.event(podReference(pod), "Warning", "FailedSync", message);
       }
