@@ -159,6 +159,15 @@ describe("the node", { timeout: 600_000 }, () => {
     });
   });
 
+  test("cordoned, and no longer, it says so", async () => {
+    const said = (reason: string) =>
+      cluster.waitFor(`the event ${reason}`, async () => (await events()).includes(reason));
+    await cluster.mustKubectl(["cordon", cluster.nodeName]);
+    await said("NodeNotSchedulable");
+    await cluster.mustKubectl(["uncordon", cluster.nodeName]);
+    await said("NodeSchedulable");
+  });
+
   test("stopped and started again it stays Ready; labels and taints of the command line are not set again", async () => {
     const readySince = condition(await node(), "Ready").lastTransitionTime;
     await cluster.mustKubectl(["label", "node", cluster.nodeName, "example.com/zone-"]);
