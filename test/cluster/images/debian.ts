@@ -16,7 +16,7 @@ export async function unpackPackages(names: readonly string[]): Promise<Unpacked
   const download = `
 libraries=$(apt-cache depends --recurse --important ${wanted} |
   grep -E '^(lib|zlib)' | grep -vE '^lib(llvm|perl|python|c6|c-)|-perl$' | sort -u)
-apt-get -o APT::Sandbox::User=root download ${wanted} $libraries
+apt-get -o APT::Sandbox::User=root download ${wanted} $libraries || exit
 for deb in *.deb; do dpkg-deb -x "$deb" tree; done`;
   try {
     await must(["sh", "-ec", `(${download}) || { apt-get update; ${download}; }`], {
