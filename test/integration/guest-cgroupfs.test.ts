@@ -166,11 +166,13 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
 
   test("a resize in place changes container, pod and class", async () => {
     const before = await pods.ready("burstable");
-    const resources = { requests: { cpu: "300m", memory: "48Mi" }, limits: { cpu: "600m", memory: "96Mi" } };
-    const spec = { containers: [{ name: "main", resources }] };
-    const pod = await pods.resized(
-      await pods.api.patch<Pod>("/api/v1/namespaces/default/pods/burstable/resize", { spec }),
-    );
+    const resize = async (name: string, resources: Resources): Promise<Pod> => {
+      const spec = { containers: [{ name: "main", resources }] };
+      return pods.resized(await pods.api.patch<Pod>(`/api/v1/namespaces/default/pods/${name}/resize`, { spec }));
+    };
+    // A container that may use swap requests as much memory as before: another share of it is not given in place.
+    const limits = { cpu: "600m", memory: "96Mi" };
+    const pod = await resize("burstable", { requests: { cpu: "300m", memory: "32Mi" }, limits });
     assert.equal(containerId(pod), containerId(before));
     for (const levelsUp of [0, 1]) {
       assert.equal(limit(pod, "memory.max", levelsUp), String(96 * Mi));
@@ -178,8 +180,13 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
       assert.equal(limit(pod, "cpu.weight", levelsUp), String(weightOf(307)));
     }
     assert.equal(read("kubepods/burstable", "cpu.weight"), String(weightOf(307)));
-    assert.equal(limit(pod, "memory.low", 1), String(48 * Mi));
-    assert.equal(read("kubepods/burstable", "memory.low"), String(48 * Mi));
+    const guaranteed = await resize("padded", alike({ cpu: "100m", memory: "48Mi" }));
+    assert.deepEqual(
+      [0, 1].map((levelsUp) => limit(guaranteed, "memory.max", levelsUp)),
+      [48 * Mi, (48 + 16) * Mi].map(String),
+    );
+    assert.equal(limit(guaranteed, "memory.min", 1), String((48 + 16) * Mi));
+    assert.equal(read("kubepods", "memory.min"), String((64 + 32 + 48 + 16) * Mi));
   });
 
   test("a process beyond its container's memory ends all of the container, and no other; with Docker itself alone", async () => {
@@ -213,7 +220,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     const others = (lines: readonly string[]) =>
       lines.filter((line) => !line.includes(metadata.uid) && !keptForAll.test(line));
     assert.deepEqual(others(await inForce()), others(limits));
-    assert.equal(read("kubepods", "memory.min"), String((48 + 48) * Mi), "no more for the pod that ended");
+    assert.equal(read("kubepods", "memory.min"), String((32 + 48 + 16) * Mi), "no more for the pod that ended");
     for (const pod of before) {
       const again = await pods.ready(pod.metadata.name);
       assert.deepEqual([containerId(again), statusOf(again)?.restartCount], [containerId(pod), 0]);

@@ -72,7 +72,8 @@ describe("a network that is bad in other ways than being cut", { timeout: 600_00
       `64 MiB in ${Math.round(performance.now() - began)} ms; a pod's life: ${JSON.stringify(await live("lossy"))}`,
     );
     const lost = await loss.mend();
-    assert.ok(lost > 20, `only ${lost} packets were lost`);
+    // Some thousand large packets go: that none of them is lost is out of the question, how many are is chance.
+    assert.ok(lost > 0, "no packet was lost");
     await Promise.all([pods.gone("blob"), pods.remove("blob", 0)]);
     await lab.steadyStands();
   });
