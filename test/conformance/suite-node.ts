@@ -1,4 +1,4 @@
-import { cpSync, existsSync, mkdirSync, readdirSync, symlinkSync, writeFileSync } from "node:fs";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import { must, start } from "../harness/processes.ts";
@@ -18,6 +18,7 @@ export const runE2eNode: RunSuite = async (run) => {
   // Before all of it goes, however the run ends.
   using logs = new DisposableStack();
   logs.defer(() => cpSync(rig.logs, join(run.folder, "logs"), { recursive: true }));
+  logs.defer(keepHugePages());
   const binaries = join(run.folder, "bin");
   writeKubelet(binaries, run.agent, rig);
   const programs = join(run.folder, "stand-ins");
@@ -50,6 +51,14 @@ export const runE2eNode: RunSuite = async (run) => {
     limits: run.limits,
   });
 };
+
+/** Gives the machine back the huge pages that it has now: tests of the memory manager leave some, and other memory is short by them. */
+function keepHugePages(): () => void {
+  const file = "/proc/sys/vm/nr_hugepages";
+  if (!existsSync(file)) return () => undefined;
+  const before = readFileSync(file);
+  return () => writeFileSync(file, before);
+}
 
 /** Puts stand-ins for systemd's programs into a folder: no systemd runs here, and tests that restart the agent do it through systemd. */
 function linkStandIns(folder: string): void {
