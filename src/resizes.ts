@@ -48,6 +48,12 @@ export interface ResizeState {
   };
 }
 
+/** A resize that is not done, and the reason. */
+export type PendingResize = NonNullable<ResizeState["pending"]>;
+
+/** Numbers of resizes by their progress. */
+export type ResizeCounts = Readonly<Record<"deferred" | "infeasible" | "inProgress", number>>;
+
 /** Reason for which pending resizes are weighed again. */
 export type ResizeTrigger =
   | "pod_updated"

@@ -21,6 +21,8 @@ export interface Allocating {
   readonly admission: Admission;
   readonly allocations: Allocations;
   readonly resizes: Resizes & ResizeDecider;
+  /** The target's facts, read once for all that depends on them. */
+  readonly facts: ReturnType<typeof createTargetFacts>;
 }
 
 /** Builds admission, allocations and resizes. */
@@ -46,7 +48,7 @@ export function allocateResources(context: NodeContext, cluster: Cluster, observ
     return cgroupV2 && swapController;
   };
   const resizes = createResizes({ ...columns, pods, allocations, admission, swaps, events, measures, clock, log });
-  return { admission, allocations, resizes };
+  return { admission, allocations, resizes, facts };
 }
 
 /** Decides whether a pod may run here, and whether one that runs may have other resources. */

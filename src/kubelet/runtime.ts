@@ -6,7 +6,6 @@ import { createHooks } from "../runtime/hooks.ts";
 import { createImagePuller } from "../runtime/images/puller.ts";
 import { createPodRuntime } from "../runtime/pod-runtime.ts";
 import { createPreparer } from "../runtime/prepare.ts";
-import { createTargetFacts } from "../runtime/target-facts.ts";
 import type { Volumes } from "../volumes/volumes.ts";
 import type { Allocating } from "./allocation.ts";
 import { type ComposedCgroups, composeCgroups } from "./cgroups.ts";
@@ -62,7 +61,7 @@ export function composeRuntime(
       const handler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
       return observed.health.handlers().find(({ name }) => name === handler)?.features;
     },
-    facts: createTargetFacts(host.fs),
+    facts: parts.facts,
     cgroups: observed.cgroups.layout,
     allocatable,
   });

@@ -5,6 +5,7 @@ import type { Pod } from "../objects.ts";
 import type { MountedVolume, PodCache, PodStore } from "../pipeline.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
+import type { ResizeCounts } from "../resizes.ts";
 import type { Metrics } from "./registry.ts";
 
 /** The node's state at the time of a scrape. */
@@ -19,8 +20,7 @@ export interface NodeView {
   workers(): readonly WorkedOn[];
   /** A pod's ready volumes, by name. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
-  /** Numbers of resizes by their progress. */
-  resizes(): Readonly<Record<"deferred" | "infeasible" | "inProgress", number>>;
+  resizes(): ResizeCounts;
   readonly cgroupVersion: number;
   /** PEM certificates: that of the kubelet API, and the node's client certificate. */
   servingCertificate(): string | undefined;

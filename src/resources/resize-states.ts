@@ -1,9 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import type { PodCondition } from "../objects.ts";
-import type { ResizeState } from "../resizes.ts";
+import type { PendingResize, ResizeCounts, ResizeState } from "../resizes.ts";
 import type { ColumnWriter } from "../state/rows.ts";
-
-type PendingResize = NonNullable<ResizeState["pending"]>;
 
 /** Progress of the resizes of pods.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
@@ -26,9 +24,7 @@ export interface ResizeStates {
 }
 
 /** Resizes that wait, that cannot be done, and that are being put in force. */
-export function countResizes(
-  states: readonly ResizeState[],
-): Readonly<Record<"deferred" | "infeasible" | "inProgress", number>> {
+export function countResizes(states: readonly ResizeState[]): ResizeCounts {
   const pending = (reason: PendingResize["reason"]) =>
     states.filter((state) => state.pending?.reason === reason).length;
   return {

@@ -10,7 +10,7 @@ import { podReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
 import { resizesSwap } from "../pod/swap.ts";
 import { type PodResources, amountsOf, effectiveResources, sameAmounts, withResources } from "../pod/resize.ts";
-import type { ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
+import type { PendingResize, ResizeDecider, ResizeState, ResizeTrigger, Resizes } from "../resizes.ts";
 import { type AskedPod, type GivenPod, givenPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
@@ -151,7 +151,7 @@ function hold(
   deps: ResizesDeps,
   states: ResizeStates,
   pod: AskedPod,
-  why: { readonly reason: "Deferred" | "Infeasible"; readonly message: string },
+  why: Pick<PendingResize, "reason" | "message">,
 ): boolean {
   const { uid, generation = 0 } = pod.metadata;
   const change = states.hold(uid, why, generation);

@@ -73,7 +73,7 @@ const relistMs = 1_000;
 
 /** Observation of a pod, and its report. */
 interface Sight {
-  /** What cannot be read, for another reason than a runtime that does not answer, the pod's events say. */
+  /** An observation; the pod's events tell of one that fails, unless the runtime does not answer. */
   look(uid: string, pod: AskedPod | GivenPod | undefined, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
   /** @param ending the pod has been killed, and nothing of it is left alive. */
   report(pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;

@@ -16,9 +16,9 @@ export const runE2eNode: RunSuite = async (run) => {
   const { suite, reports } = prepareFolder(run, "e2e_node.test");
   await using rig = await startNodeRig("conformance-node", provider);
   // Before all of it goes, however the run ends.
-  using logs = new DisposableStack();
-  logs.defer(() => cpSync(rig.logs, join(run.folder, "logs"), { recursive: true }));
-  logs.defer(keepHugePages());
+  using atEnd = new DisposableStack();
+  atEnd.defer(() => cpSync(rig.logs, join(run.folder, "logs"), { recursive: true }));
+  atEnd.defer(keepHugePages());
   const binaries = join(run.folder, "bin");
   writeKubelet(binaries, run.agent, rig);
   const programs = join(run.folder, "stand-ins");

@@ -40,7 +40,7 @@ function kindOf({ name }: ListedTest): Kind {
   return name.includes("[Slow]") ? "slow" : "plain";
 }
 
-/** What is many of its kind, or wants a suite of its own flags, and so makes shards of its own. */
+/** Tests that are many of their kind, or want flags of the suite, make shards of their own. */
 function groupOf({ name }: ListedTest): string {
   if (wantsCriProxy(name)) return "proxy";
   if (name.includes("In-tree Volumes")) return "volumes";
