@@ -50,8 +50,14 @@ export function localFs(): HostFs {
     realpath: (path) => coded(path, () => fsp.realpath(path)),
     freeSpace: (path) =>
       coded(path, async () => {
-        const { bsize, blocks, bavail, files, ffree } = await fsp.statfs(path);
-        return { capacityBytes: bsize * blocks, availableBytes: bsize * bavail, inodes: files, inodesFree: ffree };
+        const { bsize, blocks, bavail, bfree, files, ffree } = await fsp.statfs(path);
+        return {
+          capacityBytes: bsize * blocks,
+          availableBytes: bsize * bavail,
+          usedBytes: bsize * (blocks - bfree),
+          inodes: files,
+          inodesFree: ffree,
+        };
       }),
     async apply(changes, signal) {
       for (const change of changes) {

@@ -29,6 +29,8 @@ export interface FileSystemInfo {
   readonly capacityBytes: number;
   /** Space that unprivileged users can still write. */
   readonly availableBytes: number;
+  /** Space that is taken. What is kept for the superuser is neither used nor available. */
+  readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
 }

@@ -33,7 +33,7 @@ export async function claimVolumes(
   const { namespace } = pod.metadata;
   const ofFileSystem = async (path: string) => {
     const space = await unlessCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
-    return space && whole({ ...space, at: clock.now(), device: "" });
+    return space && whole(space, clock.now());
   };
   const uses = (pod.spec.volumes ?? []).map(async (volume): Promise<readonly VolumeUse[]> => {
     const { hostPath, persistent } = mounted.get(volume.name) ?? {};

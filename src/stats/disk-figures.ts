@@ -1,7 +1,7 @@
 import type { FileSystemInfo } from "../seams/host.ts";
 
 /** A file system, and one user's share of it. */
-export interface DiskUse extends FileSystemInfo {
+export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
   /** Time of measurement, milliseconds since the epoch. */
   readonly at: number;
   /** Path of its device; empty if unknown. */
@@ -44,10 +44,9 @@ export interface DiskFigures {
   readonly pods: ReadonlyMap<string, PodDisk>;
 }
 
-/** A file system's total usage. */
-export function whole(space: Omit<DiskUse, "usedBytes" | "inodesUsed">): DiskUse {
-  const { capacityBytes, availableBytes, inodes, inodesFree } = space;
-  return { ...space, usedBytes: capacityBytes - availableBytes, inodesUsed: inodes - inodesFree };
+/** A file system's total usage. @param at of the measurement, milliseconds since the epoch. */
+export function whole(space: FileSystemInfo, at: number): DiskUse & { readonly usedBytes: number } {
+  return { ...space, at, device: "", inodesUsed: space.inodes - space.inodesFree };
 }
 
 /** The sum of the known parts, as usage of one file system. */

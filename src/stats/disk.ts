@@ -77,7 +77,7 @@ export function createDiskReader(
     const known = new Map(spaces.flatMap(([path, space]) => (space ? [[path, space] as const] : [])));
     if (!node) throw new CodedError("not_found", `there is no ${rootDir} on the target`);
     const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known, claims };
-    const on = { node: whole(node), layers: containers };
+    const on = { node, layers: containers };
     return {
       node: on.node,
       ...(images && { images }),
@@ -146,11 +146,11 @@ function used(usedBytes: number | undefined, inodesUsed: number | undefined): Pa
 
 type SpaceAt = (path: string, signal: AbortSignal) => Promise<DiskUse | undefined>;
 
-/** Capacity and free space of the file system at a path; undefined if the path is gone. */
+/** Total usage of the file system at a path; undefined if the path is gone. */
 function createSpaces({ host, clock }: DiskDeps): SpaceAt {
   return async (path, signal) => {
     const space = await unlessCode(host.fs.freeSpace(path, signal), "not_found", "permission_denied");
-    return space && { ...space, at: clock.now(), device: "" };
+    return space && whole(space, clock.now());
   };
 }
 
@@ -174,5 +174,5 @@ async function runtimeSpace(
   const space = path ? await spaceAt(path, signal) : undefined;
   if (!space) return undefined;
   const bytes = usage?.usedBytes && Number(usage.usedBytes.value);
-  return { ...whole(space), ...(bytes !== undefined && { usedBytes: bytes }) };
+  return { ...space, ...(bytes !== undefined && { usedBytes: bytes }) };
 }

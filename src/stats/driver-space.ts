@@ -75,18 +75,19 @@ export function createDriverSpace({ host, drivers, asksHealth, clock, log }: Dri
 /** Space of a file system, read by a program of its own: it can be killed when the server does not answer.
  *  @throws deadline_exceeded. */
 async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
-  const argv = ["stat", "-f", "-c", "%S %b %a %c %d", path];
+  const argv = ["stat", "-f", "-c", "%S %b %f %a %c %d", path];
   const { code, stdout } = await run(argv, { timeoutMs: patienceMs });
-  const [size = 0, blocks = 0, available = 0, inodes = 0, inodesFree = 0] = stdout.trim().split(" ").map(Number);
+  const [size = 0, blocks = 0, free = 0, available = 0, inodes = 0, inodesFree = 0] = stdout
+    .trim()
+    .split(" ")
+    .map(Number);
   if (code !== 0) return undefined;
-  return whole({
-    at,
-    device: "",
+  const bytes = {
     capacityBytes: size * blocks,
     availableBytes: size * available,
-    inodes,
-    inodesFree,
-  });
+    usedBytes: size * (blocks - free),
+  };
+  return whole({ ...bytes, inodes, inodesFree }, at);
 }
 
 /** Size of a block device, and nothing else: what its user has on it is the user's. @throws deadline_exceeded. */

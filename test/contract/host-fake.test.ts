@@ -7,6 +7,10 @@ hostContract("the fake", async () => {
   const host = fakeHost({ clock: systemClock() });
   const { files } = host;
   await host.fs.apply([{ do: "mkdir", path: "/work" }]);
+  host.program("df", (_args, { stdout }) => {
+    stdout.write(`/dev/sda 0 ${files.space.usedBytes / 1024} 0 0% /\n`);
+    return 0;
+  });
   return {
     host,
     dir: "/work",

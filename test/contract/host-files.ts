@@ -135,11 +135,15 @@ export function fileContract({ current, folder }: Bench): void {
 
   test("freeSpace tells the room of the file system that holds a path", async () => {
     const { host } = current();
-    const { capacityBytes, availableBytes, inodes, inodesFree } = await host.fs.freeSpace(await folder());
+    const dir = await folder();
+    const { capacityBytes, availableBytes, usedBytes, inodes, inodesFree } = await host.fs.freeSpace(dir);
     assert.ok(
-      capacityBytes > 0 && availableBytes >= 0 && availableBytes <= capacityBytes,
-      `${availableBytes} of ${capacityBytes}`,
+      capacityBytes > 0 && availableBytes >= 0 && availableBytes + usedBytes <= capacityBytes,
+      `${availableBytes} and ${usedBytes} of ${capacityBytes}`,
     );
+    const { stdout } = await host.run(["df", "-P", "-k", dir], { timeoutMs: 10_000 });
+    const told = 1024 * Number(stdout.trim().split(/\s+/).at(-4));
+    assert.ok(Math.abs(usedBytes - told) < capacityBytes / 50, `df tells ${told}, not ${usedBytes}`);
     assert.ok(inodesFree <= inodes, `${inodesFree} of ${inodes}`);
     await assert.rejects(host.fs.freeSpace("/no/such/path"), { code: "not_found" });
   });

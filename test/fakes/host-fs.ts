@@ -1,7 +1,7 @@
 import { dirname } from "node:path";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import type { FileChange, FileKind, HostFile, HostFs } from "../../src/seams/host.ts";
+import type { FileChange, FileKind, FileSystemInfo, HostFile, HostFs } from "../../src/seams/host.ts";
 import { type Entry, type Inode, createResolver, infoOf } from "./host-tree.ts";
 
 export interface FileDetails {
@@ -32,7 +32,7 @@ export interface FakeFiles {
   unmount(path: string): void;
   mounted(): readonly { readonly path: string; readonly fsType: string }[];
   /** What freeSpace tells. */
-  space: { capacityBytes: number; availableBytes: number; inodes: number; inodesFree: number };
+  space: FileSystemInfo;
 }
 
 /** Files in memory with a kernel's rules: links, modes, owners, mounts. Nobody is refused for lack of permission.
@@ -156,7 +156,13 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
 
   const files: FakeFiles = {
     changes,
-    space: { capacityBytes: 100 * 2 ** 30, availableBytes: 50 * 2 ** 30, inodes: 1_000_000, inodesFree: 900_000 },
+    space: {
+      capacityBytes: 100 * 2 ** 30,
+      availableBytes: 50 * 2 ** 30,
+      usedBytes: 45 * 2 ** 30,
+      inodes: 1_000_000,
+      inodesFree: 900_000,
+    },
     put(path, { kind = "file", data = "", mode = 0o644, uid = 0, gid = 0 } = {}) {
       mkdir(dirname(path), 0o755, true);
       link(tree.entry(path, false), Object.assign(newNode(kind, mode), { data: Buffer.from(data), uid, gid }));

@@ -140,6 +140,7 @@ function spaceIn(reply: Reply | undefined, path: string): FileSystemInfo {
   return {
     capacityBytes: word(2) * fragment,
     availableBytes: word(4) * fragment,
+    usedBytes: (word(2) - word(3)) * fragment,
     inodes: word(5),
     inodesFree: word(6),
   };

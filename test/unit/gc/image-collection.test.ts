@@ -54,6 +54,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
       freeSpace: async () => ({
         capacityBytes: space.capacityBytes,
         availableBytes: space.capacityBytes - space.foreign - 10 * store.size,
+        usedBytes: space.foreign + 10 * store.size,
         inodes: 1,
         inodesFree: 1,
       }),

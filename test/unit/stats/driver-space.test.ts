@@ -85,13 +85,13 @@ test("a driver that fails, or says nothing, tells no space; others do", async ()
 test("a remote file system is read by a command, which has five seconds and is not repeated within a minute", async () => {
   const { clock, host, said, space } = rig();
   host.program("stat", (_args, { stdout }) => {
-    stdout.write("4096 100 60 50 40\n");
+    stdout.write("4096 100 70 60 50 40\n");
     return 0;
   });
-  const figures = { capacityBytes: 409_600, availableBytes: 245_760, usedBytes: 163_840 };
+  const figures = { capacityBytes: 409_600, availableBytes: 245_760, usedBytes: 122_880 };
   const inodes = { inodes: 50, inodesFree: 40, inodesUsed: 10 };
   assert.deepEqual(await space("/v", "remote"), { ...figures, ...inodes, device: "", at: clock.now() });
-  assert.deepEqual(host.commands, [["stat", "-f", "-c", "%S %b %a %c %d", "/v"]]);
+  assert.deepEqual(host.commands, [["stat", "-f", "-c", "%S %b %f %a %c %d", "/v"]]);
   host.program("stat", (_args, { killed }) =>
     clock.sleep(1_000_000, killed).then(
       () => 0,

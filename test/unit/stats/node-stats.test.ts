@@ -45,6 +45,8 @@ test("the summary: the node, the pods that run, their containers, what each uses
   assert.deepEqual(node["rlimit"], { time, maxpid: 4000, curproc: 77 });
   const eth0 = (rx: number, tx: number) => ({ name: "eth0", rxBytes: rx, rxErrors: 0, txBytes: tx, txErrors: 0 });
   assert.deepEqual(node["network"], { time, ...eth0(9, 8), interfaces: [eth0(9, 8)] });
+  const disk = node["fs"] as Record<string, number>;
+  assert.equal(disk["usedBytes"], 45 * 2 ** 30, "the superuser's reserve is neither used nor available");
   const [of] = node["systemContainers"] as [Record<string, unknown>];
   assert.deepEqual([of["name"], (of["memory"] as { usageBytes: number }).usageBytes], ["pods", 4000]);
 
