@@ -24,6 +24,7 @@ export async function buildImages(
   const store = join(cache, await cacheKey(tools, images));
   if (existsSync(store)) return store;
   say("building the images: once per machine, about half a minute");
+  mkdirSync(cache, { recursive: true });
   const partial = mkdtempSync(`${store}.`);
   mkdirSync(join(partial, "store"));
   try {
