@@ -219,9 +219,9 @@ function sharesOf(weight: number): number {
 }
 
 function memoryV2(files: Files): MemoryUsage | undefined {
-  const usage = numberIn(files, "memory.current");
-  if (usage === undefined) return undefined;
   const stat = table(files.get("memory.stat"));
+  const usage = numberIn(files, "memory.current") ?? rootUsage(stat);
+  if (usage === undefined) return undefined;
   const events = table(files.get("memory.events"));
   return {
     usage,
@@ -247,6 +247,11 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       pressure: pressureOf(files.get("memory.pressure")),
     }),
   };
+}
+
+/** Memory used by the whole machine: the root has its statistics alone. Memory of the kernel is not counted, as in version 1. (runc) */
+function rootUsage({ anon, file }: Readonly<Record<string, number>>): number | undefined {
+  return anon === undefined || file === undefined ? undefined : anon + file;
 }
 
 function ioV2(files: Files): IoUsage | undefined {

@@ -6,7 +6,7 @@ import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
 export interface HostUsage {
-  /** Usage of the root cgroup with its inactive files, bytes; absent where it has no figures of its own (version 2). */
+  /** Usage of the root cgroup with its inactive files, bytes; absent in version 2, whose root has no counter that the kernel watches. */
   readonly usageBytes?: number;
   /** Working set: the root cgroup's usage less its inactive files, bytes. */
   readonly workingSetBytes: number;
@@ -17,16 +17,18 @@ export interface HostUsage {
 /** @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Promise<HostUsage> {
   const read = reader(host, signal);
-  const [meminfo, loadavg, root] = await Promise.all([
+  const ofRoot = (version: 1 | 2, names: readonly string[]) =>
+    unlessCode(memoryOf(read, version, "", names), "not_found", "permission_denied");
+  const [meminfo, loadavg, root, unified] = await Promise.all([
     read("/proc/meminfo"),
     read("/proc/loadavg"),
-    // Version 2's root has no memory controller, and /proc/meminfo has the same figures.
-    unlessCode(memoryOf(read, 1, "", usageFiles[1]), "not_found", "permission_denied"),
+    ofRoot(1, usageFiles[1]),
+    ofRoot(2, ["memory.stat"]),
   ]);
   const memory = parseMeminfo(meminfo);
   return {
     ...(root && { usageBytes: root.usage }),
-    workingSetBytes: root?.workingSet ?? withoutCgroup(memory),
+    workingSetBytes: (root ?? unified)?.workingSet ?? withoutCgroup(memory),
     memoryBytes: memory["MemTotal"] ?? 0,
     processes: Number(/\/(\d+) /.exec(loadavg)?.[1] ?? 0),
   };

@@ -64,13 +64,12 @@ function groupAt(input: SampleInput, path: string | undefined): Measured | undef
   return files && path !== undefined ? rated(input, path, groupUsage(files, input.version)) : undefined;
 }
 
-/** Version 2 has no memory figures for the root cgroup: /proc/meminfo replaces them, and /proc/pressure always provides the pressure. */
+/** Limits and swap of the root are the machine's, and its pressure is in /proc/pressure. */
 function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupUsage {
   const { cpu, memory, io } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
   const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");
-  const stat = groups.get("/")?.get("memory.stat") ?? "";
   const all: MemoryUsage = {
-    ...(memory ?? machineMemory(info, stat)),
+    ...(memory ?? machineMemory(info)),
     swap: swapOf(info),
     limit: info["MemTotal"] ?? 0,
   };
@@ -90,10 +89,9 @@ function swapOf(info: Readonly<Record<string, number>>): number {
   return (info["SwapTotal"] ?? 0) - (info["SwapFree"] ?? 0);
 }
 
-/** @param stat memory.stat of the root, which version 2 has. */
-function machineMemory(info: Readonly<Record<string, number>>, stat: string): MemoryUsage {
+/** Memory of a machine whose root cgroup tells nothing. */
+function machineMemory(info: Readonly<Record<string, number>>): MemoryUsage {
   const usage = (info["MemTotal"] ?? 0) - (info["MemFree"] ?? 0);
-  const value = (name: string) => Number(new RegExp(`^${name} (\\d+)$`, "m").exec(stat)?.[1] ?? 0);
   const inactiveFile = info["Inactive(file)"] ?? 0;
   return {
     usage,
@@ -103,8 +101,8 @@ function machineMemory(info: Readonly<Record<string, number>>, stat: string): Me
     mappedFile: info["Mapped"] ?? 0,
     activeFile: info["Active(file)"] ?? 0,
     inactiveFile,
-    pageFaults: value("pgfault"),
-    majorPageFaults: value("pgmajfault"),
+    pageFaults: 0,
+    majorPageFaults: 0,
   };
 }
 

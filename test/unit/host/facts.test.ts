@@ -120,8 +120,14 @@ test("AppArmor has to be switched on, and its profiles within reach", async () =
 });
 
 test("usage: memory from the root cgroup less inactive files, or from meminfo; processes from loadavg", async () => {
-  const v2 = await readUsage(machine(), never);
-  assert.deepEqual(v2, {
+  const v2 = machine({ "/sys/fs/cgroup/memory.stat": "anon 5000\nfile 900\nkernel 70\ninactive_file 600\n" });
+  const unified = await readUsage(v2, never);
+  assert.deepEqual(
+    [unified.usageBytes, unified.workingSetBytes],
+    [undefined, 5300],
+    "memory of the kernel is not counted",
+  );
+  assert.deepEqual(await readUsage(machine(), never), {
     workingSetBytes: (4_045_432 - 1_000_000 - 500_000) * 1024,
     memoryBytes: 4_045_432 * 1024,
     processes: 245,

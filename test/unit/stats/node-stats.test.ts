@@ -76,6 +76,14 @@ test("the summary: the node, the pods that run, their containers, what each uses
   assert.equal((container["logs"] as Record<string, number>)["usedBytes"], 2 * mebibyte);
 });
 
+test("version 2's root tells the machine's memory by its statistics: that of programs and of files", async () => {
+  const t = await rigged();
+  t.files["./memory.stat"] = "anon 5000\nfile 900\nkernel 70\ninactive_file 600\npgfault 7\npgmajfault 1";
+  const { node } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+  const memory = { availableBytes: 1000 * 1024 - 5300, usageBytes: 5900, workingSetBytes: 5300, rssBytes: 5000 };
+  assert.deepEqual(node["memory"], { time, ...memory, pageFaults: 7, majorPageFaults: 1 });
+});
+
 test("only CPU and memory: nothing of networks and disks, and no disk is looked at", async () => {
   const t = await rigged();
   const { node, pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
