@@ -65,6 +65,14 @@ export interface PullMeasures {
   pluginRan(plugin: string, ms: number, failed: boolean): void;
 }
 
+/** Device plugins. */
+export interface DeviceMeasures {
+  /** A plugin asks to be registered, by the socket of registration. */
+  registering(resource: string): void;
+  /** A plugin was asked to allocate devices, whether it did or not. */
+  allocated(resource: string, ms: number): void;
+}
+
 /** Calls of monitors that ask which devices pods have. */
 export interface PodResourcesMeasures {
   asked(version: string, method: PodResourcesMethod): void;
@@ -179,6 +187,7 @@ export interface Measures {
   readonly workers: WorkerMeasures;
   readonly starts: StartMeasures;
   readonly pulls: PullMeasures;
+  readonly devices: DeviceMeasures;
   readonly podResources: PodResourcesMeasures;
   readonly statuses: StatusMeasures;
   readonly volumes: VolumeMeasures;

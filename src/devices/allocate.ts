@@ -1,4 +1,7 @@
+import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import { timed } from "../lib/timed.ts";
+import type { DeviceMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
@@ -13,6 +16,8 @@ export interface AllocateDeps {
   readonly allocations: Allocations;
   /** Saves the allocations. */
   readonly save: () => Promise<void>;
+  readonly measures: Pick<DeviceMeasures, "allocated">;
+  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -90,7 +95,7 @@ export function devicesAskedFor(
 
 /** @returns undefined when there is nothing to allocate. */
 async function newAllocation(
-  { inventory, allocations, log }: AllocateDeps,
+  { inventory, allocations, measures, clock, log }: AllocateDeps,
   place: Place,
   required: number,
   { reusable, isUnderway }: Recipient,
@@ -117,7 +122,11 @@ async function newAllocation(
   const choice = { resource, required, healthy, inUse: allocations.inUse(resource), plugin };
   const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
   log.debug({ uid, container, resource, devices: ids }, "devices are handed out");
-  const response = await plugin.allocate(ids, signal);
+  const response = await timed(
+    clock,
+    () => plugin.allocate(ids, signal),
+    (ms) => measures.allocated(resource, ms),
+  );
   return { devices: byNode(inventory, resource, ids), response };
 }
 

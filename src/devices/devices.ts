@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { PodResourcesMeasures } from "../measures.ts";
+import type { Measures } from "../measures.ts";
 import type { ContainerStatus } from "../objects.ts";
 import type { DeviceAllocator, DeviceSource } from "../pipeline.ts";
 import type { Sends } from "../state/signals.ts";
@@ -30,7 +30,7 @@ export interface DevicesDeps {
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
   readonly pods: MonitoredPods;
-  readonly measures: PodResourcesMeasures;
+  readonly measures: Pick<Measures, "devices" | "podResources">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -54,7 +54,7 @@ export interface Devices extends DeviceSource {
 /** Device plugins: they register on a socket below the root directory, and the node allocates their devices.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createDevices(deps: DevicesDeps): Devices {
-  const { host, signals, clock, log } = deps;
+  const { host, signals, measures, clock, log } = deps;
   const inventory = createInventory({ clock });
   const allocations = createAllocations();
   const directory = createPluginDirectory(host.fs, deps.rootDir);
@@ -77,15 +77,22 @@ export function createDevices(deps: DevicesDeps): Devices {
   const registration: Serving = {
     ...common,
     socket: directory.socket,
-    server: createRegistrationServer({ register: plugins.register, log }),
+    server: createRegistrationServer({
+      register(request, signal) {
+        measures.devices.registering(request.resourceName);
+        return plugins.register(request, signal);
+      },
+      log,
+    }),
     prepare: [record.load, directory.prepare],
     without: "device plugins cannot register",
   };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
   const monitors = monitorSocket(host.fs, deps.rootDir);
-  const server = createPodResourcesServer({ ...deps, inventory, allocations });
+  const server = createPodResourcesServer({ ...deps, measures: measures.podResources, inventory, allocations });
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
-  const allocating = { inventory, allocations, save: record.save, loaded, inTurn: createTurns(1), log };
+  const known = { inventory, allocations, save: record.save, loaded };
+  const allocating = { ...known, inTurn: createTurns(1), measures: measures.devices, clock, log };
   return {
     ...createDeviceSource(allocating),
     allocator: (options) => createAllocator(allocating, options),

@@ -45,7 +45,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   const { signals, asked, status } = hand("devices");
   const devicesChanged = paced(() => signals.nodeChanged.send(), devicesPaceMs, clock);
   const pods = monitoredPods(asked, status);
-  const measures = metrics.measures.podResources;
+  const { measures } = metrics;
   const common = { host, pods, measures, signals, clock, log };
   const devices = createDevices({ ...deviceSettings(config), ...common, onChange: devicesChanged });
   const { nodeChanged } = hand("runtimeHealth").signals;

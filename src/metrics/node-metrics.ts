@@ -10,7 +10,8 @@ import { resizeMetrics } from "./resizes.ts";
 import { requestMetrics, servingMetrics } from "./traffic.ts";
 import { certificateMetrics, gateMetrics, shutdownMetrics, upkeepMetrics } from "./upkeep.ts";
 import { type NodeView, viewMetrics } from "./view.ts";
-import { driverMetrics, plegMetrics, podResourcesMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
+import { deviceMetrics, podResourcesMetrics } from "./devices.ts";
+import { driverMetrics, plegMetrics, pullMetrics, runtimeMetrics, volumeMetrics } from "./work.ts";
 
 /** All metrics of one node. */
 export interface NodeMetrics {
@@ -52,6 +53,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     runtime: runtimeMetrics(metrics),
     pleg: plegMetrics(metrics, clock),
     pulls: pullMetrics(metrics, startup),
+    devices: deviceMetrics(metrics),
     podResources: podResourcesMetrics(metrics),
     volumes: volumeMetrics(metrics),
     drivers: driverMetrics(metrics),

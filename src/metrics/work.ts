@@ -158,30 +158,6 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
   };
 }
 
-/** Calls of the socket `pod-resources`. */
-export function podResourcesMetrics(metrics: Metrics): Measures["podResources"] {
-  const name = "kubelet_pod_resources_endpoint";
-  const counter = (what: string, help: string) => metrics.counter(`${name}_${what}`, help, ["server_api_version"]);
-  const all = counter("requests_total", "Requests to the pod resources API, by version.");
-  const requests = {
-    list: counter("requests_list", "Requests for a list of pods, by version."),
-    get: counter("requests_get", "Requests for one pod, by version."),
-    get_allocatable: counter("requests_get_allocatable", "Requests for what pods may have, by version."),
-  };
-  const errors = {
-    list: counter("errors_list", "Failed requests for a list of pods, by version."),
-    get: counter("errors_get", "Failed requests for one pod, by version."),
-    get_allocatable: counter("errors_get_allocatable", "Failed requests for what pods may have, by version."),
-  };
-  return {
-    asked(version, method) {
-      all.add({ server_api_version: version });
-      requests[method].add({ server_api_version: version });
-    },
-    failed: (version, method) => errors[method].add({ server_api_version: version }),
-  };
-}
-
 function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
 }

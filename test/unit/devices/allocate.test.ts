@@ -43,6 +43,12 @@ test("each container gets what it asks for, once, and nobody else does", async (
     refusal(`requested number of devices unavailable for ${resource}. Requested: 1, Available: 0`),
   );
   assert.equal(node.shown(), "3/3", "what is handed out is still the node's");
+  const allocated = `allocated ${resource}`;
+  assert.deepEqual(
+    node.measured,
+    [`registering ${resource}`, allocated, allocated],
+    "each call of the plugin is measured",
+  );
   assert.deepEqual(
     await allocator.allocate(asking(1), [second], signal),
     refusal(`pod "uid-1" container "c" changed request for resource "${resource}" from 2 to 1`),

@@ -34,6 +34,7 @@ test("a plugin that cannot tell its options is not used, and is told why", async
   });
   assert.deepEqual(plugin.calls, ["GetDevicePluginOptions"]);
   assert.equal(node.shown(), "-/-");
+  assert.deepEqual(node.measured, [`registering ${resource}`], "who is refused has registered, too");
 });
 
 test("a list that fails at once leaves a resource of 0, and is not asked for again", async (t) => {

@@ -24,6 +24,8 @@ export interface Rig {
   readonly devices: Devices;
   /** What was woken, and how often the node's status was to be looked at. */
   readonly woken: string[];
+  /** What was measured of plugins. */
+  readonly measured: readonly string[];
   /** The socket on which monitors ask for the devices of pods, and the pods that they are told of. */
   readonly monitors: string;
   readonly pods: Pod[];
@@ -47,6 +49,7 @@ export async function rig(t: TestContext, through: (host: Host) => Host = (host)
 async function rigOn(t: TestContext, root: string, through: (host: Host) => Host): Promise<Rig> {
   const clock = systemClock();
   const woken: string[] = [];
+  const measured: string[] = [];
   const pods: Pod[] = [];
   let hurries = 0;
   const devices = createDevices({
@@ -60,7 +63,13 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
       byName: (namespace, name) =>
         pods.find(({ metadata }) => metadata.namespace === namespace && metadata.name === name),
     },
-    measures: unmeasured.podResources,
+    measures: {
+      podResources: unmeasured.podResources,
+      devices: {
+        registering: (name) => void measured.push(`registering ${name}`),
+        allocated: (name) => void measured.push(`allocated ${name}`),
+      },
+    },
     signals: { wake: { send: (uid, cause) => void woken.push(`${uid} ${cause}`) } },
     clock,
     log: silent,
@@ -80,6 +89,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     pods,
     devices,
     woken,
+    measured,
     hurried: () => hurries,
     async plugin(more) {
       const plugin = await startTestPlugin({ directory, resource, devices: ["a", "b"], ...more });
