@@ -278,7 +278,7 @@ function createStats(
   const { kubelet, nodeName, rootDir } = config;
   const { facts } = agent;
   const asksHealth = gateEnabled(kubelet.featureGates, "CSIVolumeHealth");
-  const { asked, seen, status } = hand("stats");
+  const { asked, seen } = hand("stats");
   return createNodeStats({
     ...target,
     layout: cgroups.layout,
@@ -286,7 +286,6 @@ function createStats(
     driverSpace: createDriverSpace({ host: target.host, drivers, asksHealth, clock, log }),
     pods: asked,
     cache: seen,
-    statuses: status,
     disk,
     cgroupVersion: facts.cgroupVersion,
     facts,

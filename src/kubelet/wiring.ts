@@ -63,7 +63,7 @@ export const wiring = {
   eviction: { reads: ["asked", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
   shutdown: { reads: ["asked", "seen", "worker"], writes: ["goingDown"], sends: ["end", "nodeChanged"] },
   resizeRetry: { sends: ["weigh"] },
-  stats: { reads: ["asked", "seen", "status"] },
+  stats: { reads: ["asked", "seen"] },
   selfTest: { writes: ["reachable"], sends: ["nodeChanged"] },
 } as const satisfies Readonly<Record<string, Wires>>;
 

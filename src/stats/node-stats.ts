@@ -1,7 +1,7 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
-import type { EventSink, StatusReader } from "../pipeline.ts";
+import type { EventSink } from "../pipeline.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { claimMetrics } from "./claims.ts";
@@ -23,7 +23,6 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly runtime: SamplerDeps["runtime"] & DiskDeps["runtime"];
   readonly nodeName: string;
   readonly facts: HostFacts;
-  readonly statuses: StatusReader;
   /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0, files are not measured. */
   readonly diskPeriodMs: number;
   /** Called for pods whose claims are not well; absent where drivers are not asked for that. */
@@ -115,7 +114,6 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
         onlyCpuAndMemory,
         podsPath: tierCgroup("Guaranteed", layout),
         maxPid: deps.facts.maxPid,
-        startTimeOf: (uid) => deps.statuses.get(uid)?.startTime,
       });
     },
     resource: async (signal) => resourceMetrics(await told(signal)),

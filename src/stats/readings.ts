@@ -128,19 +128,22 @@ function podSample(input: SampleInput, pod: RunningPod): PodSample {
 }
 
 function containerSample(input: SampleInput, status: cri.ContainerStatus): ContainerSample {
-  const { id, metadata, image, startedAt } = status;
+  const { id, metadata, image, createdAt, startedAt } = status;
   const name = metadata?.name ?? "";
   return {
     id,
     name,
     image: image?.image ?? "",
     ...placed(input, id),
+    createdAt: input.toOurs(toMilliseconds(createdAt)),
     startedAt: input.toOurs(toMilliseconds(startedAt)),
   };
 }
 
-function sandboxSample(input: SampleInput, { id, createdAt }: cri.PodSandboxStatus): ContainerSample {
-  return { id, name: "", image: "", ...placed(input, id), startedAt: input.toOurs(toMilliseconds(createdAt)) };
+function sandboxSample(input: SampleInput, status: cri.PodSandboxStatus): ContainerSample {
+  const { id } = status;
+  const createdAt = input.toOurs(toMilliseconds(status.createdAt));
+  return { id, name: "", image: "", ...placed(input, id), createdAt, startedAt: createdAt };
 }
 
 /** Cgroup and usage of a container. */

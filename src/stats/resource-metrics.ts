@@ -74,9 +74,9 @@ function containers({ at, pods }: Sample): readonly Family[] {
   const all = own.map(([labels, { measured }]): Labelled => [labels, measured]);
   const started: Family = {
     name: "container_start_time_seconds",
-    help: "Start time of the container, Unix time.",
+    help: "Creation time of the container, Unix time.",
     type: "gauge",
-    samples: own.map(([labels, { startedAt }]) => ({ labels, value: startedAt / 1000 })),
+    samples: own.map(([labels, { createdAt }]) => ({ labels, value: createdAt / 1000 })),
   };
   return [started, ...[cpu, memory, swap, swapLimit].map((kind) => family("container", kind, at, all))];
 }

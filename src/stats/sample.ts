@@ -50,6 +50,7 @@ export interface ContainerSample {
   /** Empty for a sandbox. */
   readonly name: string;
   readonly image: string;
+  readonly createdAt: number;
   readonly startedAt: number;
   /** Path of its cgroup from the root; undefined if unknown. */
   readonly path?: string;

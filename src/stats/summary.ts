@@ -14,11 +14,10 @@ export interface SummaryInput {
   readonly podsPath: string;
   /** The kernel's maximum number of process IDs. */
   readonly maxPid: number;
-  /** RFC 3339. */
-  readonly startTimeOf: (uid: string) => string | undefined;
 }
 
-/** /stats/summary. @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
+/** /stats/summary. Start times of pods and containers are those of the creation of the sandbox and of the container. (kubelet, with CRI)
+ *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/#summary-api-source */
 export function summary(input: SummaryInput): object {
   const { sample, onlyCpuAndMemory } = input;
   return {
@@ -57,7 +56,7 @@ function podStats(input: SummaryInput, pod: PodSample): object {
   const processes = processesOf(pod);
   return {
     podRef: { name, namespace, uid },
-    startTime: input.startTimeOf(uid) ?? rfc3339(pod.startedAt),
+    startTime: rfc3339(pod.startedAt),
     containers: pod.containers.map((container) => containerStats(container, input, onDisk)),
     ...(measured && usage(measured, sample.at, onlyCpuAndMemory)),
     ...(!onlyCpuAndMemory && {
@@ -69,13 +68,13 @@ function podStats(input: SummaryInput, pod: PodSample): object {
 }
 
 function containerStats(
-  { name, startedAt, measured }: ContainerSample,
+  { name, createdAt, measured }: ContainerSample,
   { sample, onlyCpuAndMemory, disk }: SummaryInput,
   onDisk: PodDisk | undefined,
 ): object {
   return {
     name,
-    startTime: rfc3339(startedAt),
+    startTime: rfc3339(createdAt),
     ...(measured && usage(measured, sample.at, onlyCpuAndMemory)),
     ...(!onlyCpuAndMemory && {
       ...named("rootfs", fs(onDisk?.layers.get(name) ?? withoutUse(disk?.layers))),

@@ -14,7 +14,6 @@ import type { HostFacts } from "../../../src/host/facts.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
-import type { PodStatus } from "../../../src/objects.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { createNodeStats } from "../../../src/stats/node-stats.ts";
 
@@ -86,7 +85,6 @@ export interface Rig {
   podStats: readonly PodSandboxStats[] | undefined;
   readonly calls: string[];
   readonly logged: () => string;
-  statuses: ReadonlyMap<string, PodStatus>;
   /** The runtime does not answer any more. */
   runtimeFails: boolean;
 }
@@ -116,6 +114,7 @@ export function running(onHostNetwork = false): RuntimePod {
       aStatus(aContainer("main"), ContainerState.CONTAINER_EXITED, { id: "main-0" }),
       aStatus(aContainer("main"), ContainerState.CONTAINER_RUNNING, {
         id: "main",
+        createdAt: 58n * second,
         startedAt: 60n * second,
         image: ImageSpec.fromPartial({ image: "busybox:1" }),
       }),
@@ -167,7 +166,6 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
     containerStats: [],
     podStats: undefined,
     runtimeFails: false,
-    statuses: new Map([["uid-1", { startTime: "2026-01-01T00:00:00Z" }]]),
     calls,
     logged: () => logged,
     stats: createNodeStats({
@@ -195,7 +193,6 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
       pods: { get: (uid) => (uid === "uid-1" ? pod : undefined) },
       volumes: { mounted: () => new Map(volumes.map(([name, hostPath]) => [name, { hostPath, readOnly: false }])) },
       driverSpace: async () => undefined,
-      statuses: { get: (uid) => rig.statuses.get(uid) },
       rootDir,
       podLogsDir: "/var/log/pods",
       diskPeriodMs,
