@@ -39,9 +39,10 @@ export interface PodSample {
   readonly sandbox?: ContainerSample;
 }
 
-/** Number of a pod's processes: those of its containers where they are counted, else those of its cgroup; undefined if unknown. */
-export function processesOf({ measured, containers, sandbox }: PodSample): number | undefined {
-  const counts = [...containers, ...(sandbox ? [sandbox] : [])].flatMap((one) => one.measured?.processes ?? []);
+/** Number of a pod's processes: those of its containers where they are counted, else those of its cgroup; undefined if unknown. That
+ *  of the sandbox is not the pod's. (kubelet, with CRI) */
+export function processesOf({ measured, containers }: PodSample): number | undefined {
+  const counts = containers.flatMap((one) => one.measured?.processes ?? []);
   return counts.length > 0 ? counts.reduce((sum, count) => sum + count, 0) : measured?.processes;
 }
 
