@@ -29,7 +29,7 @@ const nobody: RowLabels = { id: "/", name: "", image: "", container: "", pod: ""
 
 /** All measured subjects. cAdvisor's cgroups outside the pods are omitted. */
 export function rowsOf(sample: Sample, disk: DiskFigures | undefined): readonly Row[] {
-  const fileSystems = distinct([disk?.node, disk?.images, disk?.layers]);
+  const fileSystems = disk?.fileSystems ?? [];
   const { node, network, bootedAt: startedAt } = sample;
   const groups = [...sample.groups].map(([id, measured]) => row({ ...nobody, id }, measured, { startedAt }));
   return [
@@ -62,9 +62,4 @@ function podRows(pod: PodSample, disk: DiskFigures | undefined): readonly Row[] 
 
 function containerLabels(pod: RowLabels, { id, name, image, path }: ContainerSample): RowLabels {
   return { ...pod, id: path ?? "", name: id, image, container: name };
-}
-
-/** One row per device. */
-function distinct(all: readonly (DiskUse | undefined)[]): readonly DiskUse[] {
-  return [...new Map(all.flatMap((use) => (use ? [[use.device, use] as const] : []))).values()];
 }

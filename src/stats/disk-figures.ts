@@ -40,6 +40,8 @@ export interface DiskFigures {
   /** File systems of the runtime's images and container layers; undefined if the runtime does not report them. */
   readonly images?: DiskUse;
   readonly layers?: DiskUse;
+  /** Those file systems, one per device, with all that is taken on them. */
+  readonly fileSystems: readonly DiskUse[];
   /** By UID. */
   readonly pods: ReadonlyMap<string, PodDisk>;
 }

@@ -72,8 +72,11 @@ export function createDiskReader(
         (of) => new Map(of),
       ),
     ]);
-    const images = await runtimeSpace(fs.imageFilesystems[0], fileSystemAt, signal);
-    const containers = (await runtimeSpace(fs.containerFilesystems[0], fileSystemAt, signal)) ?? images;
+    const [ofImages, ofLayers] = [fs.imageFilesystems[0], fs.containerFilesystems[0]];
+    const onImages = await runtimeSpace(ofImages, fileSystemAt, signal);
+    const onLayers = await runtimeSpace(ofLayers, fileSystemAt, signal);
+    const images = onImages && toldBy(ofImages, onImages);
+    const containers = (onLayers && toldBy(ofLayers, onLayers)) ?? images;
     const known = new Map(spaces.flatMap(([path, space]) => (space ? [[path, space] as const] : [])));
     if (!node) throw new CodedError("not_found", `there is no ${rootDir} on the target`);
     const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known, claims };
@@ -82,6 +85,7 @@ export function createDiskReader(
       node: on.node,
       ...(images && { images }),
       ...(containers && { layers: containers }),
+      fileSystems: distinct([on.node, onImages, onLayers]),
       pods: new Map(pods.map((pod) => [pod.metadata.uid, podDisk(deps, pod, counted.get(pod) ?? [], sizes, on)])),
     };
   };
@@ -164,15 +168,23 @@ function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
   };
 }
 
-/** A file system of the runtime: its total usage, with the bytes that the runtime reports. */
+/** A file system of the runtime: its total usage. */
 async function runtimeSpace(
   usage: cri.FilesystemUsage | undefined,
   spaceAt: SpaceAt,
   signal: AbortSignal,
 ): Promise<DiskUse | undefined> {
   const path = usage?.fsId?.mountpoint;
-  const space = path ? await spaceAt(path, signal) : undefined;
-  if (!space) return undefined;
+  return path ? spaceAt(path, signal) : undefined;
+}
+
+/** The same with the bytes that the runtime reports. */
+function toldBy(usage: cri.FilesystemUsage | undefined, space: DiskUse): DiskUse {
   const bytes = usage?.usedBytes && Number(usage.usedBytes.value);
   return { ...space, ...(bytes !== undefined && { usedBytes: bytes }) };
+}
+
+/** One per device. */
+function distinct(all: readonly (DiskUse | undefined)[]): readonly DiskUse[] {
+  return [...new Map(all.flatMap((use) => (use ? [[use.device, use] as const] : []))).values()];
 }

@@ -284,6 +284,11 @@ test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and con
       ["/", "/dev/images"],
     ],
   );
+  assert.deepEqual(
+    families.get("container_fs_usage_bytes")?.samples.map(({ value }) => value / 2 ** 30),
+    [45, 45],
+    "all that is taken, not what the runtime's images take",
+  );
   assert.equal(families.get("machine_cpu_cores")?.samples[0]?.value, facts.cpus);
   assert.equal(families.get("machine_cpu_physical_cores")?.samples[0]?.value, 2);
   assert.equal(families.get("machine_cpu_sockets")?.samples[0]?.value, 1);
