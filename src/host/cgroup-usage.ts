@@ -37,12 +37,13 @@ export interface MemoryUsage {
   readonly activeFile?: number;
   readonly inactiveFile?: number;
   readonly maxUsage?: number;
-  readonly swap?: number;
   /** Undefined without a limit. */
   readonly limit?: number;
   readonly reservation?: number;
-  /** Swap limit; undefined without a limit. */
+  /** Limit of swap alone; undefined without a limit. */
   readonly swapLimit?: number;
+  /** Swap as statistics tell it. */
+  readonly swap?: SwapUsage;
   readonly failures?: number;
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
@@ -51,6 +52,13 @@ export interface MemoryUsage {
   readonly ownMajorPageFaults?: number;
   readonly oomKills?: number;
   readonly pressure?: Pressure;
+}
+
+/** Without accounting of swap all is 0; version 1 has a limit of memory and swap together. (cAdvisor) */
+export interface SwapUsage {
+  readonly usage: number;
+  /** Undefined without a limit. */
+  readonly limit?: number;
 }
 
 export interface IoUsage {
@@ -150,7 +158,7 @@ function memoryV1(files: Files): MemoryUsage | undefined {
       activeFile: stat["total_active_file"],
       inactiveFile: stat["total_inactive_file"],
       maxUsage: numberIn(files, "memory.max_usage_in_bytes"),
-      swap: stat["total_swap"],
+      swap: swapOf(files, "memory.memsw.limit_in_bytes", stat["total_swap"]),
       limit,
       reservation: limitIn(files, "memory.soft_limit_in_bytes"),
       swapLimit: both === undefined || limit === undefined ? undefined : Math.max(0, both - limit),
@@ -234,7 +242,7 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       activeFile: stat["active_file"],
       inactiveFile: stat["inactive_file"],
       maxUsage: numberIn(files, "memory.peak"),
-      swap: numberIn(files, "memory.swap.current"),
+      swap: swapOf(files, "memory.swap.max", numberIn(files, "memory.swap.current")),
       limit: limitIn(files, "memory.max"),
       reservation: limitIn(files, "memory.low"),
       swapLimit: limitIn(files, "memory.swap.max"),
@@ -293,6 +301,11 @@ function table(text: string | undefined): Readonly<Record<string, number>> {
 /** A file's number; undefined where it is missing or a word such as `max`. */
 function numberIn(files: Files, name: string): number | undefined {
   return count(files.get(name));
+}
+
+function swapOf(files: Files, limitFile: string, usage = 0): SwapUsage {
+  const limit = files.has(limitFile) ? limitIn(files, limitFile) : 0;
+  return { usage, ...(limit !== undefined && { limit }) };
 }
 
 function limitIn(files: Files, name: string): number | undefined {

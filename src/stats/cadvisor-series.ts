@@ -132,7 +132,7 @@ export const memorySeries: readonly Series[] = [
   bytes("cache", "Page cache, bytes.", ({ cache }) => cache),
   bytes("mapped_file", "Files mapped into memory, bytes.", ({ mappedFile }) => mappedFile),
   bytes("kernel_usage", "Kernel memory, bytes.", ({ kernel }) => kernel),
-  bytes("swap", "Swap used, bytes.", ({ swap }) => swap),
+  bytes("swap", "Swap used, bytes.", ({ swap }) => swap?.usage),
   bytes("max_usage_bytes", "Maximum memory used so far, bytes.", ({ maxUsage }) => maxUsage),
   bytes("total_active_file_bytes", "Active file pages, bytes.", ({ activeFile }) => activeFile),
   bytes("total_inactive_file_bytes", "Inactive file pages, bytes.", ({ inactiveFile }) => inactiveFile),
@@ -149,7 +149,7 @@ export const memorySeries: readonly Series[] = [
     ],
   },
   limit("limit_bytes", "Memory limit, bytes; 0 without a limit.", (memory) => memory.limit),
-  limit("swap_limit_bytes", "Swap limit, bytes; 0 without a limit.", (memory) => memory.swapLimit),
+  limit("swap_limit_bytes", "Swap limit, bytes; 0 without a limit.", (memory) => memory.swap?.limit),
   limit("reservation_limit_bytes", "Memory reservation, bytes; 0 for none.", (memory) => memory.reservation),
 ];
 

@@ -70,7 +70,7 @@ function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupU
   const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");
   const all: MemoryUsage = {
     ...(memory ?? machineMemory(info)),
-    swap: swapOf(info),
+    swap: { usage: (info["SwapTotal"] ?? 0) - (info["SwapFree"] ?? 0), limit: info["SwapTotal"] ?? 0 },
     limit: info["MemTotal"] ?? 0,
   };
   const pressure = {
@@ -80,13 +80,9 @@ function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupU
   };
   return {
     ...(cpu && { cpu: { ...cpu, ...(pressure.cpu && { pressure: pressure.cpu }) } }),
-    memory: { ...all, swapLimit: info["SwapTotal"] ?? 0, ...(pressure.memory && { pressure: pressure.memory }) },
+    memory: { ...all, ...(pressure.memory && { pressure: pressure.memory }) },
     io: { devices: io?.devices ?? [], ...(pressure.io && { pressure: pressure.io }) },
   };
-}
-
-function swapOf(info: Readonly<Record<string, number>>): number {
-  return (info["SwapTotal"] ?? 0) - (info["SwapFree"] ?? 0);
 }
 
 /** Memory of a machine whose root cgroup tells nothing. */

@@ -41,13 +41,13 @@ const swap: Kind = {
   name: "swap_usage_bytes",
   help: "Swap used, bytes.",
   type: "gauge",
-  value: ({ memory }) => memory?.swap,
+  value: ({ memory }) => memory?.swap?.usage,
 };
 const swapLimit: Kind = {
   name: "swap_limit_bytes",
   help: "Swap that may be used, bytes.",
   type: "gauge",
-  value: ({ memory }) => memory?.swapLimit,
+  value: ({ memory }) => memory?.swap?.limit,
 };
 
 type Labelled = readonly [labels: Readonly<Record<string, string>>, measured: Measured | undefined];

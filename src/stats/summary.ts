@@ -92,7 +92,7 @@ function withoutUse(space: DiskUse | undefined): DiskUse | undefined {
 
 function usage({ cpu, memory, io, nanoCores }: Measured, at: number, onlyCpuAndMemory: boolean): object {
   const time = rfc3339(at);
-  const { limit, swap, swapLimit } = memory ?? {};
+  const { limit, swap } = memory ?? {};
   return {
     ...(cpu && {
       cpu: { time, ...named("usageNanoCores", nanoCores), usageCoreNanoSeconds: cpu.usageNs, ...psi(cpu.pressure) },
@@ -112,8 +112,8 @@ function usage({ cpu, memory, io, nanoCores }: Measured, at: number, onlyCpuAndM
     ...(swap !== undefined && {
       swap: {
         time,
-        ...(swapLimit !== undefined && { swapAvailableBytes: Math.max(0, swapLimit - swap) }),
-        swapUsageBytes: swap,
+        ...(swap.limit !== undefined && { swapAvailableBytes: Math.max(0, swap.limit - swap.usage) }),
+        swapUsageBytes: swap.usage,
       },
     }),
     ...(!onlyCpuAndMemory && io && { io: { time, ...psi(io.pressure) } }),

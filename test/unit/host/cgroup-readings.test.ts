@@ -69,6 +69,7 @@ test("version 1: a pod, its containers and its network in one command", async ()
   const { memory } = groupUsage(groups.get(pod) ?? new Map(), 1);
   assert.deepEqual([memory?.usage, memory?.workingSet, memory?.rss, memory?.cache], [5_000_000, 4_000_000, 3000, 4000]);
   assert.equal(memory?.limit, undefined, "as much as the kernel counts to is no limit");
+  assert.deepEqual(memory?.swap, { usage: 0, limit: 0 }, "a kernel that does not count swap");
 
   const used = groupUsage(groups.get(`${pod}/${id("a")}`) ?? new Map(), 1);
   assert.deepEqual(used.cpu, {
@@ -88,6 +89,7 @@ test("version 1: a pod, its containers and its network in one command", async ()
     inactiveFile: 300,
     limit: 80_000_000,
     swapLimit: 10_000_000,
+    swap: { usage: 0, limit: 90_000_000 },
     pageFaults: 5,
     ownPageFaults: 3,
     oomKills: 2,
@@ -141,8 +143,8 @@ test("version 2, under systemd: scopes by their IDs, but conmon's", async () => 
       rss: 1000,
       cache: 2000,
       inactiveFile: 500,
-      swap: 0,
       swapLimit: 4096,
+      swap: { usage: 0, limit: 4096 },
       failures: 3,
       pageFaults: 4,
       ownPageFaults: 4,

@@ -88,7 +88,7 @@ test("only CPU and memory: nothing of networks and disks, and no disk is looked 
   const t = await rigged();
   const { node, pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
   assert.deepEqual(Object.keys(node), ["nodeName", "systemContainers", "startTime", "cpu", "memory", "swap"]);
-  assert.deepEqual(Object.keys(pods[0] ?? {}), ["podRef", "startTime", "containers", "cpu", "memory"]);
+  assert.deepEqual(Object.keys(pods[0] ?? {}), ["podRef", "startTime", "containers", "cpu", "memory", "swap"]);
   assert.deepEqual(t.calls, ["cgroups", "cgroups"]);
 });
 
@@ -225,6 +225,8 @@ test("/metrics/resource: what metrics-server reads, each with the time of its me
     ["pod_memory_working_set_bytes", pod, 2900],
     ["container_cpu_usage_seconds_total", container, 2],
     ["container_memory_working_set_bytes", container, 2000],
+    ["container_swap_usage_bytes", container, 0],
+    ["container_swap_limit_bytes", container, 0],
   ] as const)
     assert.deepEqual(only(name), sample(name, labels, value));
   const started = { name: "container_start_time_seconds", labels: container, value: 58 };
