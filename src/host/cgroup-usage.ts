@@ -45,11 +45,9 @@ export interface MemoryUsage {
   /** Swap as statistics tell it. */
   readonly swap?: SwapUsage;
   readonly failures?: number;
+  /** Those of descendants count in version 2 alone. (cAdvisor) */
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
-  /** Counters of the cgroup itself, without its descendants. */
-  readonly ownPageFaults?: number;
-  readonly ownMajorPageFaults?: number;
   readonly oomKills?: number;
   readonly pressure?: Pressure;
 }
@@ -163,10 +161,8 @@ function memoryV1(files: Files): MemoryUsage | undefined {
       reservation: limitIn(files, "memory.soft_limit_in_bytes"),
       swapLimit: both === undefined || limit === undefined ? undefined : Math.max(0, both - limit),
       failures: numberIn(files, "memory.failcnt"),
-      pageFaults: stat["total_pgfault"],
-      majorPageFaults: stat["total_pgmajfault"],
-      ownPageFaults: stat["pgfault"],
-      ownMajorPageFaults: stat["pgmajfault"],
+      pageFaults: stat["pgfault"],
+      majorPageFaults: stat["pgmajfault"],
       oomKills: table(files.get("memory.oom_control"))["oom_kill"],
     }),
   };
@@ -249,8 +245,6 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       failures: events["max"],
       pageFaults: stat["pgfault"],
       majorPageFaults: stat["pgmajfault"],
-      ownPageFaults: stat["pgfault"],
-      ownMajorPageFaults: stat["pgmajfault"],
       oomKills: events["oom_kill"],
       pressure: pressureOf(files.get("memory.pressure")),
     }),

@@ -139,11 +139,11 @@ export const memorySeries: readonly Series[] = [
   ofMemory("memory_failcnt", "Number of times the memory limit was hit.", counter, ({ failures }) => failures),
   {
     name: "container_memory_failures_total",
-    help: "Page faults, of its own and including its children.",
+    help: "Page faults; both scopes show the same.",
     ...counter,
     values: ({ measured: { memory } }) => [
-      [{ failure_type: "pgfault", scope: "container" }, memory?.ownPageFaults],
-      [{ failure_type: "pgmajfault", scope: "container" }, memory?.ownMajorPageFaults],
+      [{ failure_type: "pgfault", scope: "container" }, memory?.pageFaults],
+      [{ failure_type: "pgmajfault", scope: "container" }, memory?.majorPageFaults],
       [{ failure_type: "pgfault", scope: "hierarchy" }, memory?.pageFaults],
       [{ failure_type: "pgmajfault", scope: "hierarchy" }, memory?.majorPageFaults],
     ],
