@@ -240,7 +240,7 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       maxUsage: numberIn(files, "memory.peak"),
       swap: swapOf(files, "memory.swap.max", numberIn(files, "memory.swap.current")),
       limit: limitIn(files, "memory.max"),
-      reservation: limitIn(files, "memory.low"),
+      reservation: limitIn(files, "memory.min"),
       swapLimit: limitIn(files, "memory.swap.max"),
       failures: events["max"],
       pageFaults: stat["pgfault"],
