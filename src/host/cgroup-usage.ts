@@ -234,7 +234,9 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       rss: stat["anon"],
       cache: stat["file"],
       mappedFile: stat["file_mapped"],
-      kernel: stat["kernel"],
+      // Version 1 has counters of its own for these two. (cAdvisor)
+      kernel: 0,
+      failures: 0,
       activeFile: stat["active_file"],
       inactiveFile: stat["inactive_file"],
       maxUsage: numberIn(files, "memory.peak"),
@@ -242,7 +244,6 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       limit: limitIn(files, "memory.max"),
       reservation: limitIn(files, "memory.min"),
       swapLimit: limitIn(files, "memory.swap.max"),
-      failures: events["max"],
       pageFaults: stat["pgfault"],
       majorPageFaults: stat["pgmajfault"],
       oomKills: events["oom_kill"],
