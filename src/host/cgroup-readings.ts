@@ -38,7 +38,7 @@ const filesV1: Readonly<Record<string, string>> = {
   blkio: "blkio.throttle.io_service_bytes_recursive blkio.throttle.io_serviced_recursive",
 };
 const filesV2: Readonly<Record<string, string>> = {
-  ".": "cpu.stat cpu.weight cpu.max cpu.pressure memory.current memory.peak memory.max memory.min memory.stat memory.events memory.swap.current memory.swap.max memory.pressure pids.current pids.max io.stat io.pressure",
+  ".": "cpu.stat cpu.weight cpu.max cpu.pressure memory.current memory.peak memory.max memory.min memory.stat memory.events memory.events.local memory.swap.current memory.swap.max memory.pressure pids.current pids.max io.stat io.pressure",
 };
 
 const procFiles = [

@@ -226,7 +226,8 @@ function memoryV2(files: Files): MemoryUsage | undefined {
   const stat = table(files.get("memory.stat"));
   const usage = numberIn(files, "memory.current") ?? rootUsage(stat);
   if (usage === undefined) return undefined;
-  const events = table(files.get("memory.events"));
+  // Kills of descendants are theirs: cAdvisor counts one where the process was. Before Linux 5.2 there is only the sum.
+  const events = table(files.get("memory.events.local") ?? files.get("memory.events"));
   return {
     usage,
     workingSet: Math.max(0, usage - (stat["inactive_file"] ?? 0)),
