@@ -22,6 +22,9 @@ export interface CpuUsage {
   readonly periods?: number;
   readonly throttledPeriods?: number;
   readonly throttledNs?: number;
+  /** Bursts over the quota; version 2 alone. */
+  readonly bursts?: number;
+  readonly burstNs?: number;
   readonly pressure?: Pressure;
 }
 
@@ -212,6 +215,8 @@ function cpuV2(files: Files, stat: Readonly<Record<string, number>>, usageUs: nu
       periods: stat["nr_periods"],
       throttledPeriods: stat["nr_throttled"],
       throttledNs: ns("throttled_usec"),
+      bursts: stat["nr_bursts"],
+      burstNs: ns("burst_usec"),
       pressure: pressureOf(files.get("cpu.pressure")),
     }),
   };
