@@ -70,11 +70,12 @@ export interface IoUsage {
 export interface DeviceIo {
   /** `major:minor`. */
   readonly device: string;
-  readonly readBytes: number;
-  readonly writeBytes: number;
-  readonly reads: number;
-  readonly writes: number;
+  /** Bytes and requests by operation: Read, Write and, in version 1, Sync, Async, Discard and Total. */
+  readonly bytes: Operations;
+  readonly requests: Operations;
 }
+
+type Operations = Readonly<Record<string, number>>;
 
 /** @see https://docs.kernel.org/accounting/psi.html */
 export interface Pressure {
@@ -175,16 +176,17 @@ function ioV1(files: Files): IoUsage | undefined {
   const bytes = files.get("blkio.throttle.io_service_bytes_recursive");
   if (bytes === undefined) return undefined;
   const counts = deviceTable(files.get("blkio.throttle.io_serviced_recursive") ?? "");
-  const devices = [...deviceTable(bytes)].map(([device, { Read = 0, Write = 0 }]) => {
-    const { Read: reads = 0, Write: writes = 0 } = counts.get(device) ?? {};
-    return { device, readBytes: Read, writeBytes: Write, reads, writes };
-  });
+  const devices = [...deviceTable(bytes)].map(([device, of]) => ({
+    device,
+    bytes: of,
+    requests: counts.get(device) ?? {},
+  }));
   return { devices };
 }
 
 /** Lines such as `8:0 Read 4096`, by device; sums over all devices are left out. */
-function deviceTable(text: string): Map<string, Record<string, number>> {
-  const devices = new Map<string, Record<string, number>>();
+function deviceTable(text: string): ReadonlyMap<string, Operations> {
+  const devices = new Map<string, Operations>();
   for (const [, device = "", operation = "", value] of text.matchAll(/^(\d+:\d+) (\w+) (\d+)$/gm))
     devices.set(device, { ...devices.get(device), [operation]: Number(value) });
   return devices;
@@ -271,10 +273,8 @@ function ioV2(files: Files): IoUsage | undefined {
     const value = (name: string) => Number(new RegExp(`\\b${name}=(\\d+)`).exec(said)?.[1] ?? 0);
     return {
       device,
-      readBytes: value("rbytes"),
-      writeBytes: value("wbytes"),
-      reads: value("rios"),
-      writes: value("wios"),
+      bytes: { Read: value("rbytes"), Write: value("wbytes") },
+      requests: { Read: value("rios"), Write: value("wios") },
     };
   });
   return { devices, ...(pressure && { pressure }) };

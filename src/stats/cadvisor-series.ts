@@ -173,22 +173,19 @@ const onFileSystem = (name: string, help: string, value: (use: DiskUse) => numbe
 });
 
 export const ioSeries: readonly Series[] = [
-  onDevice("reads_bytes_total", "Bytes read from devices.", ({ readBytes }) => readBytes),
-  onDevice("writes_bytes_total", "Bytes written to devices.", ({ writeBytes }) => writeBytes),
-  onDevice("reads_total", "Reads from devices.", ({ reads }) => reads),
-  onDevice("writes_total", "Writes to devices.", ({ writes }) => writes),
+  onDevice("reads_bytes_total", "Bytes read from devices.", ({ bytes: of }) => of["Read"] ?? 0),
+  onDevice("writes_bytes_total", "Bytes written to devices.", ({ bytes: of }) => of["Write"] ?? 0),
+  onDevice("reads_total", "Reads from devices.", ({ requests }) => requests["Read"] ?? 0),
+  onDevice("writes_total", "Writes to devices.", ({ requests }) => requests["Write"] ?? 0),
   {
     name: "container_blkio_device_usage_total",
-    help: "Bytes read from and written to devices.",
+    help: "Bytes read from and written to devices, by operation.",
     ...counter,
     values: ({ measured: { io } }, { devices }) =>
-      devicesOf(io).flatMap(({ device, readBytes, writeBytes }): Value[] => {
+      devicesOf(io).flatMap(({ device, bytes: of }) => {
         const [major = "", minor = ""] = device.split(":");
         const labels = { device: devices.get(device) ?? "", major, minor };
-        return [
-          [{ ...labels, operation: "Read" }, readBytes],
-          [{ ...labels, operation: "Write" }, writeBytes],
-        ];
+        return Object.entries(of).map(([operation, count]): Value => [{ ...labels, operation }, count]);
       }),
   },
   onFileSystem("usage_bytes", "Usage of a file system, bytes.", ({ usedBytes }) => usedBytes),

@@ -56,7 +56,8 @@ test("version 1: a pod, its containers and its network in one command", async ()
     [`cpu${pod}/${id("a")}/cpu.cfs_period_us`]: "100000\n",
     [`cpu${pod}/${id("a")}/cpu.shares`]: "102\n",
     [`cpu${pod}/${id("a")}/cpu.stat`]: "nr_periods 9\nnr_throttled 4\nthrottled_time 7000000000\n",
-    [`blkio${pod}/${id("a")}/blkio.throttle.io_service_bytes_recursive`]: "8:0 Read 4096\n8:0 Write 10\nTotal 4106\n",
+    [`blkio${pod}/${id("a")}/blkio.throttle.io_service_bytes_recursive`]:
+      "8:0 Read 4096\n8:0 Write 10\n8:0 Sync 4106\n8:0 Async 0\n8:0 Discard 0\n8:0 Total 4106\nTotal 4106\n",
     [`blkio${pod}/${id("a")}/blkio.throttle.io_serviced_recursive`]: "8:0 Read 1\n8:0 Write 2\nTotal 3\n",
     [`pids${pod}/${id("a")}/pids.current`]: "6\n",
     [`pids${pod}/${id("a")}/pids.max`]: "max\n",
@@ -93,7 +94,8 @@ test("version 1: a pod, its containers and its network in one command", async ()
     pageFaults: 3,
     oomKills: 2,
   });
-  assert.deepEqual(used.io, { devices: [{ device: "8:0", readBytes: 4096, writeBytes: 10, reads: 1, writes: 2 }] });
+  const bytes = { Read: 4096, Write: 10, Sync: 4106, Async: 0, Discard: 0, Total: 4106 };
+  assert.deepEqual(used.io, { devices: [{ device: "8:0", bytes, requests: { Read: 1, Write: 2 } }] });
   assert.deepEqual([used.processes, used.threads, used.maxThreads], [2, 6, undefined]);
   assert.ok(proc.get(`/proc/${process.pid}/net/dev`)?.includes("Receive"), "the network of the pod's own process");
   assert.ok(proc.get("/proc/meminfo")?.includes("MemTotal"));
@@ -157,7 +159,7 @@ test("version 2, under systemd: scopes by their IDs, but conmon's", async () => 
       pageFaults: 4,
       oomKills: 1,
     },
-    io: { devices: [{ device: "8:16", readBytes: 1, writeBytes: 2, reads: 3, writes: 4 }] },
+    io: { devices: [{ device: "8:16", bytes: { Read: 1, Write: 2 }, requests: { Read: 3, Write: 4 } }] },
   });
 });
 
