@@ -54,7 +54,7 @@ const procFiles = [
 
 /** Lists the files to read, and reads them with one program: a few processes in all, for any number of pods. Runtimes name a
  *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's cgroup belongs to no container. A cgroup's
- *  processes are read from the first hierarchy. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
+ *  processes are read from the first hierarchy, and those of the root, which alone has some beside its children's, from that of CPUs. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
 const script = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
@@ -66,6 +66,7 @@ tell() { for file in $files; do echo "$dir/$file"; done; }
       root=\${each%% *}; files=\${each#* }
       dir=$root$path; [ -d "$dir" ] || continue
       tell
+      case "$path$root" in cpu|.) echo "$dir/cgroup.procs" ;; esac
       for id in $ids; do
         for dir in "$root$path/$id" "$root$path"/*-"$id".scope; do
           case $dir in *-conmon-*) continue ;; esac

@@ -10,7 +10,7 @@ export interface Row {
   readonly network?: PodSample["network"];
   /** File systems that it uses. */
   readonly fileSystems: readonly DiskUse[];
-  /** True for a single container, which alone has processes of its own. */
+  /** True for a single container: groups and pods have no processes beside those of their containers. */
   readonly isContainer: boolean;
 }
 

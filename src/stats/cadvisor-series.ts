@@ -42,10 +42,15 @@ export const otherSeries: readonly Series[] = [
   one("start_time_seconds", "Start time, Unix time.", setting, ({ startedAt }) =>
     startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
   ),
-  one("processes", "Processes in it.", gauge, ({ measured }) => measured.processes),
-  one("threads", "Threads in it.", gauge, ({ measured, isContainer }) => (isContainer ? measured.threads : undefined)),
-  one("threads_max", "Maximum number of threads; 0 without a limit.", gauge, ({ measured, isContainer }) =>
-    isContainer && measured.threads !== undefined ? (measured.maxThreads ?? 0) : undefined,
+  one(
+    "processes",
+    "Processes in it, without those in its children.",
+    gauge,
+    ({ measured, labels, isContainer }) => measured.processes ?? (isContainer || labels.id === "" ? undefined : 0),
+  ),
+  one("threads", "Threads in it and its children.", gauge, ({ measured }) => measured.threads),
+  one("threads_max", "Maximum number of threads; 0 without a limit.", gauge, ({ measured }) =>
+    measured.threads === undefined ? undefined : (measured.maxThreads ?? 0),
   ),
   one(
     "oom_events_total",

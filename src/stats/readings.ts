@@ -66,7 +66,7 @@ function groupAt(input: SampleInput, path: string | undefined): Measured | undef
 
 /** Limits and swap of the root are the machine's, and its pressure is in /proc/pressure. */
 function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupUsage {
-  const { cpu, memory, io } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
+  const { cpu, memory, io, processes } = groupUsage(groups.get("/") ?? new Map<string, string>(), version);
   const info = parseMeminfo(proc.get("/proc/meminfo") ?? "");
   const all: MemoryUsage = {
     ...(memory ?? machineMemory(info)),
@@ -82,6 +82,8 @@ function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupU
     ...(cpu && { cpu: { ...cpu, ...(pressure.cpu && { pressure: pressure.cpu }) } }),
     memory: { ...all, ...(pressure.memory && { pressure: pressure.memory }) },
     io: { devices: io?.devices ?? [], ...(pressure.io && { pressure: pressure.io }) },
+    // The root has no controller for process IDs: version 2 counts processes in its place. (runc)
+    ...(processes !== undefined && { processes, threads: version === 2 ? processes : 0 }),
   };
 }
 

@@ -120,18 +120,20 @@ test("version 2, under systemd: scopes by their IDs, but conmon's", async () => 
     [`${scope}/memory.swap.current`]: "0\n",
     [`${scope}/memory.swap.max`]: "4096\n",
     [`${scope}/io.stat`]: "8:16 rbytes=1 wbytes=2 rios=3 wios=4 dbytes=5 dios=6\n",
+    [`${slice}/cgroup.procs`]: "",
     [`${slice}/memory.current`]: "6000\n",
     [`${slice}/memory.events`]: "oom_kill 1\n",
     [`${slice}/memory.events.local`]: "oom_kill 0\n",
     [`${slice}/crio-conmon-${id("c")}.scope/memory.current`]: "9\n",
     "cpu.stat": "usage_usec 70\n",
+    "cgroup.procs": "2\n3\n",
   });
   const wanted = [{ path: "/" }, { path: slice, containerIds: [id("c")] }];
   const { groups } = await readCgroups(host, 2, wanted, signal);
   assert.deepEqual([...groups.keys()].sort(), ["/", scope, slice].sort());
   const whole = groupUsage(groups.get(slice) ?? new Map(), 2);
   assert.equal(whole.memory?.oomKills, 0, "what was killed in a container is its own");
-  assert.deepEqual(groupUsage(groups.get("/") ?? new Map(), 2), { cpu: { usageNs: 70_000 } });
+  assert.deepEqual(groupUsage(groups.get("/") ?? new Map(), 2), { cpu: { usageNs: 70_000 }, processes: 2 });
   assert.deepEqual(groupUsage(groups.get(scope) ?? new Map(), 2), {
     cpu: {
       usageNs: 3e6,

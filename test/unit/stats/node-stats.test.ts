@@ -247,6 +247,8 @@ test("what cannot be measured is said, and why is in the log", async () => {
 test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and containers", async () => {
   const t = await rigged();
   t.files = { ...targetFiles(), "./kubepods/burstable/poduid-1/main/cpu.max": "50000 100000" };
+  t.files["./cgroup.procs"] = "2\n3\n4";
+  t.files["./kubepods/burstable/poduid-1/pids.current"] = "5";
   t.files[main] = `${t.files[main]}nr_bursts 3\nburst_usec 250000\n`;
   const text = await meanwhile(t, t.stats.cadvisor(signal));
   const families = parseExposition(text);
@@ -276,6 +278,18 @@ test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and con
     ],
   );
   assert.deepEqual(rowsOf("container_spec_cpu_quota"), [[`${pod}/main`, "main", 50_000]]);
+  assert.deepEqual(rowsOf("container_processes"), [
+    ["/", "", 3],
+    ["/kubepods", "", 0],
+    [pod, "", 0],
+    [`${pod}/sandbox`, "", 1],
+    [`${pod}/main`, "main", 2],
+  ]);
+  assert.deepEqual(rowsOf("container_threads"), [
+    ["/", "", 3],
+    [pod, "", 5],
+    [`${pod}/main`, "main", 4],
+  ]);
   assert.deepEqual(rowsOf("container_cpu_cfs_burst_periods_total"), [[`${pod}/main`, "main", 3]]);
   assert.deepEqual(rowsOf("container_cpu_cfs_burst_seconds_total"), [[`${pod}/main`, "main", 0.25]]);
   assert.deepEqual(rowsOf("container_spec_memory_limit_bytes").at(-1), [`${pod}/main`, "main", 80 * 2 ** 20]);
