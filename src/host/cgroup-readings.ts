@@ -54,7 +54,8 @@ const procFiles = [
 
 /** Lists the files to read, and reads them with one program: a few processes in all, for any number of pods. Runtimes name a
  *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's cgroup belongs to no container. A cgroup's
- *  processes are read from the first hierarchy, and those of the root, which alone has some beside its children's, from that of CPUs. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
+ *  processes are read from the first hierarchy; those of the root, which alone has some beside its children's, from that of
+ *  CPUs. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
 const script = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }

@@ -56,17 +56,29 @@ function machineInfo({ kernelVersion, osImage }: Machine): Family {
 function machineFamilies(machine: Machine): readonly Family[] {
   const { machineID, systemUUID, bootID } = machine;
   const labels = { boot_id: bootID, machine_id: machineID, system_uuid: systemUUID };
-  const gauge = (name: string, help: string, value: number): Family => ({
+  const gauge = (name: string, help: string, value: number, by: readonly object[] = [{}]): Family => ({
     name: `machine_${name}`,
     help,
     type: "gauge",
-    samples: [{ labels, value }],
+    samples: by.map((more) => ({ labels: { ...labels, ...more }, value })),
   });
+  const modes = ["memory_mode", "app_direct_mode"].map((mode) => ({ mode }));
   return [
     gauge("cpu_cores", "Logical processors.", machine.cpus),
     gauge("cpu_physical_cores", "Cores.", machine.cores),
     gauge("cpu_sockets", "Number of CPU sockets.", machine.sockets),
+    gauge("cpu_books", "CPU books; 0 but on mainframes.", machine.books),
+    gauge("cpu_drawers", "CPU drawers; 0 but on mainframes.", machine.drawers),
     gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
     gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
+    // Non-volatile memory is not looked for, in a kubelet neither.
+    gauge("nvm_capacity", "Non-volatile memory by mode, bytes; always 0.", 0, modes),
+    gauge("nvm_avg_power_budget_watts", "Power budget of non-volatile memory; always 0.", 0),
+    {
+      name: "machine_scrape_error",
+      help: "1 if there was an error while reading the machine.",
+      type: "gauge",
+      samples: [{ labels: {}, value: 0 }],
+    },
   ];
 }

@@ -39,6 +39,7 @@ const seconds = (nanoseconds: number | undefined): number | undefined =>
 
 export const otherSeries: readonly Series[] = [
   one("last_seen", "Time of the last measurement, Unix time.", gauge, (_row, { at }) => Math.trunc(at / 1000)),
+  one("health_state", "Outcome of a health check of the runtime's; -1 without one.", gauge, () => -1),
   one("start_time_seconds", "Start time, Unix time.", setting, ({ startedAt }) =>
     startedAt === undefined ? undefined : Math.trunc(startedAt / 1000),
   ),
@@ -104,7 +105,7 @@ export const cpuSeries: readonly Series[] = [
     name: "container_cpu_usage_seconds_total",
     help: "CPU time used, core-seconds.",
     ...counter,
-    values: ({ measured: { cpu } }) => [[{ cpu: "total" }, seconds(cpu?.usageNs)]],
+    values: ({ measured: { cpu } }) => [[{ cpu: "total" }, seconds(cpu?.usageNs || undefined)]],
   },
   ofCpu("cpu_user_seconds_total", "User CPU time used, core-seconds.", counter, ({ userNs }) => seconds(userNs)),
   ofCpu("cpu_system_seconds_total", "System CPU time used, core-seconds.", counter, ({ systemNs }) =>

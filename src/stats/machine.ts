@@ -11,6 +11,9 @@ export type Machine = Pick<
 interface Topology {
   readonly cores: number;
   readonly sockets: number;
+  /** Of a mainframe; 0 elsewhere. */
+  readonly books: number;
+  readonly drawers: number;
 }
 
 /** @throws CodedError unavailable if the target is unreachable. */
@@ -23,16 +26,15 @@ export async function readMachine(
   return { ...facts, ...topology(cpuinfo, facts.cpus) };
 }
 
-/** Cores and sockets from /proc/cpuinfo; on architectures without them, each processor is a core of one socket. */
+/** Cores and sockets from /proc/cpuinfo; on architectures without them, each processor is a core of one socket. Cores of two sockets that
+ *  have one number count once. (cAdvisor) */
 function topology(cpuinfo: string, cpus: number): Topology {
-  const found = cpuinfo.split("\n\n").flatMap((processor) => {
-    const socket = /^physical id\s*: (\d+)$/m.exec(processor)?.[1];
-    const core = /^core id\s*: (\d+)$/m.exec(processor)?.[1];
-    return socket === undefined || core === undefined ? [] : [{ socket, core: `${socket} ${core}` }];
-  });
-  if (found.length === 0) return { cores: cpus, sockets: 1 };
+  const count = (name: string) =>
+    new Set([...cpuinfo.matchAll(new RegExp(`^${name}\\s*:\\s*(\\d+)$`, "gm"))].map(([, number]) => number)).size;
   return {
-    cores: new Set(found.map(({ core }) => core)).size,
-    sockets: new Set(found.map(({ socket }) => socket)).size,
+    cores: count("core id") || cpus,
+    sockets: count("physical id") || 1,
+    books: count("book id"),
+    drawers: count("drawer id"),
   };
 }

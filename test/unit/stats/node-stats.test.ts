@@ -308,10 +308,24 @@ test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and con
     [45, 45],
     "all that is taken, not what the runtime's images take",
   );
-  assert.equal(families.get("machine_cpu_cores")?.samples[0]?.value, facts.cpus);
-  assert.equal(families.get("machine_cpu_physical_cores")?.samples[0]?.value, 2);
-  assert.equal(families.get("machine_cpu_sockets")?.samples[0]?.value, 1);
+  assert.deepEqual(rowsOf("container_health_state").at(-1), [`${pod}/main`, "main", -1]);
   assert.equal(families.get("container_pressure_io_waiting_seconds_total")?.samples[0]?.value, 2);
+});
+
+test("/metrics/cadvisor: the machine", async () => {
+  const t = await rigged();
+  const families = parseExposition(await meanwhile(t, t.stats.cadvisor(signal)));
+  const values = (name: string) => (families.get(`machine_${name}`)?.samples ?? []).map(({ value }) => value);
+  assert.deepEqual(values("cpu_cores"), [facts.cpus]);
+  assert.deepEqual(values("cpu_physical_cores"), [2], "by their numbers");
+  assert.deepEqual(values("cpu_sockets"), [2]);
+  assert.deepEqual(values("cpu_books"), [0]);
+  assert.deepEqual(values("scrape_error"), [0]);
+  const modes = families.get("machine_nvm_capacity")?.samples.map(({ labels, value }) => [labels["mode"], value]);
+  assert.deepEqual(modes, [
+    ["memory_mode", 0],
+    ["app_direct_mode", 0],
+  ]);
 });
 
 test("/metrics/cadvisor: processors are counted once, and shown of a target that is out of reach", async () => {

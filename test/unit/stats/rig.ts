@@ -136,7 +136,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
     })),
   );
   host.files.put("/proc/cpuinfo", {
-    data: ["0", "0", "1", "1"].map((core) => `physical id\t: 0\ncore id\t\t: ${core}\n`).join("\n"),
+    data: ["0 0", "0 1", "1 0", "1 1"].map((of) => `physical id\t: ${of[0]}\ncore id\t\t: ${of[2]}\n`).join("\n"),
   });
   let logged = "";
   const calls: string[] = [];
