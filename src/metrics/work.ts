@@ -90,7 +90,7 @@ export function plegMetrics(metrics: Metrics, clock: Clock): Measures["pleg"] {
 
 const mebi = 1024 * 1024;
 const gibi = 1024 * mebi;
-/** Lower bounds of the image size classes, bytes. */
+/** Lower bounds of the image size classes, bytes; an image has more. */
 const imageSizes: readonly (readonly [number, string])[] = [
   [100 * gibi, "GT100GB"],
   [60 * gibi, "60GB-100GB"],
@@ -159,7 +159,7 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
 }
 
 function sizeLabel(bytes: number): string {
-  return imageSizes.find(([from]) => bytes >= from)?.[1] ?? "0-10MB";
+  return imageSizes.find(([from]) => bytes > from)?.[1] ?? "N/A";
 }
 
 /** Bounds of what is done for volumes, seconds. */

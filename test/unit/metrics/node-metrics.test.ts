@@ -191,8 +191,9 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
 
 test("images by size; rejections by reasons that are few", async () => {
   const { measures, value } = rig();
-  for (const bytes of [0n, 10n << 20n, 1n << 30n, 200n << 30n]) measures.pulls.pulling("u")(1_500, bytes);
-  for (const size of ["0-10MB", "10MB-100MB", "1GB-5GB", "GT100GB"])
+  for (const bytes of [0n, 10n << 20n, (10n << 20n) + 1n, 2n << 30n, 200n << 30n])
+    measures.pulls.pulling("u")(1_500, bytes);
+  for (const size of ["N/A", "0-10MB", "10MB-100MB", "1GB-5GB", "GT100GB"])
     assert.equal(await value(`kubelet_image_pull_duration_seconds_count{image_size_in_bytes=${size}}`), 1, size);
   measures.pulls.ensured("IfNotPresent", true, false);
   const ensured = "present_locally=true,pull_policy=ifnotpresent,pull_required=false";
