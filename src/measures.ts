@@ -211,4 +211,6 @@ export interface Measures {
   preempted(resource: string): void;
   /** An orphaned pod was found in the runtime. */
   orphanFound(): void;
+  /** A round of housekeeping cleared away what was left of so many pods. @param failed of them. */
+  swept(pods: number, failed: number): void;
 }

@@ -36,6 +36,7 @@ export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observ
     resume: syncLoop.resume,
     directories: volumes.podDirectories,
     dropRecords: allocations.dropRecords,
+    measures: metrics.measures,
     async sweep(uid, countsOn, signal) {
       if (!countsOn) await garbage.podGone(uid, signal);
       await volumes.removePodDirectory(uid, signal);

@@ -14,8 +14,18 @@ export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
   return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
 }
 
-/** Evicted pods, removed images, and cgroup operations. */
-export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups"> {
+/** Pods whose leftovers the last round of housekeeping cleared away. */
+function sweepMetrics(metrics: Metrics): Measures["swept"] {
+  const last = { pods: 0, failed: 0 };
+  const gauge = (name: string, help: string, value: () => number) =>
+    metrics.gauge(`kubelet_${name}`, help, { values: () => [[{}, value()]] });
+  gauge("orphan_pod_cleaned_volumes", "Pods cleared away in the last round of housekeeping.", () => last.pods);
+  gauge("orphan_pod_cleaned_volumes_errors", "Pods of which something stayed in that round.", () => last.failed);
+  return (pods, failed) => void Object.assign(last, { pods, failed });
+}
+
+/** Evicted pods, removed images, cgroup operations, and what is left of pods. */
+export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "swept"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
   ]);
@@ -41,6 +51,7 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
       aged: (signal, ms) => ages.addMs({ eviction_signal: signal }, ms),
     },
     imageRemovals: { removed: (reason) => images.add({ reason }) },
+    swept: sweepMetrics(metrics),
     cgroups: {
       changed: (operation, ms) => cgroups.addMs({ operation_type: operation }, ms),
       kept: keptMemory(metrics),

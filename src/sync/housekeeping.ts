@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { Measures } from "../measures.ts";
 import type { PodCache, PodStore, Presence, RuntimePod } from "../pipeline.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import type { AskedPod } from "../roles.ts";
@@ -31,6 +32,7 @@ export interface HousekeepingDeps {
   readonly sweep: (uid: string, countsOn: boolean, signal: AbortSignal) => Promise<void>;
   /** Drops what is on record of pods that are not among these. */
   readonly dropRecords: (known: ReadonlySet<string>) => void;
+  readonly measures: Pick<Measures, "swept">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -45,14 +47,17 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
   const sweeping = new Set<string>();
   let directoriesDue = 0;
 
-  const sweep = async (uid: string, signal: AbortSignal) => {
-    if (sweeping.has(uid)) return;
+  /** @returns false when something is left. */
+  const sweep = async (uid: string, signal: AbortSignal): Promise<boolean> => {
+    if (sweeping.has(uid)) return true;
     sweeping.add(uid);
     try {
       await deps.sweep(uid, deps.waits(uid) && restartsAlways(pods.get(uid)), signal);
       if (!pods.get(uid) || deps.waits(uid)) workers.forget(uid);
+      return true;
     } catch (error) {
       if (!signal.aborted) log.warn({ err: error, uid }, "leftovers of a pod could not be removed, will try again");
+      return false;
     } finally {
       sweeping.delete(uid);
     }
@@ -80,7 +85,8 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       ...pods.list().map(({ metadata }) => metadata.uid),
       ...worker.entries().map(([uid]) => uid),
     ]);
-    await Promise.all(gone.map((uid) => sweep(uid, signal)));
+    const swept = await Promise.all(gone.map((uid) => sweep(uid, signal)));
+    deps.measures.swept(swept.length, swept.filter((whole) => !whole).length);
     if (gone.length === 0 && clock.monotonic() < directoriesDue) return;
     directoriesDue = clock.monotonic() + directoriesEveryMs;
     deps.dropRecords(known);

@@ -44,4 +44,5 @@ export const unmeasured: Measures = {
   rejected: nothing,
   preempted: nothing,
   orphanFound: nothing,
+  swept: nothing,
 };

@@ -158,6 +158,8 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   measures.certificates.server.replaced(3_600_000);
   measures.pleg.eventsBegan();
   measures.pleg.eventsBroke();
+  measures.swept(3, 1);
+  measures.swept(2, 1);
   measures.devices.registering("example.com/gpu");
   measures.devices.allocated("example.com/gpu", 250);
   for (const operation of ["map_volume", "unmap_volume", "unmap_device"]) {
@@ -178,6 +180,8 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
     kubelet_server_expiration_renew_errors: 1,
     kubelet_certificate_manager_server_rotation_seconds_sum: 3_600,
     kubelet_evented_pleg_connection_success_count: 1,
+    kubelet_orphan_pod_cleaned_volumes: 2,
+    kubelet_orphan_pod_cleaned_volumes_errors: 1,
     "kubelet_device_plugin_registration_total{resource_name=example.com/gpu}": 1,
     "kubelet_device_plugin_alloc_duration_seconds_bucket{le=0.25,resource_name=example.com/gpu}": 1,
     kubelet_evented_pleg_connection_error_count: 1,

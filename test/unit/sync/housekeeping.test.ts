@@ -29,6 +29,8 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     sweepFails: false,
     sources: ["api"] as SourceName[],
     waiting: [] as string[],
+    /** What the last round could not clear away. */
+    swept: "",
     /** Of the pods in the runtime. */
     annotations: {} as Record<string, string>,
   };
@@ -68,6 +70,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
         return world.sources;
       },
     },
+    measures: { swept: (pods, failed) => void (world.swept = `${failed} of ${pods}`) },
     waits: (uid) => world.waiting.includes(uid),
     resume: () => {
       if (world.waiting.every((uid) => !worker.reader.get(uid))) world.waiting = [];
@@ -205,6 +208,7 @@ test("a sweep that fails is tried again, and holds up no other", async (t) => {
   world.sweepFails = true;
   await advance(4_000);
   assert.deepEqual(calls.filter((call) => call.startsWith("sweep")).sort(), ["sweep a", "sweep b"]);
+  assert.equal(world.swept, "2 of 2");
   world.sweepFails = false;
   await advance(2_000);
   assert.deepEqual(worker.list(), []);
