@@ -20,6 +20,9 @@ export const conditionReasons = {
   ],
 } as const;
 
+/** Conditions that say what a node runs short of. */
+export const pressureTypes = ["MemoryPressure", "DiskPressure", "PIDPressure"] as const;
+
 type Reasons = typeof conditionReasons;
 export type ConditionType = keyof Reasons;
 type VerdictOf<Type extends ConditionType> = {

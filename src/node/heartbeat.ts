@@ -9,7 +9,7 @@ import type { Node, NodeCondition, NodeStatus } from "../objects.ts";
 import type { EventSink, NodeSource } from "../pipeline.ts";
 import { quantityNumber } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
-import { type Verdict, flips, withTimes } from "./conditions.ts";
+import { type Verdict, flips, pressureTypes, withTimes } from "./conditions.ts";
 
 /** The wanted node status, without the conditions' times. */
 export interface WantedStatus {
@@ -62,6 +62,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   let startedAt = 0;
   let registered = !deps.registerNode;
   const tellCordon = createCordonEvents(deps);
+  const announce = createAnnouncements(deps);
 
   const beat = async (signal: AbortSignal): Promise<boolean> => {
     const node = nodes.node();
@@ -86,7 +87,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reportedAt = clock.monotonic();
-    announce(deps, node, { ...status, conditions });
+    announce(node, { ...status, conditions });
     return ready;
   };
 
@@ -127,19 +128,26 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-/** Records events for conditions that flipped, and for a reboot since the last status update. */
-function announce(deps: HeartbeatDeps, before: Node, now: NodeStatus): void {
+/** Records events for conditions that flipped, and for a reboot since the last status update. Whatever its Node showed before, an agent
+ *  that registers tells of each pressure once: a kubelet makes its Node anew for that. (kubelet, initialNode) */
+function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
   const { events, nodeName } = deps;
-  for (const reason of flips(before.status?.conditions ?? [], now.conditions ?? [])) tellStatus(deps, reason);
-  const boot = before.status?.nodeInfo?.bootID;
-  const booted = now.nodeInfo?.bootID;
-  if (boot && booted && boot !== booted)
-    events.event(
-      nodeReference(nodeName),
-      "Warning",
-      "Rebooted",
-      `Node ${nodeName} has been rebooted, boot id: ${booted}`,
-    );
+  const untold = new Set<string>(deps.registerNode ? pressureTypes : []);
+  return ({ status: shown }, now) => {
+    const before = (shown?.conditions ?? []).filter(({ type }) => !untold.has(type));
+    const conditions = now.conditions ?? [];
+    for (const reason of flips(before, conditions)) tellStatus(deps, reason);
+    for (const { type } of conditions) untold.delete(type);
+    const boot = shown?.nodeInfo?.bootID;
+    const booted = now.nodeInfo?.bootID;
+    if (boot && booted && boot !== booted)
+      events.event(
+        nodeReference(nodeName),
+        "Warning",
+        "Rebooted",
+        `Node ${nodeName} has been rebooted, boot id: ${booted}`,
+      );
+  };
 }
 
 /** Tells of a node that is cordoned, or no longer, once. */

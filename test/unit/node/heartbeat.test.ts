@@ -207,6 +207,23 @@ test("a node that is cordoned, and one that is no longer, says so once", async (
   assert.equal(told().length, 2);
 });
 
+test("an agent that begins tells of each pressure once, whatever its node showed", async () => {
+  const status = { conditions: nodeVerdicts({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })) };
+  const sufficient = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
+  await using t = start({ shown: { ...shownReady, status } });
+  const told = () => t.events.map((line) => line.split(" ")[1]).filter((reason) => reason !== "Rebooted");
+  await t.clock.advance(500);
+  assert.deepEqual(told(), sufficient);
+  t.setAllocatable({ cpu: "2" });
+  await t.clock.advance(20_000);
+  assert.equal(t.patches(), 2);
+  assert.deepEqual(told(), sufficient);
+
+  await using other = start({ shown: { ...shownReady, status }, register: false });
+  await other.clock.advance(500);
+  assert.deepEqual([other.patches(), other.events], [1, []], "one that does not register makes no Node");
+});
+
 test("another boot id is a reboot", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(500);
