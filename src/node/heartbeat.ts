@@ -50,11 +50,14 @@ const fastForMs = 120_000;
 /** Grace period after a start, in which a node that was ready stays so: the agent has yet to hear from the runtime. */
 const settleMs = 5_000;
 
-/** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes.
+/** Registers the Node and keeps its status up to date: checked every ten seconds, written on a change or after five minutes; for the first
+ *  time after a change, or after the start, by up to half of that earlier or later. (kubelet, calculateDelay)
  *  @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
 export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const { client, nodes, nodeName, clock, log } = deps;
   let reportedAt = Number.NEGATIVE_INFINITY;
+  /** Longest time without a report, milliseconds. */
+  let unchangedMs = 0;
   let hurried = Promise.withResolvers<void>();
   /** Milliseconds until the next update of a node that is not ready. */
   let patienceMs = deps.updateMs;
@@ -80,13 +83,16 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!ready && showsReady(node) && settling) return false;
     const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
     const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
-    if (!changed && clock.monotonic() - reportedAt < deps.reportMs) return ready;
+    if (!changed && clock.monotonic() - reportedAt < unchangedMs) return ready;
+    // Nodes that changed together, or began together, do not report together from then on.
+    const spread = changed || reportedAt === Number.NEGATIVE_INFINITY;
     const patch = {
       ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
       status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },
     };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
     reportedAt = clock.monotonic();
+    unchangedMs = deps.reportMs * (spread ? clock.jitter(0.5, 1.5) : 1);
     announce(node, { ...status, conditions });
     return ready;
   };

@@ -103,7 +103,7 @@ test("registers, then posts the first status at once and says that the node is r
   assert.ok(t.events.includes("Normal NodeReady Node n1 status is now: NodeReady"));
 });
 
-test("writes when something changed, and every five minutes", async () => {
+test("writes when something changed, up to half the interval earlier or later after that, and then every five minutes", async () => {
   await using t = start();
   await t.clock.advance(60_000);
   assert.equal(t.patches(), 1);
@@ -111,10 +111,15 @@ test("writes when something changed, and every five minutes", async () => {
   await t.clock.advance(10_000);
   assert.equal(t.patches(), 2);
   assert.deepEqual(t.lastPatch().status.allocatable, { cpu: null, memory: "1Ki" });
-  await t.clock.advance(250_000);
+  // The clock's jitter is the low bound.
+  await t.clock.advance(140_000);
   assert.equal(t.patches(), 2);
-  await t.clock.advance(60_000);
+  await t.clock.advance(20_000);
   assert.equal(t.patches(), 3);
+  await t.clock.advance(280_000);
+  assert.equal(t.patches(), 3);
+  await t.clock.advance(30_000);
+  assert.equal(t.patches(), 4);
 });
 
 test("after a change a node that is not ready is looked at soon, and then less and less often", async () => {
@@ -208,7 +213,9 @@ test("a node that is cordoned, and one that is no longer, says so once", async (
 });
 
 test("an agent that begins tells of each pressure once, whatever its node showed", async () => {
-  const status = { conditions: nodeVerdicts({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })) };
+  const status = {
+    conditions: nodeVerdicts({ memory: false, disk: false, pid: false }, []).map((one) => ({ ...one })),
+  };
   const sufficient = ["NodeHasSufficientMemory", "NodeHasNoDiskPressure", "NodeHasSufficientPID"];
   await using t = start({ shown: { ...shownReady, status } });
   const told = () => t.events.map((line) => line.split(" ")[1]).filter((reason) => reason !== "Rebooted");
