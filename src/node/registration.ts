@@ -20,9 +20,26 @@ export interface RegistrationDeps {
 const retryMs = 100;
 const longestRetryMs = 7_000;
 
-/** Creates the Node object, or takes over an existing one: default labels and the attach annotation are reconciled, extended
- *  resources are set to 0 until a plugin offers them on a new target, labels and taints of the command line are left as they are.
- *  Retries until it succeeds or the signal aborts.
+/** Labels that an existing Node gets from its agent: those of the machine's system, name and place, whether they are the default or the
+ *  command line's. (kubelet, updateDefaultLabels) */
+const reconciledLabels: ReadonlySet<string> = new Set([
+  "kubernetes.io/hostname",
+  "topology.kubernetes.io/zone",
+  "topology.kubernetes.io/region",
+  "failure-domain.beta.kubernetes.io/zone",
+  "failure-domain.beta.kubernetes.io/region",
+  "node.kubernetes.io/instance-type",
+  "beta.kubernetes.io/instance-type",
+  "kubernetes.io/os",
+  "kubernetes.io/arch",
+  "node.kubernetes.io/windows-build",
+  "beta.kubernetes.io/os",
+  "beta.kubernetes.io/arch",
+]);
+
+/** Creates the Node object, or takes over an existing one: labels of its system, name and place and the attach annotation are
+ *  reconciled, extended resources are set to 0 until a plugin offers them on a new target, other labels and taints of the command line
+ *  are left as they are. Retries until it succeeds or the signal aborts.
  *  @see https://kubernetes.io/docs/concepts/architecture/nodes/#self-registration-of-nodes */
 export async function register(
   deps: RegistrationDeps,
@@ -74,11 +91,13 @@ function zeroesOf({ status }: Node): Pick<NodeStatus, "capacity" | "allocatable"
   return { capacity: none, allocatable: none };
 }
 
-/** Patch for the metadata of an existing Node; undefined for no change. */
-function reconcile(node: Node, { nodeName }: NodeIdentity, facts: HostFacts): object | undefined {
-  const wanted = defaultLabels(nodeName, facts);
+/** Patch for the metadata of an existing Node; undefined for no change. A label without a value is taken away. */
+function reconcile(node: Node, { nodeName, labels: own }: NodeIdentity, facts: HostFacts): object | undefined {
+  const shown = node.metadata.labels ?? {};
   const labels = Object.fromEntries(
-    Object.entries(wanted).filter(([key, value]) => node.metadata.labels?.[key] !== value),
+    Object.entries({ ...defaultLabels(nodeName, facts), ...own })
+      .filter(([key, value]) => reconciledLabels.has(key) && (shown[key] ?? "") !== value)
+      .map(([key, value]) => [key, value === "" ? null : value]),
   );
   const annotated = node.metadata.annotations?.[attachAnnotation] === "true";
   if (Object.keys(labels).length === 0 && annotated) return undefined;

@@ -12,9 +12,10 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { type Call, fakeClient, silent } from "../api/fake-client.ts";
 
 const facts = { operatingSystem: "linux", architecture: "amd64" } as HostFacts;
+const ownLabels: Readonly<Record<string, string>> = { zone: "a" };
 const identity = {
   nodeName: "n1",
-  labels: { zone: "a" },
+  labels: ownLabels,
   annotations: { own: "one" },
   taints: [{ key: "k", effect: "NoSchedule" }],
   providerID: "",
@@ -28,9 +29,9 @@ const labels = {
 };
 const annotations = { "volumes.kubernetes.io/controller-managed-attach-detach": "true" };
 
-async function run(answer: (call: Call) => unknown, { clock = fakeClock(), anew = true } = {}) {
+async function run(answer: (call: Call) => unknown, { clock = fakeClock(), anew = true, own = identity.labels } = {}) {
   const client = fakeClient(answer);
-  const deps = { client, identity, startsAnew: async () => anew, clock, log: silent };
+  const deps = { client, identity: { ...identity, labels: own }, startsAnew: async () => anew, clock, log: silent };
   const done = register(deps, facts, () => ({}), new AbortController().signal);
   await clock.advance(20_000);
   await done;
@@ -80,6 +81,32 @@ for (const [why, status, reason] of [
     assert.deepEqual(calls[2]?.body, { metadata: { labels: { "kubernetes.io/hostname": "n1" }, annotations } });
   });
 }
+
+test("of the command line's labels an existing node gets those of its name and place", async () => {
+  const shown = { ...labels, "topology.kubernetes.io/zone": "a", "topology.kubernetes.io/region": "r" };
+  const own = {
+    "kubernetes.io/hostname": "other",
+    "topology.kubernetes.io/zone": "b",
+    "topology.kubernetes.io/region": "",
+    "node.kubernetes.io/instance-type": "big",
+    "example.org/rack": "7",
+  };
+  const answer = (call: Call) => {
+    if (call.verb === "create") throw apiError(409, JSON.stringify({ kind: "Status", reason: "AlreadyExists" }));
+    return { metadata: { name: "n1", labels: shown, annotations } };
+  };
+  const calls = await run(answer, { own });
+  assert.deepEqual(calls[2]?.body, {
+    metadata: {
+      labels: {
+        "kubernetes.io/hostname": "other",
+        "topology.kubernetes.io/zone": "b",
+        "topology.kubernetes.io/region": null,
+        "node.kubernetes.io/instance-type": "big",
+      },
+    },
+  });
+});
 
 test("a node that is right already is left alone", async () => {
   const calls = await run((call) => {
