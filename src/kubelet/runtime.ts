@@ -59,7 +59,7 @@ export function composeRuntime(
     async handlerFeatures({ spec: { runtimeClassName } }, signal) {
       // The default handler has no name.
       const handler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
-      return observed.health.handlers().find(({ name }) => name === handler)?.features;
+      return observed.health.handlers()?.find(({ name }) => name === handler)?.features;
     },
     facts: parts.facts,
     cgroups: observed.cgroups.layout,

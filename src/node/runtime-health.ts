@@ -1,4 +1,4 @@
-import type { RuntimeHandler, StatusResponse, VersionResponse } from "../gen/cri.ts";
+import type { RuntimeFeatures, RuntimeHandler, StatusResponse, VersionResponse } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
@@ -25,8 +25,10 @@ export interface RuntimeHealth extends Service {
   version(): VersionResponse | undefined;
   /** Resolves once the runtime has answered. */
   answered(signal: AbortSignal): Promise<void>;
-  handlers(): readonly RuntimeHandler[];
-  supplementalGroupsPolicy(): boolean;
+  /** Sorted by name: runtimes list them in any order. Undefined before the runtime has answered. */
+  handlers(): readonly RuntimeHandler[] | undefined;
+  /** Undefined where the runtime does not say. */
+  features(): RuntimeFeatures | undefined;
 }
 
 export interface RuntimeHealthDeps {
@@ -98,8 +100,8 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     networkError,
     version: () => version,
     answered: (signal) => Promise.race([first.promise, onAbort(signal)]),
-    handlers: () => status?.runtimeHandlers ?? [],
-    supplementalGroupsPolicy: () => status?.features?.supplementalGroupsPolicy === true,
+    handlers: () => status?.runtimeHandlers.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
+    features: () => status?.features,
   };
 }
 

@@ -1,3 +1,4 @@
+import type { RuntimeHandler } from "../gen/cri.ts";
 import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
@@ -70,9 +71,8 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   const images = createImageList(deps);
   const status = (list: NodeStatus["images"]): NodeStatus => {
     const version = runtime.version();
-    const handlers = runtime
-      .handlers()
-      .map(({ name, features }) => ({ name, ...(features && { features: { ...features } }) }));
+    const handlers = runtime.handlers()?.map(handlerShown);
+    const features = runtime.features();
     const runtimeVersion = version ? `${version.runtimeName}://${version.runtimeVersion}` : "";
     const { port, kubeletVersion } = settings;
     const devices = deps.devices.amounts();
@@ -91,8 +91,8 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         images: list,
       }),
       ...(inUse && { volumesInUse: [...inUse] }),
-      ...(handlers.length > 0 && { runtimeHandlers: handlers }),
-      ...(runtime.supplementalGroupsPolicy() && { features: { supplementalGroupsPolicy: true } }),
+      ...(handlers && { runtimeHandlers: handlers }),
+      ...(features && { features: { supplementalGroupsPolicy: features.supplementalGroupsPolicy } }),
     };
   };
   return {
@@ -122,6 +122,12 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       return { status: status(list), verdicts: all, absent, certain: deps.goingDown() === true };
     },
   };
+}
+
+/** What a handler does not say it can it cannot. */
+function handlerShown({ name, features }: RuntimeHandler) {
+  const { recursiveReadOnlyMounts = false, userNamespaces = false } = features ?? {};
+  return { name, features: { recursiveReadOnlyMounts, userNamespaces } };
 }
 
 type ImageList = NonNullable<NodeStatus["images"]>;

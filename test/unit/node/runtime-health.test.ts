@@ -16,6 +16,7 @@ const ready = (type: string, status = true): RuntimeCondition => ({
 function start(options: { readonly down?: boolean } = {}) {
   const clock = fakeClock();
   let down = options.down ?? false;
+  let handlers: readonly string[] = [];
   let conditions = [ready("RuntimeReady"), ready("NetworkReady")];
   let changes = 0;
   let heard: () => number | undefined = () => undefined;
@@ -28,7 +29,10 @@ function start(options: { readonly down?: boolean } = {}) {
   const runtime = {
     version: () =>
       answer("version", () => VersionResponse.fromPartial({ runtimeName: "containerd", runtimeVersion: "1.6.20" })),
-    status: () => answer("status", () => StatusResponse.fromPartial({ status: { conditions } })),
+    status: () =>
+      answer("status", () =>
+        StatusResponse.fromPartial({ status: { conditions }, runtimeHandlers: handlers.map((name) => ({ name })) }),
+      ),
     heardAt: () => heard(),
   };
   const health = createRuntimeHealth({ runtime, clock, log: silent, onChange: () => void (changes += 1) });
@@ -41,6 +45,7 @@ function start(options: { readonly down?: boolean } = {}) {
     asked: () => asked,
     setHeard: (value: () => number | undefined) => void (heard = value),
     setDown: (value: boolean) => void (down = value),
+    setHandlers: (...now: string[]) => void (handlers = now),
     setConditions: (...now: RuntimeCondition[]) => void (conditions = now),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -49,6 +54,17 @@ function start(options: { readonly down?: boolean } = {}) {
     },
   };
 }
+
+test("a runtime's handlers are sorted, in whatever order it lists them", async () => {
+  await using t = start();
+  assert.equal(t.health.handlers(), undefined);
+  t.setHandlers("runsc", "", "kata");
+  await t.clock.advance(0);
+  assert.deepEqual(
+    t.health.handlers()?.map(({ name }) => name),
+    ["", "kata", "runsc"],
+  );
+});
 
 test("a runtime that answers and is ready has no problems", async () => {
   await using t = start();

@@ -1,5 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { RuntimeFeatures, RuntimeHandler } from "../../../src/gen/cri.ts";
 import type { HostFacts } from "../../../src/host/facts.ts";
 import type { RuntimeHealth } from "../../../src/node/runtime-health.ts";
 import { isolatedBy } from "../../../src/node/target-conditions.ts";
@@ -19,11 +20,12 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   runtime.addImage("busybox:1", { size: 5n });
   runtime.addImage("nginx:1", { size: 7n });
   const answer = { version: "0.1.0", runtimeName: "fake", runtimeVersion: "1.0.0", runtimeApiVersion: "v1" };
+  const told: { handlers?: readonly RuntimeHandler[]; features?: RuntimeFeatures } = {};
   const health = {
     problems: () => [],
     version: () => (version === "known" ? answer : undefined),
-    handlers: () => [],
-    supplementalGroupsPolicy: () => false,
+    handlers: () => told.handlers,
+    features: () => told.features,
   } satisfies Partial<RuntimeHealth>;
   const settings = {
     port: 10_250,
@@ -52,7 +54,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     const { verdicts } = await target.wanted(never);
     return verdicts.map(({ type, status }) => `${type} ${status}`).join(", ");
   };
-  return { clock, known, runtime, problems, target, lines };
+  return { clock, known, runtime, told, problems, target, lines };
 }
 
 test("what plugins offer stands beside what the target has", async () => {
@@ -73,6 +75,29 @@ test("the status shows the runtime's name and its largest images, and what the n
   assert.equal(await lines(), "Ready True", "nothing has been read yet");
   known.now = { pressure: { ...none, disk: true }, problem: undefined };
   assert.equal(await lines(), "MemoryPressure False, DiskPressure True, PIDPressure False, Ready True");
+});
+
+test("what a runtime's handlers cannot is said as well, and that a runtime has none of them any more", async () => {
+  const { told, target } = rig();
+  const shown = async () => {
+    const { status } = await target.wanted(never);
+    return [status.runtimeHandlers, status.features];
+  };
+  assert.deepEqual(await shown(), [undefined, undefined], "the runtime has not answered yet");
+  told.handlers = [RuntimeHandler.fromPartial({ name: "runc", features: { userNamespaces: true } })];
+  told.features = RuntimeFeatures.fromPartial({ supplementalGroupsPolicy: true });
+  assert.deepEqual(await shown(), [
+    [{ name: "runc", features: { recursiveReadOnlyMounts: false, userNamespaces: true } }],
+    { supplementalGroupsPolicy: true },
+  ]);
+  told.handlers = [RuntimeHandler.fromPartial({ name: "runsc" })];
+  told.features = RuntimeFeatures.fromPartial({});
+  assert.deepEqual(await shown(), [
+    [{ name: "runsc", features: { recursiveReadOnlyMounts: false, userNamespaces: false } }],
+    { supplementalGroupsPolicy: false },
+  ]);
+  told.handlers = [];
+  assert.deepEqual((await shown())[0], []);
 });
 
 test("the first status waits for the first look at the target, and not for long", async () => {
