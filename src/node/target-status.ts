@@ -13,6 +13,7 @@ import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
+import { shownVersion } from "./runtime-version.ts";
 import { type Isolation, targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
 
@@ -73,7 +74,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
     const version = runtime.version();
     const handlers = runtime.handlers()?.map(handlerShown);
     const features = runtime.features();
-    const runtimeVersion = version ? `${version.runtimeName}://${version.runtimeVersion}` : "";
+    const runtimeVersion = version ? `${version.runtimeName}://${shownVersion(version.runtimeVersion)}` : "";
     const { port, kubeletVersion } = settings;
     const devices = deps.devices.amounts();
     const inUse = deps.volumesInUse();

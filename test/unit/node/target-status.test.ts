@@ -19,7 +19,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   const runtime = fakeRuntime({ clock });
   runtime.addImage("busybox:1", { size: 5n });
   runtime.addImage("nginx:1", { size: 7n });
-  const answer = { version: "0.1.0", runtimeName: "fake", runtimeVersion: "1.0.0", runtimeApiVersion: "v1" };
+  const answer = { version: "0.1.0", runtimeName: "fake", runtimeVersion: "v1.0.0~ds1", runtimeApiVersion: "v1" };
   const told: { handlers?: readonly RuntimeHandler[]; features?: RuntimeFeatures } = {};
   const health = {
     problems: () => [],

@@ -1,0 +1,27 @@
+/** Version of a runtime that does not tell it, or that is none. */
+export const unknownVersion = "Unknown";
+
+/** A runtime's version as a kubelet shows it: `v2.1.4` is 2.1.4, and of what is no semantic version, such as 1.6.20~ds1, the numbers alone
+ *  stay. (kubelet, newRuntimeVersion) @see https://semver.org/#backusnaur-form-grammar-for-valid-semver-versions */
+export function shownVersion(told: string): string {
+  const [, numbers, extra = ""] = /^\s*v?(\d+(?:\.\d+)*)(.*)$/.exec(told) ?? [];
+  if (numbers === undefined) return unknownVersion;
+  const parts = numbers.split(".");
+  const suffix = parts.length === 3 && !parts.some(hasLeadingZero) ? semanticSuffix(extra) : undefined;
+  if (suffix !== undefined) return `${numbers}${suffix}`;
+  const [first = ""] = parts;
+  if (parts.length < 2 || hasLeadingZero(first)) return unknownVersion;
+  return parts.map(BigInt).join(".");
+}
+
+/** Pre-release and build metadata; undefined for anything else. */
+function semanticSuffix(extra: string): string | undefined {
+  const name = "[0-9A-Za-z-]+(?:\\.[0-9A-Za-z-]+)*";
+  const [, suffix, preRelease = ""] = new RegExp(`^((?:-(${name}))?(?:\\+${name})?)\\s*$`).exec(extra) ?? [];
+  if (preRelease.split(".").some((part) => /^\d+$/.test(part) && hasLeadingZero(part))) return undefined;
+  return suffix;
+}
+
+function hasLeadingZero(digits: string): boolean {
+  return digits.startsWith("0") && digits !== "0";
+}

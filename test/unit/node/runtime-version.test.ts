@@ -1,0 +1,24 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { shownVersion } from "../../../src/node/runtime-version.ts";
+
+const shown: Readonly<Record<string, string>> = {
+  "2.1.4": "2.1.4",
+  "v2.1.4": "2.1.4",
+  " v2.1.4 ": "2.1.4",
+  "v2.1.0-rc.1": "2.1.0-rc.1",
+  "20.10.24+dfsg1": "20.10.24+dfsg1",
+  "1.34.0-dev+f1.2": "1.34.0-dev+f1.2",
+  "1.6.20~ds1": "1.6.20",
+  "2.0.0-rc.01": "2.0.0",
+  "24.04.1": "24.4.1",
+  "1.7": "1.7",
+  "1": "Unknown",
+  "01.2.3": "Unknown",
+  devel: "Unknown",
+  "": "Unknown",
+};
+
+test("a runtime's version is shown as a kubelet shows it", () => {
+  assert.deepEqual(Object.fromEntries(Object.keys(shown).map((told) => [told, shownVersion(told)])), shown);
+});
