@@ -22,7 +22,10 @@ export interface RuntimeHealth extends Service {
   problems(): readonly string[];
   /** Reason that pods get no network, or undefined. */
   networkError(): string | undefined;
+  /** What it told last. */
   version(): VersionResponse | undefined;
+  /** It has answered the last time it was asked. */
+  isAnswering(): boolean;
   /** Resolves once the runtime has answered. */
   answered(signal: AbortSignal): Promise<void>;
   /** Sorted by name: runtimes list them in any order. Undefined before the runtime has answered. */
@@ -99,6 +102,7 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     problems,
     networkError,
     version: () => version,
+    isAnswering: () => failure === undefined,
     answered: (signal) => Promise.race([first.promise, onAbort(signal)]),
     handlers: () => status?.runtimeHandlers.toSorted((a, b) => (a.name < b.name ? -1 : 1)),
     features: () => status?.features,

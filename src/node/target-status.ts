@@ -13,7 +13,7 @@ import type { WantedStatus } from "./heartbeat.ts";
 import { nodeImages, nodeStatus } from "./node-object.ts";
 import { reachableType } from "./reachability.ts";
 import type { RuntimeHealth } from "./runtime-health.ts";
-import { shownVersion } from "./runtime-version.ts";
+import { shownVersion, unknownVersion } from "./runtime-version.ts";
 import { type Isolation, targetConditions } from "./target-conditions.ts";
 import type { TargetRights } from "./target-rights.ts";
 
@@ -70,11 +70,13 @@ const patienceMs = 2_000;
 export function createTargetStatus(deps: TargetStatusDeps, constants: TargetConstants): TargetStatus {
   const { settings, runtime, clock } = deps;
   const images = createImageList(deps);
+  const isSilent = createSilence(deps);
   const status = (list: NodeStatus["images"]): NodeStatus => {
     const version = runtime.version();
     const handlers = runtime.handlers()?.map(handlerShown);
     const features = runtime.features();
-    const runtimeVersion = version ? `${version.runtimeName}://${shownVersion(version.runtimeVersion)}` : "";
+    const shown = isSilent() ? unknownVersion : shownVersion(version?.runtimeVersion ?? "");
+    const runtimeVersion = version ? `${version.runtimeName}://${shown}` : "";
     const { port, kubeletVersion } = settings;
     const devices = deps.devices.amounts();
     const inUse = deps.volumesInUse();
@@ -122,6 +124,16 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       const all = [...own.verdicts, ...(way ? [way] : []), ...verdicts];
       return { status: status(list), verdicts: all, absent, certain: deps.goingDown() === true };
     },
+  };
+}
+
+/** Whether the runtime, and not the link to its machine, is why there is no answer: a kubelet does not know its version then. */
+function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
+  let losses = link?.losses();
+  return () => {
+    if (!runtime.isAnswering()) return link?.losses() === losses;
+    losses = link?.losses();
+    return false;
   };
 }
 

@@ -69,7 +69,7 @@ test("a runtime's handlers are sorted, in whatever order it lists them", async (
 test("a runtime that answers and is ready has no problems", async () => {
   await using t = start();
   await t.clock.advance(0);
-  assert.deepEqual(t.health.problems(), []);
+  assert.deepEqual([t.health.problems(), t.health.isAnswering()], [[], true]);
   assert.equal(t.health.version()?.runtimeVersion, "1.6.20");
   assert.equal(t.changes(), 1);
 });
@@ -88,7 +88,7 @@ test("a silence of half a minute is forgiven, a longer one is not", async () => 
   await t.clock.advance(0);
   t.setDown(true);
   await t.clock.advance(29_000);
-  assert.deepEqual(t.health.problems(), []);
+  assert.deepEqual([t.health.problems(), t.health.isAnswering()], [[], false]);
   await t.clock.advance(3_000);
   assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
 });

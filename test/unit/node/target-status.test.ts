@@ -20,10 +20,13 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   runtime.addImage("busybox:1", { size: 5n });
   runtime.addImage("nginx:1", { size: 7n });
   const answer = { version: "0.1.0", runtimeName: "fake", runtimeVersion: "v1.0.0~ds1", runtimeApiVersion: "v1" };
-  const told: { handlers?: readonly RuntimeHandler[]; features?: RuntimeFeatures } = {};
+  const told: { answers: boolean; handlers?: readonly RuntimeHandler[]; features?: RuntimeFeatures } = {
+    answers: true,
+  };
   const health = {
     problems: () => [],
     version: () => (version === "known" ? answer : undefined),
+    isAnswering: () => told.answers,
     handlers: () => told.handlers,
     features: () => told.features,
   } satisfies Partial<RuntimeHealth>;
@@ -98,6 +101,30 @@ test("what a runtime's handlers cannot is said as well, and that a runtime has n
   ]);
   told.handlers = [];
   assert.deepEqual((await shown())[0], []);
+});
+
+test("the version of a runtime that does not answer is unknown, unless it is the link that is lost", async () => {
+  const link = fakeLink();
+  const { told, target } = rig("known", { link });
+  const shown = async () => (await target.wanted(never)).status.nodeInfo?.containerRuntimeVersion;
+  assert.equal(await shown(), "fake://1.0.0");
+  told.answers = false;
+  assert.equal(await shown(), "fake://Unknown");
+  told.answers = true;
+  assert.equal(await shown(), "fake://1.0.0");
+  link.cut();
+  told.answers = false;
+  assert.equal(await shown(), "fake://1.0.0");
+  link.mend();
+  assert.equal(await shown(), "fake://1.0.0", "it has not been asked since");
+  told.answers = true;
+  await shown();
+  told.answers = false;
+  assert.equal(await shown(), "fake://Unknown");
+  const local = rig();
+  local.told.answers = false;
+  const { status } = await local.target.wanted(never);
+  assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://Unknown");
 });
 
 test("the first status waits for the first look at the target, and not for long", async () => {
