@@ -1,4 +1,4 @@
-import type { ObjectReference, Pod } from "../objects.ts";
+import type { ObjectReference, PersistentVolume, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
 /** Namespace and name: of one name only one pod runs at a time. */
@@ -29,4 +29,15 @@ export function containerReference(pod: Pod, containerName: string): ObjectRefer
 /** The involvedObject of the kubelet's node events: without a UID. */
 export function nodeReference(nodeName: string): ObjectReference {
   return { kind: "Node", apiVersion: "v1", name: nodeName };
+}
+
+/** The involvedObject of a persistent volume's events. */
+export function volumeReference({ metadata: { name, uid, resourceVersion } }: PersistentVolume): ObjectReference {
+  return {
+    kind: "PersistentVolume",
+    apiVersion: "v1",
+    name,
+    ...(uid && { uid }),
+    ...(resourceVersion && { resourceVersion }),
+  };
 }

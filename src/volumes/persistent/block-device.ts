@@ -1,5 +1,5 @@
 import { isMountPoint } from "../../host/mounts.ts";
-import { CodedError, codeOf, messageOf, unlessGone } from "../../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { mount } from "./bind-mount.ts";
 
@@ -12,33 +12,45 @@ export interface DeviceMount {
   readonly options: readonly string[];
 }
 
+/** Failure to mount a device. */
+export class DeviceMountError extends CodedError {
+  /** It has another file system than its volume says, and cannot be mounted as that. */
+  readonly isMismatch: boolean;
+  constructor(message: string, { cause, isMismatch }: { readonly cause: unknown; readonly isMismatch: boolean }) {
+    super(codeOf(cause), message, { cause });
+    this.name = "DeviceMountError";
+    this.isMismatch = isMismatch;
+  }
+}
+
 /** Longest time for making or checking a file system, which nothing cuts off: half of one is worse than a late one. */
 export const longestMs = 600_000;
 const directoryMode = 0o750;
 
 /** Mounts a device, unless it is mounted there. One without any content is formatted; what is on it is checked and never formatted.
- *  @throws CodedError in the kubelet's words. @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
+ *  @throws DeviceMountError in the kubelet's words. @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
 export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: AbortSignal): Promise<void> {
   const { host, mounts } = deps;
   const { device, at, fsType, options } = given;
   if (await unlessGone(isMountPoint(host, at, signal, mounts))) return;
   await host.fs.apply([{ do: "mkdir", path: at, mode: directoryMode, parents: true }], signal);
+  const made = { ...given, fsType: fsType || "ext4" };
+  let isMismatch = false;
   try {
-    const made = { ...given, fsType: fsType || "ext4" };
-    await prepare(deps, made);
+    isMismatch = (await prepare(deps, made)) !== made.fsType;
     await mount(host, ["-t", made.fsType, "-o", [...options, "defaults"].join(","), device, at], signal);
   } catch (error) {
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
-    throw new CodedError(
-      codeOf(error),
+    throw new DeviceMountError(
       `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${messageOf(error)}`,
-      { cause: error },
+      // A machine that is lost says nothing of its devices.
+      { cause: error, isMismatch: isMismatch && hasCode(error, "failed_precondition") },
     );
   }
 }
 
-/** Makes a file system on a device that has nothing; checks one that is there. */
-async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<void> {
+/** Makes a file system on a device that has nothing; checks one that is there. @returns what the device has now. */
+async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<string> {
   const { host, log } = deps;
   const isReadOnly = options.includes("ro");
   const found = await contentOf(deps, device);
@@ -46,7 +58,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
     if (found !== fsType)
       log.warn({ device, found, wanted: fsType }, "a device has another file system than its volume says");
     if (!isReadOnly) await check(deps, device);
-    return;
+    return found;
   }
   if (isReadOnly)
     throw new CodedError(
@@ -57,7 +69,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
   const { code, stdout, stderr } = await host.run([`mkfs.${fsType}`, ...formatOptions(fsType), device], {
     timeoutMs: longestMs,
   });
-  if (code === 0) return;
+  if (code === 0) return fsType;
   throw new CodedError(
     "failed_precondition",
     `format of disk ${JSON.stringify(device)} failed: type:(${JSON.stringify(fsType)}) target:(${JSON.stringify(at)}) options:(${JSON.stringify([...options, "defaults"].join(","))}) errcode:(exit status ${code}) output:(${stdout}${stderr}) `,

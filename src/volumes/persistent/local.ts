@@ -1,13 +1,14 @@
 import { isMountPoint } from "../../host/mounts.ts";
 import { localDevicesOf, localVolumeDirectoryOf } from "../../host/plugin-paths.ts";
 import { CodedError, unlessGone } from "../../lib/errors.ts";
-import { podReference } from "../../pod/reference.ts";
+import type { PersistentVolume } from "../../objects.ts";
+import { podReference, volumeReference } from "../../pod/reference.ts";
 import { StepError } from "../failure.ts";
 import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { checkNoLink, podSubdirectory, volumeDirectory } from "../paths.ts";
 import { bindMount } from "./bind-mount.ts";
-import { mountDevice } from "./block-device.ts";
+import { DeviceMountError, mountDevice } from "./block-device.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 import { giveTree } from "./ownership.ts";
 import { resizeFileSystem } from "./resize-fs.ts";
@@ -35,6 +36,7 @@ export const local: PersistentKind = {
     const options = use.readOnly ? [...new Set([...use.options, "ro"])].sort() : use.options;
     const fsType = spec?.local?.fsType ?? "ext4";
     await mountDevice(deps, { device: path, at, fsType, options }, signal).catch((error: unknown) => {
+      if (error instanceof DeviceMountError && error.isMismatch) tellOfMismatch(deps, use.volume, error);
       throw new StepError("MountVolume.MountDevice failed", name, error);
     });
     return at;
@@ -91,6 +93,12 @@ async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: A
   if (found.kind !== "directory" && found.kind !== "blockDevice")
     throw refuse("only directory and block device are supported");
   return found.kind;
+}
+
+/** Tells of it at the volume, too: whoever made that has to mend it. (kubelet, checkForFailedMount) */
+function tellOfMismatch({ events }: SetUpDeps, volume: PersistentVolume, { message }: DeviceMountError): void {
+  const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
+  events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);
 }
 
 /** Other pods have the volume with another group: it keeps that. */

@@ -130,6 +130,30 @@ test("a claim whose volume may be read a moment later is mounted without an even
   assert.deepEqual(bench.events, []);
 });
 
+for (const [found, isTold] of [
+  ["xfs", true],
+  ["ext4", false],
+] as const)
+  test(`a device with ${found} that cannot be mounted as ext4 ${isTold ? "is told of at its volume, too" : "is the pod's matter"}`, async () => {
+    const bench = bound({ local: { path: "/dev/one" } });
+    bench.host.files.put("/dev/one", { kind: "blockDevice" });
+    bench.host.program("blkid", (_args, { stdout }) => {
+      stdout.write(`TYPE=${found}\n`);
+      return 0;
+    });
+    bench.host.program("mount", (_args, { stderr }) => {
+      stderr.write("wrong fs type");
+      return 32;
+    });
+    await refused(bench);
+    const at = "/var/lib/kubelet/plugins/kubernetes.io/local-volume/mounts/pv-data";
+    const why = `local: failed to mount device /dev/one at ${at} (fstype: ext4), error mount failed: exit status 32\nMounting command: mount\nMounting arguments: -t ext4 -o defaults /dev/one ${at}\nOutput: wrong fs type`;
+    const ofVolume = `PersistentVolume Warning FailedMountOnFilesystemMismatch: MountVolume failed for volume "pv-data" ${why}`;
+    const ofPod = `Pod Warning FailedMount: MountVolume.MountDevice failed for volume "pv-data" : ${why}`;
+    const expected = isTold ? [ofVolume, ofPod] : [ofPod, ofPod];
+    assert.deepEqual(bench.events.slice(0, 2), expected);
+  });
+
 const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], why: string])[] = [
   [
     "a block volume",
