@@ -49,10 +49,7 @@ export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput)
         Math.ceil(taken(name) / 1000) -
         keptFree(name, size, reserved.evictionHard) -
         (name === "memory" ? pages : 0);
-      return [
-        name,
-        name === "memory" || name.startsWith("hugepages-") ? formatBytes(Math.max(0, left)) : String(Math.max(0, left)),
-      ];
+      return [name, name === "pods" ? String(Math.max(0, left)) : formatBytes(Math.max(0, left))];
     }),
   );
 }

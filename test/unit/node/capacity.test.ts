@@ -43,7 +43,7 @@ test("nothing reserved leaves everything, and nothing goes below zero", () => {
   assert.deepEqual(nodeAllocatable(capacity, nothing), {
     cpu: "4",
     memory: "8388608Ki",
-    "ephemeral-storage": String(gi),
+    "ephemeral-storage": `${gi / 1024}Ki`,
     pods: "110",
   });
   const left = nodeAllocatable(capacity, { ...nothing, kubeReserved: { cpu: "5", memory: "9Gi" } });
