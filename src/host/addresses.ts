@@ -1,7 +1,10 @@
+import { unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
 /** Addresses of the target, best first: those of the default route's interface, IPv4 before IPv6, then of other interfaces;
- *  without loopback and link-local ones. Empty when the target reports none. */
+ *  without loopback and link-local ones. Of an interface's own the first is the primary one, where the target has `ip`: a virtual
+ *  address that the machine holds for now comes after it. Empty when the target reports none.
+ *  (k8s.io/apimachinery, chooseHostInterfaceFromRoute) */
 export async function targetAddresses(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const route = (await host.fs.readFile("/proc/net/route", { signal })).toString("utf8");
   const trie = (await host.fs.readFile("/proc/net/fib_trie", { signal })).toString("utf8");
@@ -12,9 +15,20 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
   const locals = localIPv4(trie);
   const main = defaultInterface(route);
   const ofMain = main ? subnetsOf(route, main) : [];
-  const rank = (address: string) => (ofMain.some((subnet) => contains(subnet, address)) ? 0 : 1);
+  const inOrder = main ? await orderedIPv4(host, main, signal) : [];
+  const rank = (address: string) => {
+    const at = inOrder.indexOf(address);
+    if (at >= 0) return at;
+    return inOrder.length + (ofMain.some((subnet) => contains(subnet, address)) ? 0 : 1);
+  };
   const four = [...locals].sort((a, b) => rank(a) - rank(b));
   return [...four, ...globalIPv6(six, main)];
+}
+
+/** Addresses of an interface in the kernel's order, which no file has; none where `ip` is missing. */
+async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
+  const ran = await unlessGone(host.run(["ip", "-o", "-4", "address", "show", "dev", name], { signal }));
+  return [...(ran?.stdout ?? "").matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map(([, address = ""]) => address);
 }
 
 /** Addresses that the kernel's table marks as the machine's own. */

@@ -70,6 +70,23 @@ test("addresses: the default route's interface first, IPv4 before IPv6; no loopb
   ]);
 });
 
+test("addresses of one interface: the primary one before what the machine holds besides, where it says so", async () => {
+  const virtual = `${trie}     |-- 192.168.0.5\n        /32 host LOCAL\n`.replace(
+    "     |-- 192.168.0.12\n",
+    "     |-- 192.168.0.10\n        /32 host LOCAL\n     |-- 192.168.0.12\n",
+  );
+  const host = machine({ "/proc/net/fib_trie": virtual });
+  const four = async () => (await targetAddresses(host, never)).filter((address) => !address.includes(":"));
+  assert.deepEqual(await four(), ["192.168.0.10", "192.168.0.12", "192.168.0.5", "172.17.0.1"]);
+  host.program("ip", (args, { stdout }) => {
+    assert.deepEqual(args, ["-o", "-4", "address", "show", "dev", "eth1"]);
+    stdout.write("2: eth1    inet 192.168.0.12/24 brd 192.168.0.255 scope global eth1\\       valid_lft forever\n");
+    stdout.write("2: eth1    inet 192.168.0.10/32 scope global eth1\\       valid_lft forever preferred_lft forever\n");
+    return 0;
+  });
+  assert.deepEqual(await four(), ["192.168.0.12", "192.168.0.10", "192.168.0.5", "172.17.0.1"]);
+});
+
 test("addresses of a machine without IPv6 and without a default route", async () => {
   const host = machine({ "/proc/net/route": "Iface\tDestination\n" });
   await host.fs.apply([{ do: "remove", path: "/proc/net/if_inet6" }]);
