@@ -18,8 +18,9 @@ const heardMs = 35_000;
 const versionEveryMs = 60_000;
 
 export interface RuntimeHealth extends Service {
-  /** Problems that keep the runtime from running pods; empty when healthy. */
-  problems(): readonly string[];
+  /** Problems that keep the runtime from running pods, in the kubelet's order; empty when healthy. (kubelet, runtimeErrors)
+   *  @param unhealthy what health checks of the agent's own found: it stands before what the runtime says of itself. */
+  problems(unhealthy?: readonly string[]): readonly string[];
   /** Reason that pods get no network, or undefined. */
   networkError(): string | undefined;
   /** What it told last. */
@@ -85,13 +86,15 @@ export function createRuntimeHealth({ runtime, clock, log, onChange }: RuntimeHe
     }
     if (problems().join() !== before) onChange();
   };
-  const problems = (): readonly string[] => {
+  const problems = (unhealthy: readonly string[] = []): readonly string[] => {
     const down = `container runtime is down${failure === undefined ? "" : `: ${failure}`}`;
     if (lastAnswer === undefined)
-      return [failure === undefined ? "container runtime status check may not have completed yet" : down];
+      return [failure === undefined ? "container runtime status check may not have completed yet" : down, ...unhealthy];
     const now = clock.monotonic();
-    if (askedAt !== undefined && now - askedAt > patienceMs && now - lastAnswer > downAfterMs) return [down];
-    return [unmet(status, "RuntimeReady", "container runtime"), networkError()].filter((text) => text !== undefined);
+    if (askedAt !== undefined && now - askedAt > patienceMs && now - lastAnswer > downAfterMs)
+      return [down, ...unhealthy];
+    const told = [unmet(status, "RuntimeReady", "container runtime"), networkError()];
+    return [...unhealthy, ...told.filter((text) => text !== undefined)];
   };
   const networkError = () => (status ? unmet(status, "NetworkReady", "container runtime network") : undefined);
 

@@ -28,8 +28,10 @@ export interface TargetStatusDeps {
   /** What runs short on the target. */
   readonly pressure: CellReader<NodePressure>;
   readonly runtime: RuntimeHealth;
-  /** Other reasons for the node not to be ready, such as PLEG's. */
+  /** Other reasons for the node not to be ready, such as storage drivers'. */
   readonly problems: () => readonly string[];
+  /** What health checks of the agent's own found, such as PLEG's. */
+  readonly unhealthy: () => readonly string[];
   /** True once the target is about to shut down. */
   readonly goingDown: () => true | undefined;
   /** Attached volumes in use; undefined while they are not known: the Node keeps what it shows then. */
@@ -112,7 +114,8 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
         deps.rights.read(clock.within(patienceMs, signal)),
         untilAborted(deps.pressure.written, clock.within(patienceMs, signal)).catch(() => undefined),
       ]);
-      const problems = [...runtime.problems(), ...deps.problems(), ...(deps.goingDown() ? [shuttingDown] : [])];
+      const found = [...runtime.problems(deps.unhealthy()), ...deps.problems()];
+      const problems = [...found, ...(deps.goingDown() ? [shuttingDown] : [])];
       const { pressure, problem } = deps.pressure.get() ?? {};
       const verdicts =
         problem === undefined

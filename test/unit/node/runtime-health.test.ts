@@ -91,6 +91,7 @@ test("a silence of half a minute is forgiven, a longer one is not", async () => 
   assert.deepEqual([t.health.problems(), t.health.isAnswering()], [[], false]);
   await t.clock.advance(3_000);
   assert.deepEqual(t.health.problems(), ["container runtime is down: no socket"]);
+  assert.equal(t.health.problems(["PLEG is not healthy"]).at(-1), "PLEG is not healthy");
 });
 
 test("what the runtime says of itself and of its network", async () => {
@@ -101,6 +102,7 @@ test("what the runtime says of itself and of its network", async () => {
   const network = "container runtime network not ready: NetworkReady=false reason:NotYet message:wait";
   assert.deepEqual(t.health.problems(), [network]);
   assert.equal(t.health.networkError(), network);
+  assert.deepEqual(t.health.problems(["PLEG is not healthy"]), ["PLEG is not healthy", network]);
   t.setConditions(ready("RuntimeReady", false), ready("NetworkReady"));
   await t.clock.advance(5_000);
   assert.deepEqual(t.health.problems(), ["container runtime not ready: RuntimeReady=false reason:NotYet message:wait"]);

@@ -24,7 +24,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     answers: true,
   };
   const health = {
-    problems: () => [],
+    problems: (unhealthy = []) => [...unhealthy, "container runtime network not ready"].slice(0, 2 * unhealthy.length),
     version: () => (version === "known" ? answer : undefined),
     isAnswering: () => told.answers,
     handlers: () => told.handlers,
@@ -36,6 +36,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     maxImages: 1,
   };
   const problems: string[] = [];
+  const unhealthy: string[] = [];
   const facts = { maxPid: 1000, swapBytes: 0 } as HostFacts;
   const target = createTargetStatus(
     {
@@ -44,6 +45,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
       pressure: { get: () => known.now, written: Promise.resolve() },
       runtime: health as unknown as RuntimeHealth,
       problems: () => problems,
+      unhealthy: () => unhealthy,
       goingDown: () => undefined,
       volumesInUse: () => undefined,
       rights: { read: async () => "whole" },
@@ -57,7 +59,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
     const { verdicts } = await target.wanted(never);
     return verdicts.map(({ type, status }) => `${type} ${status}`).join(", ");
   };
-  return { clock, known, runtime, told, problems, target, lines };
+  return { clock, known, runtime, told, problems, unhealthy, target, lines };
 }
 
 test("what plugins offer stands beside what the target has", async () => {
@@ -125,6 +127,16 @@ test("the version of a runtime that does not answer is unknown, unless it is the
   local.told.answers = false;
   const { status } = await local.target.wanted(never);
   assert.equal(status.nodeInfo?.containerRuntimeVersion, "fake://Unknown");
+});
+
+test("why a node is not ready stands in the kubelet's order", async () => {
+  const { problems, unhealthy, target } = rig("known", { goingDown: () => true });
+  unhealthy.push("PLEG is not healthy");
+  problems.push("a storage driver is missing");
+  assert.equal(
+    (await target.wanted(never)).verdicts.at(-1)?.message,
+    "[PLEG is not healthy, container runtime network not ready, a storage driver is missing, node is shutting down]",
+  );
 });
 
 test("the first status waits for the first look at the target, and not for long", async () => {
