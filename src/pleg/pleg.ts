@@ -1,5 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
+import { goDuration } from "../lib/go-duration.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { PodInspector, RuntimePod } from "../pipeline.ts";
@@ -73,7 +74,7 @@ export function createPleg(deps: PlegDeps): Pleg {
     unhealthy() {
       const silentMs = deps.clock.monotonic() - lastRelist;
       if (silentMs < unhealthyAfterMs) return undefined;
-      return `PLEG is not healthy: pleg was last seen active ${Math.round(silentMs / 1000)}s ago; threshold is 3m0s`;
+      return `PLEG is not healthy: pleg was last seen active ${goDuration(silentMs)} ago; threshold is 3m0s`;
     },
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {
