@@ -33,12 +33,16 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     renewTime: microTime(clock.now()),
   });
 
+  const owners = () => {
+    const uid = nodes.node()?.metadata.uid;
+    return uid ? [{ apiVersion: "v1", kind: "Node", name: nodeName, uid }] : undefined;
+  };
+
   const renew = async (signal: AbortSignal) => {
     known ??= await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
-    const owner = nodes.node();
+    const ownerReferences = owners();
     if (!known) {
-      if (!owner?.metadata.uid) return;
-      const ownerReferences = [{ apiVersion: "v1", kind: "Node", name: nodeName, uid: owner.metadata.uid }];
+      if (!ownerReferences) return;
       const body = {
         apiVersion: "coordination.k8s.io/v1",
         kind: "Lease",
@@ -48,9 +52,12 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
       known = await client.create<Lease>(leases, body, { signal });
       return;
     }
+    // One that has lost its owner would outlive the Node.
+    const isOrphan = (known.metadata.ownerReferences ?? []).length === 0 && ownerReferences;
+    const metadata = { ...known.metadata, ...(isOrphan && { ownerReferences }) };
     known = await client.update<Lease>(
       `${leases}/${nodeName}`,
-      { ...known, spec: { ...known.spec, ...spec() } },
+      { ...known, metadata, spec: { ...known.spec, ...spec() } },
       { signal },
     );
   };

@@ -30,6 +30,7 @@ function start(node: Node | undefined) {
   return {
     clock,
     lease: () => lease,
+    orphan: () => void (lease = lease && { ...lease, metadata: { ...lease.metadata, ownerReferences: [] } }),
     verbs: () => client.calls.map(({ verb }) => verb),
     fail: (error: Error | undefined) => void (failure = error),
     async [Symbol.asyncDispose]() {
@@ -52,6 +53,18 @@ test("created with the node as its owner, then renewed every quarter of its leng
   await t.clock.advance(30_000);
   assert.deepEqual(t.verbs(), ["get", "create", "update", "update", "update"]);
   assert.equal(t.lease()?.spec?.renewTime, "2026-01-01T00:00:30.000000Z");
+});
+
+test("a lease that has lost its owner gets it back when it is renewed", async () => {
+  await using t = start({ metadata: { name: "n1", uid: "u1" } });
+  await t.clock.advance(0);
+  t.orphan();
+  t.fail(apiError(409, ""));
+  await t.clock.advance(10_000);
+  t.fail(undefined);
+  await t.clock.advance(7_000);
+  assert.deepEqual(t.verbs().slice(-2), ["get", "update"]);
+  assert.deepEqual(t.lease()?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: "u1" }]);
 });
 
 test("without a node there is no lease", async () => {
