@@ -2,7 +2,7 @@ import type { Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
-import { podRequests } from "../pod/resources.ts";
+import { podRequests, requestToFree } from "../pod/resources.ts";
 import type { Candidate } from "./candidate.ts";
 
 /** Looked at in this order; others follow by name. */
@@ -29,7 +29,8 @@ export function shortages({ pod, others, allocatable }: Candidate): readonly Sho
     const requested = amount(resource, requests[resource]);
     // Of what the pod does not ask for, the others may have all: many pods at once are each held against all before them.
     if (requested <= 0) return [];
-    const used = others.reduce((sum, other) => sum + requestOf(other, resource), 0);
+    const held = others.map((other) => amount(resource, podRequests(other, { overhead: true })[resource]));
+    const used = held.reduce((sum, one) => sum + one, 0);
     const capacity = amount(resource, allocatable[resource]);
     return requested > capacity - used ? [{ resource, requested, used, capacity }] : [];
   });
@@ -44,9 +45,9 @@ export function insufficient({ resource, requested, used, capacity }: Shortage):
   };
 }
 
-/** A pod's share of a resource: each pod is one of `pods`. */
-export function requestOf(pod: Pod, resource: string): number {
-  return resource === "pods" ? 1 : amount(resource, podRequests(pod, { overhead: true })[resource]);
+/** What a pod's end frees of a resource, in the shortage's units: each pod is one of `pods`. */
+export function freedBy(pod: Pod, resource: string): number {
+  return resource === "pods" ? 1 : amount(resource, requestToFree(pod, resource));
 }
 
 function amount(name: string, quantity: string | undefined): number {

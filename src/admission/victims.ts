@@ -1,7 +1,7 @@
 import type { Pod } from "../objects.ts";
 import { isCritical } from "../pod/containers.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
-import { type Shortage, requestOf } from "./fit.ts";
+import { type Shortage, freedBy } from "./fit.ts";
 
 /** How much of a resource is to be freed, in the shortage's units. */
 export interface Need {
@@ -44,7 +44,7 @@ function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
   return needs
     .map(({ resource, quantity }) => ({
       resource,
-      quantity: gone.reduce((still, pod) => still - requestOf(pod, resource), quantity),
+      quantity: gone.reduce((still, pod) => still - freedBy(pod, resource), quantity),
     }))
     .filter(({ quantity }) => quantity > 0);
 }
@@ -73,12 +73,12 @@ function isBetter(pod: Pod, known: Pod, needs: readonly Need[]): boolean {
 /** How far a pod is from what is needed: every resource counts alike, whatever its amount. */
 function distance(needs: readonly Need[], pod: Pod): number {
   return needs.reduce((sum, { resource, quantity }) => {
-    const missing = Math.max(0, quantity - requestOf(pod, resource)) / quantity;
+    const missing = Math.max(0, quantity - freedBy(pod, resource)) / quantity;
     return sum + missing ** 2;
   }, 0);
 }
 
 function isSmaller(pod: Pod, other: Pod): boolean {
-  const [memory, cpu] = ["memory", "cpu"].map((name) => requestOf(pod, name) - requestOf(other, name));
+  const [memory, cpu] = ["memory", "cpu"].map((name) => freedBy(pod, name) - freedBy(other, name));
   return (memory || cpu || 0) <= 0;
 }

@@ -1,6 +1,6 @@
 import type { Pod } from "../objects.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import { podRequests } from "../pod/resources.ts";
+import { requestToFree } from "../pod/resources.ts";
 import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 import type { FileUse, PodUsage } from "../usage.ts";
@@ -71,8 +71,7 @@ function filesOf({ containers, volumes }: PodUsage, parts: readonly Part[], unit
 }
 
 function request(pod: Pod, resource: string): number {
-  const own = quantityNumber(podRequests(pod, { overhead: false })[resource] ?? "0");
-  return own === 0 ? 0 : own + quantityNumber(pod.spec.overhead?.[resource] ?? "0");
+  return quantityNumber(requestToFree(pod, resource));
 }
 
 /** Those of which nothing is known come first, then those that use more than they have requested. */

@@ -169,6 +169,18 @@ export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
+/** Request of a pod for one resource as it counts where pods have to go for it: of a pod with resources of its own those of its containers
+ *  count nothing, and its overhead counts beside a request alone. (kubernetes, GetResourceRequestQuantity) */
+export function requestToFree(pod: Pod, name: string): string {
+  const { requests = {}, limits = {} } = pod.spec.resources ?? {};
+  const isWhole = Object.keys({ ...requests, ...limits }).some(isOfPods);
+  const all = isWhole ? ofWholePod(requests) : podRequests(pod, { overhead: false });
+  const own = all[name] ?? "0";
+  const overhead = pod.spec.overhead?.[name];
+  if (overhead === undefined || quantityNumber(own) === 0) return own;
+  return sum([{ [name]: own }, { [name]: overhead }])[name] ?? own;
+}
+
 /** Limits of a pod. A resource is present when any container limits it.
  *  @param options.overhead adds what the sandbox itself needs, to what is limited. */
 export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {

@@ -61,6 +61,12 @@ test("of one class the fewest go: the one that comes nearest, and of two as near
   assert.deepEqual(chosen(others, [cpu(250), { resource: "memory", quantity: 2 ** 20 }]), ["heavy"]);
 });
 
+test("overhead is freed with a request alone", () => {
+  const overhead = { cpu: "250m" };
+  assert.deepEqual(chosen([holding("idle", {}, {}, { overhead })], [cpu(100)]), [cpu(100)]);
+  assert.deepEqual(chosen([holding("burst", { cpu: "100m" }, {}, { overhead })], [cpu(300)]), ["burst"]);
+});
+
 test("critical pods yield to a higher priority alone", () => {
   const system = (priority?: number) => guaranteed("system", { cpu: "1" }, priority === undefined ? {} : { priority });
   assert.deepEqual(chosen([system(2_000_000_000)], [cpu(100)]), [cpu(100)]);

@@ -79,3 +79,13 @@ test("a full disk: what is within its request goes last", () => {
   ];
   assert.deepEqual(order("nodefs.available", candidates), ["beyond", "within"]);
 });
+
+test("a full disk: of a pod with resources of its own the containers' requests do not count", () => {
+  const own = { ...requesting({ "ephemeral-storage": "1000" }), resources: { requests: { cpu: "1" } } };
+  const candidates = [
+    candidate("small", files(100, 0, 0), requesting({ "ephemeral-storage": "1000" })),
+    candidate("whole", files(100, 0, 0), own),
+    candidate("beyond", files(500, 0, 0)),
+  ];
+  assert.deepEqual(order("nodefs.available", candidates), ["beyond", "whole", "small"]);
+});
