@@ -139,6 +139,7 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
 function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
   const { events, nodeName } = deps;
   const untold = new Set<string>(deps.registerNode ? pressureTypes : []);
+  let hasRebooted = false;
   return ({ status: shown }, now) => {
     const before = (shown?.conditions ?? []).filter(({ type }) => !untold.has(type));
     const conditions = now.conditions ?? [];
@@ -146,13 +147,11 @@ function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatu
     for (const { type } of conditions) untold.delete(type);
     const boot = shown?.nodeInfo?.bootID;
     const booted = now.nodeInfo?.bootID;
-    if (boot && booted && boot !== booted)
-      events.event(
-        nodeReference(nodeName),
-        "Warning",
-        "Rebooted",
-        `Node ${nodeName} has been rebooted, boot id: ${booted}`,
-      );
+    if (!boot || !booted || boot === booted || hasRebooted) return;
+    // The Node may be seen as it was for some time after the patch.
+    hasRebooted = true;
+    const message = `Node ${nodeName} has been rebooted, boot id: ${booted}`;
+    events.event(nodeReference(nodeName), "Warning", "Rebooted", message);
   };
 }
 

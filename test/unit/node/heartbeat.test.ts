@@ -234,7 +234,12 @@ test("an agent that begins tells of each pressure once, whatever its node showed
 test("another boot id is a reboot", async () => {
   await using t = start({ shown: shownReady });
   await t.clock.advance(500);
-  assert.ok(t.events.includes("Warning Rebooted Node n1 has been rebooted, boot id: b2"));
+  const rebooted = () => t.events.filter((line) => line.includes("Rebooted"));
+  assert.deepEqual(rebooted(), ["Warning Rebooted Node n1 has been rebooted, boot id: b2"]);
+  t.show({ nodeInfo: shownReady.status?.nodeInfo } as Partial<NonNullable<Node["status"]>>);
+  await t.clock.advance(20_000);
+  assert.equal(t.patches(), 2);
+  assert.equal(rebooted().length, 1, "one that is seen late is the same");
 });
 
 test("a deleted node is registered again, and is ready soon after", async () => {
