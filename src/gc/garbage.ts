@@ -6,6 +6,7 @@ import {
   PodSandboxFilter,
   type PodSandbox,
 } from "../gen/cri.ts";
+import { removeLogs } from "../host/container-logs.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted, unlessGone } from "../lib/errors.ts";
@@ -23,7 +24,7 @@ import type { Containers, Sandboxes } from "../seams/runtime.ts";
 import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import { type ContainerLimits, deadContainers, deadSandboxes } from "./dead-containers.ts";
-import { podLogsToRemove, removeDanglingLinks, removeLogs } from "./dead-logs.ts";
+import { podLogsToRemove, removeDanglingLinks } from "./dead-logs.ts";
 
 export interface GarbageDeps {
   readonly runtime: Pick<Containers, "listContainers" | "containerStatus" | "stopContainer" | "removeContainer"> &

@@ -1,9 +1,11 @@
 import { posix } from "node:path";
-import type { ContainerConfig } from "../gen/cri.ts";
+import type { ContainerConfig, ContainerStatus } from "../gen/cri.ts";
+import { removeLogs } from "../host/container-logs.ts";
 import { hasCode, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import { containerLogLink, podLogDirectory } from "../pod/log-paths.ts";
+import { containerNameOf } from "../pod/runs.ts";
 import type { Host } from "../seams/host.ts";
 import type { ContainerStart } from "./start-container.ts";
 
@@ -67,13 +69,14 @@ export async function linkLog(
   ]);
 }
 
-/** Removes the link of a container's log. */
-export async function unlinkLog(
+/** Removes the log of a container that is about to be removed, with its rotated files and its link. */
+export async function removeLog(
   { fs, settings }: LogFilesDeps,
   { metadata }: Pod,
-  containerName: string,
-  containerId: string,
+  status: Pick<ContainerStatus, "id" | "logPath" | "labels" | "metadata">,
+  signal: AbortSignal,
 ): Promise<void> {
-  const path = containerLogLink(settings.logLinksDirectory, { metadata }, containerName, containerId);
-  await fs.apply([{ do: "remove", path }]);
+  if (status.logPath) await removeLogs(fs, [status.logPath], signal);
+  const path = containerLogLink(settings.logLinksDirectory, { metadata }, containerNameOf(status), status.id);
+  await fs.apply([{ do: "remove", path }], signal);
 }

@@ -4,7 +4,6 @@ import type { Pod } from "../objects.ts";
 import type { RuntimeIds, RuntimePod, ShowPod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { podReference } from "../pod/reference.ts";
-import { containerNameOf } from "../pod/runs.ts";
 import type { GivenPod } from "../roles.ts";
 import type { Runtime } from "../seams/runtime.ts";
 import { killContainer, killPod } from "./kill.ts";
@@ -75,8 +74,9 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
 
   async removeContainer(deps, { status }, { pod }) {
     try {
+      // Logs go first: a container whose logs could not be removed is found again.
+      await deps.removeLog(pod, status, deps.uninterrupted);
       await remove(deps, status);
-      await deps.unlinkLog(pod, containerNameOf(status), status.id);
     } catch (err) {
       deps.log.warn({ err, containerId: status.id }, "init container could not be removed, left to garbage collection");
     }

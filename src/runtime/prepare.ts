@@ -50,7 +50,7 @@ import { containerFiles } from "./container-files.ts";
 import { volumeDevices, volumeMounts, volumeParts } from "./mounts.ts";
 import { buildSandboxConfig } from "./sandbox-config.ts";
 import type { EnsuredImage } from "./images/puller.ts";
-import { linkLog, loggedContainers, restartCountFromLogs, unlinkLog } from "./log-files.ts";
+import { linkLog, loggedContainers, removeLog, restartCountFromLogs } from "./log-files.ts";
 import { type ContainerStart, type EnsuredImages, type StartDeps, targetOf } from "./start-container.ts";
 import type { NeedsDeps } from "./needs.ts";
 import type { TargetFacts } from "./target-facts.ts";
@@ -104,7 +104,7 @@ export interface PrepareDeps {
 const usualDomain = "cluster.local";
 
 /** Configuration of sandboxes and containers. */
-export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "unlinkLog"> &
+export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "removeLog"> &
   Pick<NeedsDeps, "loggedContainers"> & {
     /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
@@ -124,7 +124,7 @@ export function createPreparer(deps: PrepareDeps): Preparer {
     restartCountFromLogs: (pod, container, signal) => restartCountFromLogs(deps, pod, container, signal),
     loggedContainers: (pod, signal) => loggedContainers(deps, pod, signal),
     linkLog: (start, config, containerId) => linkLog(deps, start, config, containerId),
-    unlinkLog: (pod, name, id) => unlinkLog(deps, pod, name, id),
+    removeLog: (pod, status, signal) => removeLog(deps, pod, status, signal),
   };
 }
 

@@ -75,8 +75,8 @@ export interface StartDeps extends KillDeps {
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
   /** Links the log into the directory of log collectors. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
-  /** Removes the link of a removed container's log. */
-  readonly unlinkLog: (pod: Pod, containerName: string, containerId: string) => Promise<void>;
+  /** Removes the log of a container, its rotated files and its link. */
+  readonly removeLog: (pod: Pod, status: ContainerStatus, signal: AbortSignal) => Promise<void>;
   readonly measures: Pick<StartMeasures, "imageVolumes">;
   /** Signal for calls that must not be interrupted: their deadline is the runtime's own. */
   readonly uninterrupted: AbortSignal;

@@ -190,7 +190,7 @@ export const faults: readonly Fault[] = [
   },
   {
     name: "rotated-logs",
-    file: "src/gc/dead-logs.ts",
+    file: "src/host/container-logs.ts",
     text: "name === file || name.startsWith(`${file}.`)",
     becomes: "name === file",
     breaks: "Rotated logs of containers that are gone fill the disk.",

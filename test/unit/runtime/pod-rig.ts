@@ -4,6 +4,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { containerHash } from "../../../src/pod/hash.ts";
 import { containerHashAnnotation, containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
+import { containerNameOf } from "../../../src/pod/runs.ts";
 import { createCrashLoop } from "../../../src/runtime/crash-loop.ts";
 import { type PodRuntimeDeps, createPodRuntime } from "../../../src/runtime/pod-runtime.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
@@ -26,7 +27,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
   runtime.addImage("busybox");
   const events = eventLines();
   const ready: (number | "look")[] = [];
-  const unlinked: string[] = [];
+  const unlogged: string[] = [];
   const starts = aColumn<Starts>();
   const podRuntime = createPodRuntime({
     starts,
@@ -62,7 +63,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
       }),
     restartCountFromLogs: async () => 0,
     linkLog: async () => undefined,
-    unlinkLog: async (_pod, name, id) => void unlinked.push(`${name} ${id}`),
+    removeLog: async (_pod, status) => void unlogged.push(`${containerNameOf(status)} ${status.id}`),
     probes: { condemnedBy: () => undefined, started: () => undefined },
     isRestartingAll: () => false,
     inForce: allInForce,
@@ -101,7 +102,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     (await see()).containers
       .map(({ labels, state, metadata }) => `${labels[containerNameLabel]}/${metadata?.attempt} ${state}`)
       .sort();
-  return { clock, runtime, events, ready, unlinked, podRuntime, starts, see, pass, first, states };
+  return { clock, runtime, events, ready, unlogged, podRuntime, starts, see, pass, first, states };
 }
 
 export const running = (name: string, attempt = 0) => `${name}/${attempt} ${ContainerState.CONTAINER_RUNNING}`;

@@ -53,7 +53,7 @@ test("a pod whose runtime class is not there gets no sandbox, with the kubelet's
 });
 
 test("init containers run one after another, the others after the last; in a new sandbox anew, with nothing of the old ones left", async () => {
-  const { runtime, unlinked, see, pass, states } = rig();
+  const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>
     runtime.exitContainer(
@@ -74,7 +74,7 @@ test("init containers run one after another, the others after the last; in a new
   await runtime.stopPodSandbox(before.sandboxes[0]?.id ?? "", never);
   await pass(pod);
   const links = old.map(({ id, labels }) => `${labels[containerNameLabel]} ${id}`);
-  assert.deepEqual(unlinked.toSorted(), links.toSorted());
+  assert.deepEqual(unlogged.toSorted(), links.toSorted());
 });
 
 test("a container that its probe condemns is stopped with the probe's grace and starts again in the same pass", async () => {

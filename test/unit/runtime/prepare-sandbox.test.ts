@@ -1,11 +1,16 @@
 import assert from "node:assert/strict";
-import { mkdir, mkdtemp, readlink, rm, writeFile } from "node:fs/promises";
+import { lstat, mkdir, mkdtemp, readlink, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
-import { NamespaceMode, PodSandboxConfig, SecurityProfile_ProfileType as ProfileType } from "../../../src/gen/cri.ts";
+import {
+  ContainerState,
+  NamespaceMode,
+  PodSandboxConfig,
+  SecurityProfile_ProfileType as ProfileType,
+} from "../../../src/gen/cri.ts";
 import type { PrepareDeps } from "../../../src/runtime/prepare.ts";
-import { aContainer, aPod, observe } from "../../fakes/pods.ts";
+import { aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
 import { podOf, preparerIn, signal } from "./preparer.ts";
 
 let root = "";
@@ -146,7 +151,7 @@ describe("a container's logs", () => {
     await mkdir(join(root, "logs/default_told_uid-1/c"), { recursive: true });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], ["c"]);
   });
-  it("are linked where collectors look, once they exist", async () => {
+  it("are linked where collectors look, once they exist; a removed container leaves none, rotated or not", async () => {
     const { preparer, configure } = setUp();
     const [pod, container] = podOf({});
     const config = await configure(pod, container);
@@ -163,7 +168,12 @@ describe("a container's logs", () => {
     await writeFile(log, "");
     await preparer.linkLog(start, config, "abc");
     assert.equal(await readlink(link), log);
-    await preparer.unlinkLog(pod, "c", "abc");
-    await assert.rejects(readlink(link), { code: "ENOENT" });
+    const rotated = [`${log}.20260501-123456`, `${log}.20260501-123455.gz`];
+    const other = join(root, "logs/default_p_uid-1/c/20.log");
+    for (const path of [...rotated, other]) await writeFile(path, "");
+    const ended = aStatus(container, ContainerState.CONTAINER_EXITED, { id: "abc", logPath: log });
+    await preparer.removeLog(pod, ended, signal);
+    for (const path of [link, log, ...rotated]) await assert.rejects(lstat(path), { code: "ENOENT" });
+    await lstat(other);
   });
 });

@@ -51,7 +51,7 @@ function rig(
     },
     restartCountFromLogs: async () => 3,
     linkLog: async (_start, _config, id) => void calls.push(`link ${id}`),
-    unlinkLog: async () => undefined,
+    removeLog: async () => undefined,
     events,
     measures: unmeasured.starts,
     hooks: { run: async () => void calls.push("hook") },
