@@ -1,5 +1,6 @@
 import { hasCode } from "../lib/errors.ts";
 import type { Container } from "../objects.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
 import { createStringSum, expand } from "../pod/expand.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { type Outcome, goDuration, maxOutputBytes } from "./outcome.ts";
@@ -28,7 +29,8 @@ export async function probeExec(
     const output = Buffer.concat([stdout, stderr]).subarray(0, maxOutputBytes).toString();
     return { is: exitCode === 0 ? "success" : "failure", output };
   } catch (error) {
-    if (!hasCode(error, "deadline_exceeded")) return { is: "error", state: "unknown", error };
+    if (!hasCode(error, "deadline_exceeded"))
+      return { is: "error", state: "unknown", error: new Error(runtimeErrorText(error), { cause: error }) };
     return {
       is: "failure",
       output: `command timed out: ${JSON.stringify(argv.join(" "))} timed out after ${goDuration(timeoutSeconds)}`,

@@ -2,9 +2,11 @@ import type * as k8s from "@kubernetes/client-node";
 import { type Answer, BodyError, httpGet } from "../host/http-get.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
+import { goQuote } from "../lib/go-quote.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 import type { Container, Pod, Wire } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
 import { type HttpGet, firstRequest, userAgent } from "../pod/http-action.ts";
 import { podReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
@@ -65,11 +67,11 @@ async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, s
 /** Bytes of a failed command's output that are reported: the API server refuses a pod status that is too large. */
 const maxOutputBytes = 10 * 1024;
 
-/** A command that exited with another code than 0. */
-class ExitError extends Error {
+/** A command that could not be run, or exited with another code than 0. */
+class CommandError extends Error {
   readonly output: string;
-  constructor(message: string, output: string) {
-    super(message);
+  constructor(message: string, output: string, options?: ErrorOptions) {
+    super(message, options);
     this.output = output;
   }
 }
@@ -80,10 +82,16 @@ async function exec(
   containerId: string,
   signal: AbortSignal,
 ): Promise<void> {
-  const { exitCode, stdout, stderr } = await runtime.execSync(containerId, command, 0, signal);
+  const ran = runtime.execSync(containerId, command, 0, signal).catch((error: unknown) => {
+    throw new CommandError(runtimeErrorText(error), "", { cause: error });
+  });
+  const { exitCode, stdout, stderr } = await ran;
   if (exitCode === 0) return;
   const said = (...parts: Uint8Array[]) => Buffer.concat(parts).subarray(0, maxOutputBytes).toString();
-  throw new ExitError(`command '${command.join(" ")}' exited with ${exitCode}: ${said(stderr)}`, said(stdout, stderr));
+  throw new CommandError(
+    `command '${command.join(" ")}' exited with ${exitCode}: ${said(stderr)}`,
+    said(stdout, stderr),
+  );
 }
 
 async function get(
@@ -134,7 +142,7 @@ function titleOf({ exec: command, httpGet: action, sleep }: LifecycleHandler): s
 
 function whyOf(error: unknown): string {
   const why = `error: ${messageOf(error)}`;
-  return error instanceof ExitError ? `${why}, message: ${JSON.stringify(error.output)}` : why;
+  return error instanceof CommandError ? `${why}, message: ${goQuote(error.output)}` : why;
 }
 
 function podName({ pod }: HookTarget): string {

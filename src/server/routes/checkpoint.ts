@@ -1,7 +1,8 @@
 import { posix } from "node:path";
 import type { Request, Response } from "express";
-import { CodedError, messageOf } from "../../lib/errors.ts";
+import { CodedError } from "../../lib/errors.ts";
 import { rfc3339 } from "../../lib/rfc3339.ts";
+import { runtimeErrorText } from "../../pod/error-text.ts";
 import { sendJson, sendText } from "../answer.ts";
 import { containerSpec, inContainer } from "../lookup.ts";
 import { queryOf } from "../path.ts";
@@ -37,11 +38,11 @@ export function checkpoint(
     };
     try {
       const taken = await inContainer(deps, pod, container, take, signal);
-      if (taken === undefined) throw new CodedError("not_found", `container ${container} not found`);
+      if (taken === undefined) throw new Error(`container ${container} not found`);
       sendJson(response, { items: [taken] });
     } catch (error) {
       const what = `${namespace}/${podName}/${container}`;
-      sendText(response, 500, `checkpointing of ${what} failed (${messageOf(error)})`);
+      sendText(response, 500, `checkpointing of ${what} failed (${runtimeErrorText(error)})`);
     }
   };
 }

@@ -1,5 +1,5 @@
 import type { Request, Response } from "express";
-import { messageOf } from "../../lib/errors.ts";
+import { runtimeErrorText } from "../../pod/error-text.ts";
 import { sendText } from "../answer.ts";
 import { inContainer, inertText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
@@ -30,7 +30,7 @@ export function run(
         .type("application/json")
         .end(Buffer.concat([stdout, stderr]));
     } catch (error) {
-      sendText(response, 500, messageOf(error));
+      sendText(response, 500, runtimeErrorText(error));
     }
   };
 }

@@ -128,7 +128,7 @@ test("a probe that cannot be made is tried three times, then counts for nothing"
   assert.equal(failing.result, undefined);
   assert.equal(failing.ran.length, 3);
   assert.deepEqual(failing.told, [
-    "Warning Unhealthy Readiness probe errored and resulted in unknown state: no such task",
+    "Warning Unhealthy Readiness probe errored and resulted in unknown state: rpc error: code = Unknown desc = no such task",
   ]);
   const recovering = await attempt(exec("x"), [broken, broken, () => ({ exitCode: 0 })]);
   assert.deepEqual({ result: recovering.result, told: recovering.told }, { result: "Success", told: [] });

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { type IncomingMessage, type RequestListener, createServer } from "node:http";
 import { createServer as createHttps } from "node:https";
 import { type TestContext, test } from "node:test";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { createHooks } from "../../../src/runtime/hooks.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -53,6 +54,20 @@ test("exec: a command that fails is told in the kubelet's words", async () => {
       `Exec lifecycle hook ([a b]) for Container "c" in Pod "p_default(uid-1)" failed - ` +
       `error: command 'a b' exited with 3: err, message: "outerr"`,
   });
+});
+
+test("exec: a command that cannot be run is told with the runtime's code, and what a command said as Go quotes it", async () => {
+  const { target, run } = rig();
+  const noShell = async () => Promise.reject(new CodedError("unknown", 'exec: "sh": not found'));
+  const hooks = createHooks({ ...rig(), runtime: { execSync: noShell } });
+  await assert.rejects(hooks.run({ exec: { command: ["sh"] } }, target, never), {
+    message:
+      `Exec lifecycle hook ([sh]) for Container "c" in Pod "p_default(uid-1)" failed - ` +
+      `error: rpc error: code = Unknown desc = exec: "sh": not found, message: ""`,
+  });
+  const coloured = rig({ exitCode: 1, stdout: "\u001b[31mno\n", stderr: "" });
+  await assert.rejects(coloured.run({ exec: { command: ["sh"] } }, target, never), /message: "\\x1b\[31mno\\n"$/);
+  await run({ exec: { command: ["sh"] } }, target, never);
 });
 
 test("exec: what a failed command said at length is cut, for it is shown in the pod's status", async () => {

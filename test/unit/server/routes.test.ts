@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { once } from "node:events";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
@@ -113,6 +114,7 @@ test("run: a command's whole output, its failure in words", async () => {
         listContainers: () => Promise.resolve([{ id: "cid", createdAt: 1n }] as never),
         execSync: (...given) => {
           asked.push(given.slice(0, 3));
+          if (exitCode < 0) return Promise.reject(new CodedError("unknown", "no such program"));
           return Promise.resolve({ stdout: Buffer.from("out"), stderr: Buffer.from("err"), exitCode });
         },
       }),
@@ -124,6 +126,8 @@ test("run: a command's whole output, its failure in words", async () => {
     500,
     "command 'ls -l' exited with 3: err",
   ]);
+  const unrun = await answer(world(-1), "/run/ns/p/c?cmd=ls", "POST");
+  assert.deepEqual(unrun, [500, "rpc error: code = Unknown desc = no such program"]);
   assert.deepEqual(await answer(world(0), "/run/ns/q/c?cmd=ls", "POST"), [404, "pod does not exist"]);
   assert.deepEqual(await answer({ pods: [pod] }, "/run/ns/p/c?cmd=ls", "POST"), [500, 'container not found ("c")']);
 });

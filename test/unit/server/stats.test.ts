@@ -186,6 +186,9 @@ test("a checkpoint goes to the target's root directory; where the runtime has no
   const refused = await ask(without, "/checkpoint/ns/p/c", { method: "POST" });
   assert.deepEqual(
     [refused.status, refused.body],
-    [500, "checkpointing of ns/p/c failed (the container runtime has no checkpoints)"],
+    [
+      500,
+      "checkpointing of ns/p/c failed (rpc error: code = Unimplemented desc = the container runtime has no checkpoints)",
+    ],
   );
 });
