@@ -1,10 +1,12 @@
 import type { ContainerStatus } from "../gen/cri.ts";
 import type { Clock } from "../lib/clock.ts";
-import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { goQuote } from "../lib/go-quote.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { EventSink, PodWay, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
 import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
 import { containerNameOf, isRunning } from "../pod/runs.ts";
@@ -120,11 +122,30 @@ function parsed<T>(text: string | undefined): T | undefined {
   }
 }
 
+/** What of a pod is stopped. */
+export interface PodKill {
+  readonly observed: RuntimePod;
+  /** Undefined for a pod that only the runtime knows. */
+  readonly pod: Pod | undefined;
+  readonly graceSeconds: number | undefined;
+}
+
+/** Ends a pod for good; an event tells what would not stop. @throws after all has been tried, when something would not stop. */
+export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal): Promise<void> {
+  try {
+    await killPod(deps, kill, signal);
+  } catch (error) {
+    if (kill.pod && !signal.aborted)
+      deps.events.event(podReference(kill.pod), "Warning", "FailedKillPod", `error killing pod: ${messageOf(error)}`);
+    throw error;
+  }
+}
+
 /** Stops every running container of a pod side by side, sidecars in their turn, then its sandboxes.
- *  @throws after all has been tried, when something would not stop. */
+ *  @throws after all has been tried, when something would not stop: an error with a kubelet's text and the first failure's code. */
 export async function killPod(
   deps: KillDeps,
-  { observed, pod, graceSeconds }: { observed: RuntimePod; pod: Pod | undefined; graceSeconds: number | undefined },
+  { observed, pod, graceSeconds }: PodKill,
   signal: AbortSignal,
 ): Promise<void> {
   const running = observed.containers.filter(isRunning);
@@ -133,26 +154,47 @@ export async function killPod(
     ? terminationOrder(pod, new Set(running.map(containerNameOf)), deps.clock)
     : undefined;
   const stops = running.map((status) => {
-    const message = `Stopping container ${containerNameOf(status)}`;
-    return killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
+    const name = containerNameOf(status);
+    const message = `Stopping container ${name}`;
+    const stop = killContainer(deps, { status, pod, podIP, message, graceSeconds, order }, signal);
+    return failureOf("KillContainer", name, stop);
   });
-  const failures = [...(await failuresOf(stops))];
+  const failures = await Promise.all(stops);
   await deps.way?.left(observed.uid, signal);
-  failures.push(...(await failuresOf(observed.sandboxes.map(({ id }) => stopSandbox(deps, id, signal)))));
-  if (failures.length === 0) return;
-  const text = failures.map(messageOf).join("; ");
-  if (pod && !signal.aborted)
-    deps.events.event(podReference(pod), "Warning", "FailedKillPod", `error killing pod: ${text}`);
-  throw failures[0];
+  const sandboxes = observed.sandboxes.map(({ id }) =>
+    failureOf("KillPodSandbox", observed.uid, stopSandbox(deps, id, signal)),
+  );
+  // One result stands for all sandboxes.
+  failures.push((await Promise.all(sandboxes)).findLast((failure) => failure !== undefined));
+  const failed = failures.filter((failure) => failure !== undefined);
+  if (failed.length === 0) return;
+  throwIfAborted(signal);
+  throw together(failed);
 }
 
 async function stopSandbox({ runtime }: KillDeps, sandboxId: string, signal: AbortSignal): Promise<void> {
   await unlessGone(runtime.stopPodSandbox(sandboxId, signal));
 }
 
-async function failuresOf(work: readonly Promise<void>[]): Promise<unknown[]> {
-  const settled = await Promise.allSettled(work);
-  return settled.flatMap((result) => (result.status === "rejected" ? [result.reason as unknown] : []));
+interface Failure {
+  readonly text: string;
+  readonly error: unknown;
+}
+
+async function failureOf(action: string, target: string, work: Promise<void>): Promise<Failure | undefined> {
+  try {
+    await work;
+    return undefined;
+  } catch (error) {
+    const why = goQuote(runtimeErrorText(error));
+    return { text: `failed to ${goQuote(action)} for ${goQuote(target)} with ${action}Error: ${why}`, error };
+  }
+}
+
+function together(failures: readonly Failure[]): CodedError {
+  const texts = failures.map(({ text }) => text);
+  const cause = failures[0]?.error;
+  return new CodedError(codeOf(cause), texts.length === 1 ? texts.join() : `[${texts.join(", ")}]`, { cause });
 }
 
 /** The grace period of a pod, in seconds; from an annotation where only the runtime knows the pod. */

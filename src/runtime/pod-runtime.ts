@@ -3,7 +3,7 @@ import type { PodRuntime, ProbeResults, SyncOutcome } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import type { GivenPod } from "../roles.ts";
-import { killPod } from "./kill.ts";
+import { endPod } from "./kill.ts";
 import { type NeedsDeps, answerNeeds, needs } from "./needs.ts";
 import { type Done, type Pass, type PerformDeps, perform } from "./perform.ts";
 import { planPod } from "./plan.ts";
@@ -25,7 +25,7 @@ export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, 
 export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
   const deps = { ...given, ...createStarter(given) };
   return {
-    kill: (observed, pod, graceSeconds, signal) => killPod(deps, { observed, pod, graceSeconds }, signal),
+    kill: (observed, pod, graceSeconds, signal) => endPod(deps, { observed, pod, graceSeconds }, signal),
     async plan(pod, observed, signal) {
       const steps = planPod(pod, observed, judgementOf(deps, pod));
       const { sandbox = [], containers = [] } = Object.groupBy(steps.flatMap(needs), ({ of }) =>

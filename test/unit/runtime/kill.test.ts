@@ -5,7 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
-import { killPod } from "../../../src/runtime/kill.ts";
+import { endPod, killPod } from "../../../src/runtime/kill.ts";
 import {
   containerPortsAnnotation,
   podTerminationGraceAnnotation,
@@ -90,16 +90,28 @@ test("what is gone already is stopped; one that would not stop is told by an eve
   );
   assert.deepEqual(calls, [`stop sandbox ${sandbox.id}`]);
   runtime.stopContainer = async () => Promise.reject(new CodedError("deadline_exceeded", "stuck"));
-  await assert.rejects(
-    killPod(
-      deps,
-      { observed: observe([sandbox], [aStatus(aContainer("c"), running)]), pod: aPod(), graceSeconds: 3 },
-      never,
-    ),
-    { code: "deadline_exceeded" },
-  );
+  const kill = {
+    observed: observe([sandbox], [aStatus(aContainer("c"), running)]),
+    pod: aPod(),
+    graceSeconds: 3,
+  };
+  await assert.rejects(endPod(deps, kill, never), { code: "deadline_exceeded" });
   assert.equal(calls.length, 2);
-  assert.equal(events.lines.at(-1), "Warning FailedKillPod error killing pod: stuck");
+  const why =
+    'failed to "KillContainer" for "c" with KillContainerError: "rpc error: code = DeadlineExceeded desc = stuck"';
+  assert.equal(events.lines.at(-1), `Warning FailedKillPod error killing pod: ${why}`);
+  runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", 'no "cni"'));
+  await assert.rejects(endPod(deps, kill, never), { code: "deadline_exceeded" });
+  const box = String.raw`failed to "KillPodSandbox" for "uid-1" with KillPodSandboxError: "rpc error: code = Unknown desc = no \"cni\""`;
+  assert.equal(events.lines.at(-1), `Warning FailedKillPod error killing pod: [${why}, ${box}]`);
+});
+
+test("what would not stop while a pod goes on is told by no event of the pod's end", async () => {
+  const { events, runtime, deps } = rig();
+  runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", "stuck"));
+  const observed = observe([aSandbox()], []);
+  await assert.rejects(killPod(deps, { observed, pod: aPod(), graceSeconds: undefined }, never), /KillPodSandboxError/);
+  assert.deepEqual(events.lines, []);
 });
 
 /** A hook that takes as long as is said, or fails. */
