@@ -17,8 +17,7 @@ export type LifecycleHandler = Wire<k8s.V1LifecycleHandler>;
 
 /** The container that the hook belongs to. */
 export interface HookTarget {
-  /** Undefined for a pod that only the runtime knows. */
-  readonly pod: Pod | undefined;
+  readonly pod: Pod;
   readonly container: Pick<Container, "name" | "ports">;
   readonly containerId: string;
   /** The pod's primary address, once it has one. */
@@ -112,7 +111,7 @@ async function get(
     // So a server of TLS answers a request without.
     if (status === 400) throw error;
     const text = `request to HTTPS lifecycle hook ${joinHostPort(to, request.port)} got HTTP response, retry with HTTP succeeded`;
-    if (pod) events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
+    events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
   }
 }
 
@@ -145,6 +144,6 @@ function whyOf(error: unknown): string {
   return error instanceof CommandError ? `${why}, message: ${goQuote(error.output)}` : why;
 }
 
-function podName({ pod }: HookTarget): string {
-  return pod ? `${pod.metadata.name}_${pod.metadata.namespace}(${pod.metadata.uid})` : "";
+function podName({ pod: { metadata } }: HookTarget): string {
+  return `${metadata.name}_${metadata.namespace}(${metadata.uid})`;
 }

@@ -3,15 +3,14 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
 import type { Logger } from "../lib/log.ts";
-import type { Container, Pod } from "../objects.ts";
+import type { Pod } from "../objects.ts";
 import type { EventSink, PodWay, RuntimePod } from "../pipeline.ts";
 import { allContainers, isSidecar } from "../pod/containers.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import { containerPortsAnnotation, podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../pod/labels.ts";
 import { containerReference, podReference } from "../pod/reference.ts";
 import { containerNameOf, isRunning } from "../pod/runs.ts";
 import type { Containers, Sandboxes } from "../seams/runtime.ts";
-import type { Hooks, LifecycleHandler } from "./hooks.ts";
+import type { Hooks } from "./hooks.ts";
 import { type TerminationOrder, secondsOf, terminationOrder } from "./termination-order.ts";
 
 export interface KillDeps {
@@ -28,9 +27,8 @@ export interface KillDeps {
 const leastGraceSeconds = 2;
 
 export interface KillRequest {
-  readonly status: Pick<ContainerStatus, "id" | "labels" | "metadata" | "annotations">;
-  /** Undefined for a pod that only the runtime knows. */
-  readonly pod: Pod | undefined;
+  readonly status: Pick<ContainerStatus, "id" | "labels" | "metadata">;
+  readonly pod: Pod;
   /** The pod's primary address. */
   readonly podIP: string | undefined;
   /** Text of the Killing event. */
@@ -46,8 +44,8 @@ export interface KillRequest {
 export async function killContainer(deps: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
   const { status, pod, message, order } = request;
   const name = containerNameOf(status);
-  if (pod) deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
-  let left = request.graceSeconds ?? ownGrace(pod, status);
+  deps.events.event(containerReference(pod, name), "Normal", "Killing", message);
+  let left = request.graceSeconds ?? ownGrace(pod);
   const hook = left > 0 ? beginPreStop(deps, request, signal) : undefined;
   try {
     if (hook) left -= await secondsOf(deps.clock, hook.done, left, signal);
@@ -76,16 +74,17 @@ function beginPreStop(
   { status, pod, podIP }: KillRequest,
   signal: AbortSignal,
 ): RunningHook | undefined {
-  const { container, hook } = hookOf(pod, status);
-  if (!hook) return undefined;
+  const name = containerNameOf(status);
+  const container = allContainers(pod).find((one) => one.container.name === name)?.container;
+  const hook = container && "lifecycle" in container ? container.lifecycle?.preStop : undefined;
+  if (!container || !hook) return undefined;
   const over = new AbortController();
   const target = { pod, container, containerId: status.id, podIP };
   const done = hooks.run(hook, target, AbortSignal.any([signal, over.signal])).catch((error: unknown) => {
     if (signal.aborted || (over.signal.aborted && hook.sleep)) return;
     // A command's output may be a secret.
     log.debug({ ...(!hook.exec && { err: error }), containerId: status.id }, "preStop hook failed");
-    if (pod)
-      events.event(containerReference(pod, container.name), "Warning", "FailedPreStopHook", "PreStopHook failed");
+    events.event(containerReference(pod, container.name), "Warning", "FailedPreStopHook", "PreStopHook failed");
   });
   return {
     done,
@@ -94,32 +93,6 @@ function beginPreStop(
       await done;
     },
   };
-}
-
-/** The container's name, ports and preStop hook: from the spec, or from its annotations where only the runtime knows it. */
-function hookOf(
-  pod: Pod | undefined,
-  status: KillRequest["status"],
-): { readonly container: Pick<Container, "name" | "ports">; readonly hook: LifecycleHandler | undefined } {
-  const name = containerNameOf(status);
-  if (pod) {
-    const container = allContainers(pod).find((one) => one.container.name === name)?.container ?? { name };
-    return { container, hook: "lifecycle" in container ? container.lifecycle?.preStop : undefined };
-  }
-  const ports = parsed<Container["ports"]>(status.annotations[containerPortsAnnotation]);
-  return {
-    container: { name, ...(ports && { ports }) },
-    hook: parsed<LifecycleHandler>(status.annotations[preStopHandlerAnnotation]),
-  };
-}
-
-/** Parses JSON that an agent wrote; undefined where it is invalid. */
-function parsed<T>(text: string | undefined): T | undefined {
-  try {
-    return text === undefined ? undefined : (JSON.parse(text) as T);
-  } catch {
-    return undefined;
-  }
 }
 
 /** What of a pod is stopped. */
@@ -135,8 +108,9 @@ export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal)
   try {
     await killPod(deps, kill, signal);
   } catch (error) {
-    if (kill.pod && !signal.aborted)
-      deps.events.event(podReference(kill.pod), "Warning", "FailedKillPod", `error killing pod: ${messageOf(error)}`);
+    const pod = kill.pod ?? seenPod(kill.observed);
+    if (!signal.aborted)
+      deps.events.event(podReference(pod), "Warning", "FailedKillPod", `error killing pod: ${messageOf(error)}`);
     throw error;
   }
 }
@@ -145,12 +119,12 @@ export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal)
  *  @throws after all has been tried, when something would not stop: an error with a kubelet's text and the first failure's code. */
 export async function killPod(
   deps: KillDeps,
-  { observed, pod, graceSeconds }: PodKill,
+  { observed, pod = seenPod(observed), graceSeconds }: PodKill,
   signal: AbortSignal,
 ): Promise<void> {
   const running = observed.containers.filter(isRunning);
   const podIP = observed.ips[0];
-  const order = pod?.spec.initContainers?.some(isSidecar)
+  const order = pod.spec.initContainers?.some(isSidecar)
     ? terminationOrder(pod, new Set(running.map(containerNameOf)), deps.clock)
     : undefined;
   const stops = running.map((status) => {
@@ -197,9 +171,13 @@ function together(failures: readonly Failure[]): CodedError {
   return new CodedError(codeOf(cause), texts.length === 1 ? texts.join() : `[${texts.join(", ")}]`, { cause });
 }
 
-/** The grace period of a pod, in seconds; from an annotation where only the runtime knows the pod. */
-function ownGrace(pod: Pod | undefined, { annotations }: KillRequest["status"]): number {
-  if (pod)
-    return pod.metadata.deletionGracePeriodSeconds ?? pod.spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
-  return Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10) || leastGraceSeconds;
+/** What the runtime tells of a pod that no source knows: it has no hooks, and no grace period of its own. */
+function seenPod({ uid, name, namespace, containers }: RuntimePod): Pod {
+  const names = new Set(containers.map(containerNameOf));
+  return { metadata: { uid, name, namespace }, spec: { containers: [...names].map((each) => ({ name: each })) } };
+}
+
+/** The grace period of a pod, in seconds. */
+function ownGrace({ metadata, spec }: Pod): number {
+  return metadata.deletionGracePeriodSeconds ?? spec.terminationGracePeriodSeconds ?? leastGraceSeconds;
 }

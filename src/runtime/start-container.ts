@@ -151,7 +151,7 @@ function countImages(
 export async function runPostStart(
   deps: StartDeps,
   { pod, container, sandbox }: ContainerStart,
-  { id, config: { metadata, labels, annotations } }: StartedContainer,
+  { id, config: { metadata, labels } }: StartedContainer,
   signal: AbortSignal,
 ): Promise<void> {
   const hook = container.lifecycle?.postStart;
@@ -168,7 +168,7 @@ export async function runPostStart(
       "FailedPostStartHook",
       "PostStartHook failed",
     );
-    const status = { id, metadata, labels, annotations };
+    const status = { id, metadata, labels };
     const message = "FailedPostStartHook";
     await killContainer(deps, { status, pod, podIP, message, graceSeconds: undefined }, signal).catch(
       (err: unknown) => {

@@ -4,13 +4,10 @@ import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
+import type { EventSink } from "../../../src/pipeline.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
 import { endPod, killPod } from "../../../src/runtime/kill.ts";
-import {
-  containerPortsAnnotation,
-  podTerminationGraceAnnotation,
-  preStopHandlerAnnotation,
-} from "../../../src/pod/labels.ts";
+import { podTerminationGraceAnnotation, preStopHandlerAnnotation } from "../../../src/pod/labels.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
@@ -47,12 +44,30 @@ for (const [what, pod, override, seconds] of graces) {
   });
 }
 
-test("a pod that only the runtime knows has its grace period from its annotation, and gets no events", async () => {
-  const { calls, events, deps } = rig();
-  const told = aStatus(aContainer("c"), running, { annotations: { [podTerminationGraceAnnotation]: "9" } });
-  const untold = aStatus(aContainer("d"), running);
-  await killPod(deps, { observed: observe([], [told, untold]), pod: undefined, graceSeconds: undefined }, never);
-  assert.deepEqual([calls.sort(), events.lines], [[`stop ${told.id} 9`, `stop ${untold.id} 2`].sort(), []]);
+test("a pod that only the runtime knows has its events, and no hook: of its spec nothing is known", async () => {
+  const ran: unknown[] = [];
+  const { calls, events, runtime, deps } = rig({ run: async (what) => void ran.push(what) });
+  const annotations = {
+    [podTerminationGraceAnnotation]: "9",
+    [preStopHandlerAnnotation]: JSON.stringify({ httpGet: { port: 80 } }),
+  };
+  const references: unknown[] = [];
+  const noting: EventSink = {
+    event: (about, ...rest) => {
+      references.push(about);
+      events.event(about, ...rest);
+    },
+  };
+  const observed = observe([aSandbox()], [aStatus(aContainer("c"), running, { id: "id", annotations })]);
+  runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", "stuck"));
+  await assert.rejects(endPod({ ...deps, events: noting }, { observed, pod: undefined, graceSeconds: 1 }, never));
+  assert.deepEqual([calls, ran], [["stop id 2"], []]);
+  const about = { kind: "Pod", apiVersion: "v1", namespace: "default", name: "p", uid: "uid-1" };
+  assert.deepEqual(references, [{ ...about, fieldPath: "spec.containers{c}" }, about]);
+  assert.deepEqual(
+    events.lines.map((line) => line.split(" to ")[0]),
+    ["Normal Killing Stopping container c", "Warning FailedKillPod error killing pod: failed"],
+  );
 });
 
 test("running containers are stopped side by side, then all sandboxes; ended ones are left alone", async () => {
@@ -160,26 +175,12 @@ test("a preStop hook that fails is told without its words, and the container end
   ]);
 });
 
-test("no hook runs where there is no time for one; a pod that only the runtime knows has its hook from an annotation", async () => {
-  const ran: string[] = [];
-  const hooks: Hooks = {
-    run: async (what, { container, podIP }) =>
-      void ran.push(`${JSON.stringify(what)} ${JSON.stringify(container.ports)} ${podIP}`),
-  };
-  const { deps } = rig(hooks);
-  const annotations = {
-    [preStopHandlerAnnotation]: JSON.stringify({ httpGet: { port: "web" } }),
-    [containerPortsAnnotation]: JSON.stringify([{ name: "web", containerPort: 80 }]),
-  };
-  const status = aStatus(preStop, running, { annotations });
-  const observed = observe([aSandbox()], [status]);
+test("no hook runs where there is no time for one", async () => {
+  const ran: unknown[] = [];
+  const { deps } = rig({ run: async (what) => void ran.push(what) });
+  const observed = observe([aSandbox()], [aStatus(preStop, running)]);
   await killPod(deps, { observed, pod: aPod({ containers: [preStop] }), graceSeconds: 0 }, never);
   assert.deepEqual(ran, []);
-  await killPod(deps, { observed, pod: undefined, graceSeconds: undefined }, never);
-  assert.deepEqual(ran, ['{"httpGet":{"port":"web"}} [{"name":"web","containerPort":80}] 10.0.0.2']);
-  const torn = aStatus(preStop, running, { annotations: { [preStopHandlerAnnotation]: "{" } });
-  await killPod(deps, { observed: observe([], [torn]), pod: undefined, graceSeconds: undefined }, never);
-  assert.equal(ran.length, 1);
 });
 
 /** Containers that end as long after they are stopped as is said; what is stopped is noted with the second it happened in. */
