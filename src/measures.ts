@@ -180,6 +180,11 @@ export interface ServingMeasures {
   began(method: string, area: string): (ms: number) => void;
 }
 
+/** Health checks that a path for all of them has made. */
+export interface HealthMeasures {
+  checked(name: string, isHealthy: boolean): void;
+}
+
 export interface Measures {
   readonly runtime: RuntimeMeasures;
   readonly requests: RequestMeasures;
@@ -201,6 +206,7 @@ export interface Measures {
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
   readonly probes: ProbeMeasures;
   readonly serving: ServingMeasures;
+  readonly health: HealthMeasures;
   /** A source has told of pods for the first time. */
   seen(pods: readonly Pod[]): void;
   /** A pod is gone for good. */

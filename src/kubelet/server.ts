@@ -45,7 +45,8 @@ export async function createNodeServer(
   const { kubelet } = config;
   const { healthzPort: port, healthzBindAddress: address } = kubelet;
   const sharing = () => (target.link ? undefined : target.sharing);
-  const healthz = port > 0 ? [createHealthzServer({ ...context, address, port, sharing })] : [];
+  const healthz =
+    port > 0 ? [createHealthzServer({ ...context, address, port, sharing, measures: metrics.measures.health })] : [];
   if (!kubelet.enableServer) {
     return { running: healthz, certified: Promise.resolve(), waiting: () => undefined, certificate: () => undefined };
   }
@@ -66,6 +67,8 @@ export async function createNodeServer(
     metrics: {
       text: async (signal) => (await Promise.all([metrics.text(), stats.claims(signal)])).join(""),
       probes: metrics.probes,
+      slis: metrics.slis,
+      resetSlis: metrics.resetSlis,
     },
     pods: asked,
     podsKnown: takenIn.reached,
@@ -76,7 +79,8 @@ export async function createNodeServer(
     runtimePods: seen,
     syncLoop: observed.pleg.unhealthy,
     configz: () => configurationDocument(kubelet),
-    serving: context.metrics.measures.serving,
+    serving: metrics.measures.serving,
+    health: metrics.measures.health,
   });
   return {
     running: [...healthz, certificate, clientCA, server],

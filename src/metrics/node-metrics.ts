@@ -1,6 +1,7 @@
 import type { HeededGate } from "../config/feature-gates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Measures } from "../measures.ts";
+import { healthMetrics } from "./health.ts";
 import { createPodStartup } from "./pod-startup.ts";
 import { startMetrics, statusMetrics, workerMetrics } from "./pods.ts";
 import { probeMetrics } from "./probes.ts";
@@ -19,9 +20,12 @@ export interface NodeMetrics {
   readonly measures: Measures;
   /** Sets the view that gauges read from now on. */
   show(view: NodeView): void;
-  /** Contents of /metrics and /metrics/probes, in Prometheus' exposition format. */
+  /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
   text(): Promise<string>;
   probes(): Promise<string>;
+  slis(): Promise<string>;
+  /** Empties /metrics/slis. */
+  resetSlis(): void;
 }
 
 export interface NodeMetricsDeps {
@@ -41,11 +45,13 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   const { clock } = deps;
   const metrics = createMetrics();
   const ofProbes = createMetrics();
+  const ofHealth = createMetrics();
   const startup = createPodStartup(clock);
   let view: NodeView | undefined;
   nameMetrics(metrics, deps);
   gateMetrics(metrics, deps.gates);
   viewMetrics(metrics, () => view, clock);
+  const health = healthMetrics(ofHealth);
   const measures: Measures = {
     ...workerMetrics(metrics, startup),
     starts: startMetrics(metrics),
@@ -64,14 +70,17 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),
     probes: probeMetrics(ofProbes),
+    health,
   };
   processMetrics(metrics, clock);
-  processStart(ofProbes, clock);
+  for (const each of [ofProbes, ofHealth]) processStart(each, clock);
   return {
     measures,
     show: (now) => void (view = now),
     text: metrics.text,
     probes: ofProbes.text,
+    slis: ofHealth.text,
+    resetSlis: health.reset,
   };
 }
 

@@ -15,7 +15,7 @@ import { type HealthCheck, healthCheck, healthz, ping } from "./routes/health.ts
 import { checkpoint } from "./routes/checkpoint.ts";
 import { debugFlags } from "./routes/debug-flags.ts";
 import { containerLogs } from "./routes/logs.ts";
-import { metrics } from "./routes/metrics.ts";
+import { metrics, sliMetrics } from "./routes/metrics.ts";
 import { pods, runningPods } from "./routes/pods.ts";
 import { run } from "./routes/run.ts";
 import { statsSummary } from "./routes/stats.ts";
@@ -117,13 +117,14 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     { name: "syncloop", check: deps.syncLoop },
   ];
   return {
-    healthz: healthz(checks),
+    healthz: healthz(checks, deps.health),
     healthCheck: healthCheck(checks),
     pods: pods(deps),
     runningPods: runningPods(deps.runtimePods),
     configz: configz(deps.configz),
     metrics: metrics(deps.metrics.text),
     probeMetrics: metrics(deps.metrics.probes),
+    sliMetrics: sliMetrics(deps.metrics),
     resourceMetrics: metrics(deps.stats.resource),
     cadvisorMetrics: metrics(deps.stats.cadvisor),
     statsSummary: statsSummary(deps),

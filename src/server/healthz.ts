@@ -3,6 +3,7 @@ import type { AddressInfo } from "node:net";
 import express, { type NextFunction, type Request, type Response } from "express";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
+import type { HealthMeasures } from "../measures.ts";
 import type { Sharing } from "../seams/provider.ts";
 import { sendText } from "./answer.ts";
 import { requestTimes, serve } from "./listen.ts";
@@ -21,6 +22,8 @@ export interface HealthzServerDeps {
   readonly instance: string;
   /** Reason why the process is not ready; undefined if /readyz succeeds. */
   readonly readiness: { unready(): string | undefined };
+  /** Counts what /healthz found; absent where the endpoint is that of several nodes. */
+  readonly measures?: HealthMeasures;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -45,6 +48,7 @@ export function createHealthzServer({
   sharing,
   instance,
   readiness,
+  measures,
   clock,
   log,
 }: HealthzServerDeps): KubeletServer {
@@ -61,7 +65,8 @@ export function createHealthzServer({
         response.set(instanceHeader, instance);
         next();
       });
-      app.all(["/healthz", "/livez"], healthz([ping]));
+      app.all("/healthz", healthz([ping], measures));
+      app.all("/livez", healthz([ping]));
       app.all("/readyz", healthz([ping, { name: "nodes", check: () => readiness.unready() }]));
       app.all("/healthz/:check", healthCheck([ping]));
       app.use((_request, response) => sendText(response, 404, "404 page not found\n"));

@@ -5,7 +5,7 @@ import type { Logger } from "../lib/log.ts";
 import type { Reloading } from "../lib/reloading.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
-import type { ServingMeasures } from "../measures.ts";
+import type { HealthMeasures, ServingMeasures } from "../measures.ts";
 import type { LogReader, PodCache, PodStore, StatusReader } from "../pipeline.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { Runtime, Streams } from "../seams/runtime.ts";
@@ -105,11 +105,18 @@ export interface KubeletServerDeps {
   readonly podLogsDir: string;
   /** Reason why the sync loop is unhealthy; undefined if healthy. */
   readonly syncLoop: () => string | undefined;
-  /** Contents of /metrics and /metrics/probes, in Prometheus' exposition format. */
-  readonly metrics: { text(signal: AbortSignal): Promise<string>; probes(): Promise<string> };
+  /** Contents of /metrics, /metrics/probes and /metrics/slis, in Prometheus' exposition format. */
+  readonly metrics: {
+    text(signal: AbortSignal): Promise<string>;
+    probes(): Promise<string>;
+    slis(): Promise<string>;
+    /** Empties /metrics/slis. */
+    resetSlis(): void;
+  };
   readonly stats: ServedStats;
   /** Counts requests. */
   readonly serving: ServingMeasures;
+  readonly health: HealthMeasures;
   readonly tracer: Tracer;
   /** The effective KubeletConfiguration, with kind and apiVersion, for /configz. */
   readonly configz: () => object;

@@ -46,6 +46,7 @@ export type HandlerName =
   | "configz"
   | "metrics"
   | "probeMetrics"
+  | "sliMetrics"
   | "resourceMetrics"
   | "cadvisorMetrics"
   | "statsSummary"
@@ -79,6 +80,7 @@ export const routes: readonly Route[] = [
   { path: "/pods", handler: "pods", ...read },
   { path: "/metrics", handler: "metrics", ...read },
   { path: "/metrics/probes", handler: "probeMetrics", ...read },
+  { path: "/metrics/slis", handler: "sliMetrics", methods: "any", debugging: false },
   { path: "/metrics/resource", handler: "resourceMetrics", ...read },
   { path: "/metrics/cadvisor", handler: "cadvisorMetrics", ...read },
   { path: "/stats/summary", handler: "statsSummary", methods: ["get", "post"], debugging: false },

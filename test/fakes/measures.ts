@@ -39,6 +39,7 @@ export const unmeasured: Measures = {
   },
   probes: { probed: nothing, forget: nothing },
   serving: { began: () => nothing },
+  health: { checked: nothing },
   seen: nothing,
   forget: nothing,
   rejected: nothing,

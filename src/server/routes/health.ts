@@ -1,4 +1,5 @@
 import type { Request, Response } from "express";
+import type { HealthMeasures } from "../../measures.ts";
 import { sendText } from "../answer.ts";
 import { queryOf } from "../path.ts";
 
@@ -15,13 +16,17 @@ export const ping: HealthCheck = { name: "ping", check: () => undefined };
 /** /healthz: `ok`, or every check with its result if one failed or `verbose` is set; `exclude=name` omits one. Only a check's own path
  *  shows its reason.
  *  @see https://kubernetes.io/docs/reference/using-api/health-checks/ */
-export function healthz(checks: readonly HealthCheck[]): (request: Request, response: Response) => void {
+export function healthz(
+  checks: readonly HealthCheck[],
+  measures?: HealthMeasures,
+): (request: Request, response: Response) => void {
   return (request, response) => {
     const query = queryOf(request.originalUrl);
     const excluded = new Set(query.getAll("exclude"));
     const verdicts = checks.map(({ name, check }) => {
       if (excluded.delete(name)) return { failed: false, text: `[+]${name} excluded: ok\n` };
       const failed = check() !== undefined;
+      measures?.checked(name, !failed);
       return { failed, text: failed ? `[-]${name} failed: reason withheld\n` : `[+]${name} ok\n` };
     });
     const unknown = [...excluded].sort().map((name) => JSON.stringify(name));

@@ -1,6 +1,8 @@
 import type { Request, Response } from "express";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
+import { sendText } from "../answer.ts";
+import type { KubeletServerDeps } from "../ports.ts";
 
 const zip = promisify(gzip);
 
@@ -15,5 +17,19 @@ export function metrics(
     if (!request.acceptsEncodings("gzip")) return void response.end(body);
     response.setHeader("Content-Encoding", "gzip");
     response.end(await zip(body));
+  };
+}
+
+/** /metrics/slis: results of health checks; DELETE empties it.
+ *  @see https://kubernetes.io/docs/reference/instrumentation/slis/ */
+export function sliMetrics({
+  slis,
+  resetSlis,
+}: KubeletServerDeps["metrics"]): (request: Request, response: Response, signal: AbortSignal) => Promise<void> {
+  const show = metrics(slis);
+  return async (request, response, signal) => {
+    if (request.method !== "DELETE") return show(request, response, signal);
+    resetSlis();
+    sendText(response, 200, "metrics reset\n");
   };
 }

@@ -72,7 +72,8 @@ test("the docs name every metric that there is, and no other", async () => {
   const [section = ""] = /^## Metrics$[^]*?(?=^## )/m.exec(page) ?? [];
   const table = section.split("\n").filter((line) => line.startsWith("|"));
   const named = table.flatMap((line) => [...line.matchAll(/`([a-z_]+)`/g)].map(([, name = ""]) => name));
-  const there = new Set([...(await families()).keys(), ...parseExposition(await metrics.probes()).keys()]);
+  const others = await Promise.all([metrics.probes(), metrics.slis()]);
+  const there = new Set([...(await families()).keys(), ...others.flatMap((text) => [...parseExposition(text).keys()])]);
   assert.deepEqual(named.toSorted(), [...there].sort());
 });
 
@@ -380,6 +381,27 @@ test("probes: a series for each result, gone with the pod", async () => {
   assert.ok(durations.every(({ labels }) => labels["probe_type"] === "Readiness"));
   measures.probes.forget(probed);
   assert.deepEqual([await samples("prober_probe_total"), await samples("prober_probe_duration_seconds")], [[], []]);
+});
+
+test("health checks: the newest result and all of them, until they are dropped", async () => {
+  const { metrics, measures } = rig();
+  const samples = async () => {
+    const families = parseExposition(await metrics.slis());
+    return ["kubernetes_healthcheck", "kubernetes_healthchecks_total"].map((name) =>
+      (families.get(name)?.samples ?? []).map(({ labels, value }) => [labels, value]),
+    );
+  };
+  for (const isHealthy of [true, true, false]) measures.health.checked("syncloop", isHealthy);
+  const labels = { name: "syncloop", type: "healthz" };
+  const counted = [
+    [{ ...labels, status: "success" }, 2],
+    [{ ...labels, status: "error" }, 1],
+  ];
+  assert.deepEqual(await samples(), [[[labels, 0]], counted]);
+  metrics.resetSlis();
+  assert.deepEqual(await samples(), [[], []]);
+  measures.health.checked("syncloop", true);
+  assert.deepEqual(await samples(), [[[labels, 1]], [[{ ...labels, status: "success" }, 1]]]);
 });
 
 function aShown(name: string, state: object) {

@@ -135,7 +135,7 @@ test("paths that no honest client sends are 404 before anything is asked", async
 test("what is not there is 404, what is not done that way 405", async () => {
   await using server = await start();
   assert.deepEqual(await statusAndBody(server, "/nothing"), [404, "404: Page Not Found"]);
-  assert.deepEqual(await statusAndBody(server, "/metrics/slis"), [404, "404: Page Not Found"]);
+  assert.deepEqual(await statusAndBody(server, "/metrics/others"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/stats"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/PODS"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/run/ns/p/c"), [405, "405: Method Not Allowed"]);
@@ -143,7 +143,12 @@ test("what is not there is 404, what is not done that way 405", async () => {
 });
 
 test("without debugging handlers only health, pods, metrics and statistics are served", async () => {
-  const metrics = { text: () => Promise.resolve("a 1\n"), probes: () => Promise.resolve("b 1\n") };
+  const metrics = {
+    text: () => Promise.resolve("a 1\n"),
+    probes: () => Promise.resolve("b 1\n"),
+    slis: () => Promise.resolve("e 1\n"),
+    resetSlis: () => undefined,
+  };
   const stats = {
     summary: () => Promise.resolve({}),
     resource: () => Promise.resolve("c 1\n"),
@@ -163,8 +168,9 @@ test("without debugging handlers only health, pods, metrics and statistics are s
   }
   assert.equal((await ask(server, "/configz")).status, 404);
   assert.equal((await ask(server, "/checkpoint/ns/p/c", { method: "POST" })).status, 404);
-  const served = ["/pods", "/healthz", "/metrics", "/metrics/probes", "/metrics/resource", "/metrics/cadvisor"];
-  for (const path of [...served, "/stats/summary"]) assert.equal((await ask(server, path)).status, 200, path);
+  const served = ["/pods", "/healthz", "/metrics", "/metrics/probes", "/metrics/slis", "/metrics/resource"];
+  for (const path of [...served, "/metrics/cadvisor", "/stats/summary"])
+    assert.equal((await ask(server, path)).status, 200, path);
 });
 
 async function statusAndBody(

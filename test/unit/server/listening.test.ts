@@ -73,12 +73,14 @@ async function shown(port: number): Promise<string> {
 test("the local health endpoint", async () => {
   let unready: string | undefined = "not served yet: edge-1";
   const readiness = { unready: () => unready };
+  const checked: string[] = [];
   const server = createHealthzServer({
     address: "127.0.0.1",
     port: 0,
     sharing: () => "shared",
     instance: "this",
     readiness,
+    measures: { checked: (name, isHealthy) => void checked.push(`${name} ${isHealthy}`) },
     clock: systemClock(),
     log: quiet,
   });
@@ -93,6 +95,7 @@ test("the local health endpoint", async () => {
     return [response.statusCode, await text(response)];
   };
   assert.deepEqual(await fetched("/healthz"), [200, "ok"]);
+  assert.deepEqual(checked, ["ping true"]);
   assert.deepEqual(await fetched("/readyz"), [
     500,
     "[+]ping ok\n[-]nodes failed: reason withheld\nhealthz check failed\n",

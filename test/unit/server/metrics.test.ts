@@ -7,7 +7,12 @@ import { unmeasured } from "../../fakes/measures.ts";
 import { backend, spdy, upgrade } from "./backend.ts";
 import { ask, runtimeOf, start } from "./harness.ts";
 
-const texts = { text: () => Promise.resolve("up 1\n"), probes: () => Promise.resolve("prober_probe_total 2\n") };
+const texts = {
+  text: () => Promise.resolve("up 1\n"),
+  probes: () => Promise.resolve("prober_probe_total 2\n"),
+  slis: () => Promise.resolve("kubernetes_healthcheck 1\n"),
+  resetSlis: () => undefined,
+};
 const textFormat = "text/plain; version=0.0.4; charset=utf-8";
 
 test("metrics are in Prometheus' text format, whatever is asked for; of probes at a path of their own", async () => {
@@ -18,6 +23,24 @@ test("metrics are in Prometheus' text format, whatever is asked for; of probes a
     assert.deepEqual([status, body, got["content-type"]], [200, "up 1\n", textFormat]);
   }
   assert.equal((await ask(server, "/metrics/probes")).body, "prober_probe_total 2\n");
+});
+
+test("results of health checks are counted, shown at a path of their own, and dropped by DELETE", async () => {
+  const checked: unknown[] = [];
+  let resets = 0;
+  const health = { checked: (...given: readonly unknown[]) => void checked.push(given) };
+  const metrics = { ...texts, resetSlis: () => void (resets += 1) };
+  await using server = await start({ deps: { metrics, health, syncLoop: () => "slow" } });
+  await ask(server, "/healthz?exclude=log");
+  await ask(server, "/healthz/syncloop");
+  assert.deepEqual(checked, [
+    ["ping", true],
+    ["syncloop", false],
+  ]);
+  const shown = await ask(server, "/metrics/slis");
+  assert.deepEqual([shown.body, shown.headers["content-type"], resets], ["kubernetes_healthcheck 1\n", textFormat, 0]);
+  const { status, body } = await ask(server, "/metrics/slis", { method: "DELETE" });
+  assert.deepEqual([status, body, resets], [200, "metrics reset\n", 1]);
 });
 
 test("who takes them zipped gets them zipped", async () => {
