@@ -101,8 +101,11 @@ function tracedServe(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
 
 async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
   const { request, response, signal } = exchange;
-  if (route.methods !== "any" && !route.methods.some((method) => method.toUpperCase() === request.method))
+  const methods = route.methods === "any" ? [] : route.methods.map((method) => method.toUpperCase());
+  if (route.methods !== "any" && !methods.includes(request.method)) {
+    response.set("Allow", methods.join(", "));
     return sendText(response, 405, "405: Method Not Allowed");
+  }
   const { namespace, pod } = request.params as Record<string, string | undefined>;
   const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
   if (known) await handler(request, response, signal);

@@ -71,18 +71,20 @@ export interface Route {
 const container = "/:namespace/:pod/:container";
 const containerByUid = "/:namespace/:pod/:uid/:container";
 const read = { methods: ["get"], debugging: false } as const;
+/** Whatever the method, as handlers outside of web services are in a kubelet. */
+const any = { methods: "any", debugging: false } as const;
 const debugRead = { methods: ["get"], debugging: true } as const;
 const stream = { methods: ["get", "post"], debugging: true } as const;
 
 export const routes: readonly Route[] = [
-  { path: "/healthz", handler: "healthz", ...read },
-  { path: "/healthz/:check", handler: "healthCheck", ...read },
+  { path: "/healthz", handler: "healthz", ...any },
+  { path: "/healthz/:check", handler: "healthCheck", ...any },
   { path: "/pods", handler: "pods", ...read },
-  { path: "/metrics", handler: "metrics", ...read },
-  { path: "/metrics/probes", handler: "probeMetrics", ...read },
-  { path: "/metrics/slis", handler: "sliMetrics", methods: "any", debugging: false },
-  { path: "/metrics/resource", handler: "resourceMetrics", ...read },
-  { path: "/metrics/cadvisor", handler: "cadvisorMetrics", ...read },
+  { path: "/metrics", handler: "metrics", ...any },
+  { path: "/metrics/probes", handler: "probeMetrics", ...any },
+  { path: "/metrics/slis", handler: "sliMetrics", ...any },
+  { path: "/metrics/resource", handler: "resourceMetrics", ...any },
+  { path: "/metrics/cadvisor", handler: "cadvisorMetrics", ...any },
   { path: "/stats/summary", handler: "statsSummary", methods: ["get", "post"], debugging: false },
   { path: "/runningpods", handler: "runningPods", ...debugRead },
   { path: "/configz", handler: "configz", ...debugRead },

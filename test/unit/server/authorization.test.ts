@@ -140,6 +140,21 @@ test("what is not there is 404, what is not done that way 405", async () => {
   assert.deepEqual(await statusAndBody(server, "/PODS"), [404, "404: Page Not Found"]);
   assert.deepEqual(await statusAndBody(server, "/run/ns/p/c"), [405, "405: Method Not Allowed"]);
   assert.deepEqual(await statusAndBody(server, "/pods", "DELETE"), [405, "405: Method Not Allowed"]);
+  const allowed = async (path: string) => (await ask(server, path, { method: "PATCH" })).headers.allow;
+  assert.deepEqual(
+    [await allowed("/pods"), await allowed("/exec/ns/p/c"), await allowed("/checkpoint/ns/p/c")],
+    ["GET", "GET, POST", "POST"],
+  );
+});
+
+test("health and metrics are there whatever the method", async () => {
+  const text = () => Promise.resolve("a 1\n");
+  const metrics = { text, probes: text, slis: text, resetSlis: () => undefined };
+  const stats = { summary: () => Promise.resolve({}), resource: text, cadvisor: text };
+  await using server = await start({ deps: { metrics, stats } });
+  for (const path of ["/healthz", "/healthz/ping", "/metrics", "/metrics/probes", "/metrics/cadvisor"])
+    assert.deepEqual(await statusAndBody(server, path, "HEAD"), [200, ""], path);
+  assert.deepEqual(await statusAndBody(server, "/metrics/resource", "POST"), [200, "a 1\n"]);
 });
 
 test("without debugging handlers only health, pods, metrics and statistics are served", async () => {
