@@ -118,6 +118,8 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     ping,
     { name: "log", check: ping.check },
     { name: "syncloop", check: deps.syncLoop },
+    // Healthy: where the socket of device plugins cannot be served, the node runs without them and tries again.
+    { name: "device-plugin", check: ping.check },
   ];
   return {
     healthz: healthz(checks, deps.health),

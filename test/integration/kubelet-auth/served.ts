@@ -9,7 +9,7 @@ import { type Callers, log } from "./callers.ts";
 export function servedTests(lab: () => Lab, callers: () => Callers): void {
   describe("what is served", { concurrency: 4 }, () => {
     test("health, pods, running pods and the configuration", async () => {
-      for (const path of ["/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop"])
+      for (const path of ["/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop", "/healthz/device-plugin"])
         assert.deepEqual(await callers().ask(path, callers().admin), { status: 200, body: "ok" });
       const list = async (path: string): Promise<PodList> =>
         JSON.parse((await callers().ask(path, callers().admin)).body) as PodList;

@@ -36,6 +36,7 @@ test("results of health checks are counted, shown at a path of their own, and dr
   assert.deepEqual(checked, [
     ["ping", true],
     ["syncloop", false],
+    ["device-plugin", true],
   ]);
   const shown = await ask(server, "/metrics/slis");
   assert.deepEqual([shown.body, shown.headers["content-type"], resets], ["kubernetes_healthcheck 1\n", textFormat, 0]);

@@ -28,14 +28,15 @@ async function answer(world: World, path: string, method = "GET"): Promise<[numb
 test("healthz: ok, details on failure, on request, with checks left out", async () => {
   const sick = { deps: { syncLoop: () => "sync Loop took longer than expected" } };
   assert.deepEqual(await answer({}, "/healthz"), [200, "ok"]);
-  assert.deepEqual(await answer({}, "/healthz/syncloop"), [200, "ok"]);
+  for (const name of ["syncloop", "device-plugin"])
+    assert.deepEqual(await answer({}, `/healthz/${name}`), [200, "ok"]);
   assert.deepEqual(await answer({}, "/healthz?verbose"), [
     200,
-    "[+]ping ok\n[+]log ok\n[+]syncloop ok\nhealthz check passed\n",
+    "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n",
   ]);
   assert.deepEqual(await answer(sick, "/healthz"), [
     500,
-    "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\nhealthz check failed\n",
+    "[+]ping ok\n[+]log ok\n[-]syncloop failed: reason withheld\n[+]device-plugin ok\nhealthz check failed\n",
   ]);
   assert.deepEqual(await answer(sick, "/healthz/syncloop"), [
     500,
@@ -44,7 +45,7 @@ test("healthz: ok, details on failure, on request, with checks left out", async 
   assert.deepEqual(await answer(sick, "/healthz?exclude=syncloop"), [200, "ok"]);
   assert.deepEqual(await answer({}, "/healthz?verbose&exclude=ping&exclude=x"), [
     200,
-    '[+]ping excluded: ok\n[+]log ok\n[+]syncloop ok\nwarn: some health checks cannot be excluded: no matches for "x"\nhealthz check passed\n',
+    '[+]ping excluded: ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nwarn: some health checks cannot be excluded: no matches for "x"\nhealthz check passed\n',
   ]);
   assert.equal((await answer({}, "/healthz/none"))[0], 404);
 });
