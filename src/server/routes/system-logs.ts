@@ -4,7 +4,9 @@ import { pipeline } from "node:stream/promises";
 import type { Request, Response } from "express";
 import { CodedError, type ErrorCode, codeOf, messageOf, unlessCode } from "../../lib/errors.ts";
 import type { HostFile, HostFs } from "../../seams/host.ts";
+import type { Exchange } from "../admit.ts";
 import { sendText } from "../answer.ts";
+import { askedBytes } from "../byte-range.ts";
 import { pathSegments } from "../path.ts";
 import type { KubeletServerDeps } from "../ports.ts";
 
@@ -30,10 +32,14 @@ export function systemLogs(
     try {
       const path = await files.realpath(posix.join(root, ...segments), signal);
       if (!(await isLog(deps, path, signal))) return sendText(response, 403, `this leads out of ${root}\n`);
-      const { kind } = await files.lstat(path, signal);
-      if (kind !== "directory") await sendFile(files, path, response, signal);
-      else if (request.path.endsWith("/")) sendList(response, await listInPlace(files, path, signal));
-      else response.redirect(301, relative(`${segments.at(-1) ?? "logs"}/`));
+      const { kind, modifiedAt } = await files.lstat(path, signal);
+      const name = segments.at(-1) ?? "logs";
+      const isDirectory = kind === "directory";
+      if (isDirectory !== request.path.endsWith("/"))
+        return response.redirect(301, isDirectory ? relative(`${name}/`) : `../${escapedPath(name)}`);
+      if (!isDirectory) return await sendFile(files, path, { request, response, signal });
+      if (isUnchanged(request, response, modifiedAt)) return;
+      sendList(response, await listInPlace(files, path, signal));
     } catch (error) {
       if (signal.aborted || response.headersSent) return void response.destroy();
       const status = statuses[codeOf(error)] ?? 500;
@@ -60,22 +66,46 @@ async function realPathOf(files: Pick<HostFs, "realpath">, path: string, signal:
   return (await unlessCode(files.realpath(path, signal), "not_found", "permission_denied")) ?? path;
 }
 
+/** Sends a file as Go's file server does: in whole, or the part that `Range` asks for. */
 async function sendFile(
   files: Pick<HostFs, "open">,
   path: string,
-  response: Response,
-  signal: AbortSignal,
+  { request, response, signal }: Exchange,
 ): Promise<void> {
   await using file = await files.open(path, { noFollow: true, signal });
-  const { size } = await file.stat(signal);
-  response.status(200).type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(size));
-  await pipeline(Readable.from(blocksOf(file, size, signal)), response, { signal });
+  const { size, modifiedAt } = await file.stat(signal);
+  if (isUnchanged(request, response, modifiedAt)) return;
+  const same = request.headers["if-range"] ?? httpDate(modifiedAt);
+  const asked = askedBytes(same === httpDate(modifiedAt) ? request.headers.range : undefined, size);
+  if (asked.is === "invalid") {
+    if (!asked.overlaps) response.set("Content-Range", `bytes */${size}`);
+    response.removeHeader("Last-Modified");
+    return sendText(response, 416, `${asked.text}\n`);
+  }
+  const { start, length } = asked.is === "part" ? asked : { start: 0, length: size };
+  if (asked.is === "part") response.set("Content-Range", `bytes ${start}-${start + length - 1}/${size}`);
+  response.status(asked.is === "part" ? 206 : 200).set("Accept-Ranges", "bytes");
+  response.type("text/plain").set("X-Content-Type-Options", "nosniff").set("Content-Length", String(length));
+  await pipeline(Readable.from(blocksOf(file, start, start + length, signal)), response, { signal });
+}
+
+/** Says when a file was changed. @returns true after a response to a client that has it as it is. */
+function isUnchanged(request: Request, response: Response, modifiedAt: number): boolean {
+  response.set("Last-Modified", httpDate(modifiedAt));
+  const since = Date.parse(request.headers["if-modified-since"] ?? "");
+  if (Number.isNaN(since) || Math.floor(modifiedAt / 1000) * 1000 > since) return false;
+  response.status(304).end();
+  return true;
+}
+
+function httpDate(milliseconds: number): string {
+  return new Date(milliseconds).toUTCString();
 }
 
 /** Sends the size at opening time: a growing file would have no end, and a truncated one must not look complete. */
-async function* blocksOf(file: HostFile, size: number, signal: AbortSignal): AsyncGenerator<Buffer> {
-  for (let at = 0; at < size; ) {
-    const block = await file.read(at, Math.min(blockBytes, size - at), signal);
+async function* blocksOf(file: HostFile, start: number, end: number, signal: AbortSignal): AsyncGenerator<Buffer> {
+  for (let at = start; at < end; ) {
+    const block = await file.read(at, Math.min(blockBytes, end - at), signal);
     if (block.length === 0) throw new CodedError("conflict", "the file was cut short while it was read");
     at += block.length;
     yield block;
@@ -98,20 +128,26 @@ async function listInPlace(
 
 /** Go's file server's listing format. Names are untrusted: they are only shown as names. */
 function sendList(response: Response, entries: Awaited<ReturnType<HostFs["list"]>>): void {
-  const names = entries.map(({ name, kind }) => (kind === "directory" ? `${name}/` : name)).sort();
+  const sorted = entries.toSorted((a, b) => (a.name < b.name ? -1 : 1));
+  const names = sorted.map(({ name, kind }) => (kind === "directory" ? `${name}/` : name));
   const lines = names.map((name) => `<a href="${relative(name)}">${escaped(name)}</a>\n`);
   response
     .status(200)
     .type("text/html")
     .set("X-Content-Type-Options", "nosniff")
     .set("Content-Security-Policy", "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'")
-    .end(`<!doctype html>\n<pre>\n${lines.join("")}</pre>\n`);
+    .end(`<!doctype html>\n<meta name="viewport" content="width=device-width">\n<pre>\n${lines.join("")}</pre>\n`);
 }
 
-/** A name as a relative reference below its page: never a scheme, an authority or a query. */
+/** A name as a relative reference below its page, as Go writes it: never a scheme, an authority or a query. */
 function relative(name: string): string {
-  const end = name.endsWith("/") ? "/" : "";
-  return `./${encodeURIComponent(name.slice(0, name.length - end.length)).replaceAll("'", "%27")}${end}`;
+  return name.includes(":") ? `./${escapedPath(name)}` : escapedPath(name);
+}
+
+function escapedPath(name: string): string {
+  return encodeURIComponent(name)
+    .replace(/%(2F|24|26|2B|2C|3A|3B|3D|40)/g, decodeURIComponent)
+    .replace(/[!'()*]/g, (char) => `%${char.charCodeAt(0).toString(16).toUpperCase()}`);
 }
 
 function escaped(text: string): string {

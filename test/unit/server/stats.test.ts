@@ -6,7 +6,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import { ask, runtimeOf, start } from "./harness.ts";
+import { adminToken, ask, runtimeOf, start } from "./harness.ts";
 
 const pod = aPod({ containers: [aContainer("c")] }, { name: "p", namespace: "ns" });
 
@@ -54,6 +54,7 @@ async function logs() {
     await fs.apply([{ do: "mkdir", path, parents: true }]);
   files.put("/var/log/syslog", { data: "hello\n" });
   files.put("/var/log/a<b?", { data: "" });
+  files.put("/var/log/apt.log", { data: "" });
   files.put("/var/lib/docker/c.log", { data: "from docker\n" });
   files.put("/etc/shadow", { data: "secret" });
   await fs.apply([
@@ -75,14 +76,45 @@ test("logs: files of the target and lists of them", async () => {
   assert.deepEqual(await get("/logs/container.log"), [200, "from docker\n"], "where the runtime keeps its logs");
   const [status, list] = await get("/logs/");
   assert.equal(status, 200);
-  assert.match(list, /<a href=".\/apt\/">apt\/<\/a>\n/);
-  assert.match(list, /<a href=".\/a%3Cb%3F">a&lt;b\?<\/a>\n/);
+  assert.match(list, /^<!doctype html>\n<meta name="viewport" content="width=device-width">\n<pre>\n/);
+  assert.match(list, /<a href="a%3Cb%3F">a&lt;b\?<\/a>\n<a href="apt\/">apt\/<\/a>\n<a href="apt\.log">/);
   const moved = await ask(server, "/logs/apt");
-  assert.deepEqual([moved.status, moved.headers.location], [301, "./apt/"]);
+  assert.deepEqual([moved.status, moved.headers.location], [301, "apt/"]);
+  const file = await ask(server, "/logs/syslog/");
+  assert.deepEqual([file.status, file.headers.location], [301, "../syslog"]);
   assert.equal((await get("/logs/none"))[0], 404);
   for (const path of ["way-out", "apt/up/lib", "apt/up/"]) assert.equal((await get(`/logs/${path}`))[0], 403, path);
   assert.equal((await get("/logs/../../etc/shadow"))[0], 404);
   assert.equal((await ask(server, "/logs/syslog", { method: "POST" })).status, 405);
+});
+
+test("logs: a part of a file for who asks for it, and nothing for who has it", async () => {
+  await using server = await start({ deps: { files: await logs() } });
+  const get = async (headers: Readonly<Record<string, string>>, path = "/logs/syslog") => {
+    const answer = await ask(server, path, { headers: { authorization: `Bearer ${adminToken}`, ...headers } });
+    return [answer.status, answer.body, answer.headers["content-range"]] as const;
+  };
+  const { headers } = await ask(server, "/logs/syslog");
+  const modified = String(headers["last-modified"]);
+  assert.deepEqual([headers["accept-ranges"], Number.isNaN(Date.parse(modified))], ["bytes", false]);
+  const cases: readonly (readonly [string, number, string, string?])[] = [
+    ["bytes=1-3", 206, "ell", "bytes 1-3/6"],
+    ["bytes=4-", 206, "o\n", "bytes 4-5/6"],
+    ["bytes=-3", 206, "lo\n", "bytes 3-5/6"],
+    ["bytes=-99", 206, "hello\n", "bytes 0-5/6"],
+    ["bytes=2-99", 206, "llo\n", "bytes 2-5/6"],
+    ["bytes=6-", 416, "invalid range: failed to overlap\n", "bytes */6"],
+    ["bytes=3-1", 416, "invalid range\n"],
+    ["lines=1-2", 416, "invalid range\n"],
+    ["bytes=0-0,2-2", 200, "hello\n"],
+  ];
+  for (const [range, status, body, of] of cases) assert.deepEqual(await get({ range }), [status, body, of], range);
+  assert.equal((await get({ range: "bytes=1-3", "if-range": modified }))[0], 206);
+  assert.equal((await get({ range: "bytes=1-3", "if-range": "Thu, 01 Jan 1970 00:00:00 GMT" }))[0], 200);
+  for (const path of ["/logs/syslog", "/logs/"]) {
+    assert.deepEqual((await get({ "if-modified-since": modified }, path)).slice(0, 2), [304, ""], path);
+    assert.equal((await get({ "if-modified-since": "Thu, 01 Jan 1970 00:00:00 GMT" }, path))[0], 200, path);
+  }
 });
 
 test("logs: a name is nothing but a name, whatever it looks like", async () => {
@@ -94,13 +126,15 @@ test("logs: a name is nothing but a name, whatever it looks like", async () => {
   ]);
   await using server = await start({ deps: { files } });
   const { body, headers } = await ask(server, "/logs/");
-  assert.match(body, /<a href="\.\/javascript%3Aalert\(1\)">javascript:alert\(1\)<\/a>\n/);
-  assert.match(body, /<a href="\.\/%22%3E%3Cscript%3E%27">&#34;&gt;&lt;script&gt;'<\/a>\n/);
-  assert.ok([...body.matchAll(/href="([^"]*)"/g)].every(([, to]) => to?.startsWith("./")));
+  assert.match(body, /<a href="\.\/javascript:alert%281%29">javascript:alert\(1\)<\/a>\n/);
+  assert.match(body, /<a href="%22%3E%3Cscript%3E%27">&#34;&gt;&lt;script&gt;'<\/a>\n/);
+  const here = "https://node.example/logs/";
+  const leads = [...body.matchAll(/href="([^"]*)"/g)].map(([, to = ""]) => new URL(to, here).href);
+  assert.ok(leads.length > 2 && leads.every((to) => to.startsWith(here)));
   assert.match(String(headers["content-security-policy"]), /default-src 'none'/);
   assert.equal(headers["x-content-type-options"], "nosniff");
   const moved = await ask(server, "/logs/https:elsewhere.example");
-  assert.deepEqual([moved.status, moved.headers.location], [301, "./https%3Aelsewhere.example/"]);
+  assert.deepEqual([moved.status, moved.headers.location], [301, "./https:elsewhere.example/"]);
 });
 
 test("logs: a directory that a link replaces between look and opening shows nothing of another", async () => {
