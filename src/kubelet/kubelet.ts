@@ -11,7 +11,7 @@ import { createNodeState } from "./node-state.ts";
 import { workOnPods } from "./pods.ts";
 import { publishing } from "./publishing.ts";
 import { type NodeServer, createNodeServer } from "./server.ts";
-import { sourceNames } from "./settings.ts";
+import { sourceNames, syncLoopPatience } from "./settings.ts";
 import { observeTarget } from "./target.ts";
 import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { handOut } from "./wiring.ts";
@@ -60,8 +60,11 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
 }
 
 /** Has the process be asked whether the sync loop of a node on this machine gets on. */
-function liveness({ target: { link }, liveness: process }: NodeContext, { pleg }: Observed): readonly Service[] {
-  return link ? [] : [onceThenIdle("liveness", () => process.watch(pleg.unhealthy))];
+function liveness(
+  { config, target: { link }, liveness: process }: NodeContext,
+  { pleg }: Observed,
+): readonly Service[] {
+  return link ? [] : [onceThenIdle("liveness", () => process.watch(() => pleg.stalled(syncLoopPatience(config))))];
 }
 
 /** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */

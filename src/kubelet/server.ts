@@ -8,7 +8,7 @@ import type { Reloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import type { ReadGate } from "../report/node.ts";
-import { serverConfig } from "./settings.ts";
+import { serverConfig, syncLoopPatience } from "./settings.ts";
 import { boundedAccess, boundedTokens } from "../server/bounded-reviews.ts";
 import { createHealthzServer } from "../server/healthz.ts";
 import { type Authenticator, type Authorizer, alwaysAllow, neverAllow } from "../server/ports.ts";
@@ -77,7 +77,7 @@ export async function createNodeServer(
     files: target.host.fs,
     podLogsDir: kubelet.podLogsDir,
     runtimePods: seen,
-    syncLoop: observed.pleg.unhealthy,
+    syncLoop: () => observed.pleg.stalled(syncLoopPatience(config)),
     configz: () => configurationDocument(kubelet),
     serving: metrics.measures.serving,
     health: metrics.measures.health,

@@ -15,6 +15,8 @@ const relistMs = 1_000;
 const downMs = 500;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
+/** Without an answer for this long the runtime counts as down, milliseconds, and pods are not synced. */
+const downAfterMs = 30_000;
 /** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
  *  stands behind. */
 const firstListMs = 15_000;
@@ -33,6 +35,9 @@ export interface Pleg extends Service, PodInspector {
   learn(pod: RuntimePod): void;
   /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
   unhealthy(): string | undefined;
+  /** Undefined while pods are synced; else the kubelet's sentence for /healthz/syncloop. Its loop stops half a minute after the runtime
+   *  last answered, and is late `patienceMs` after that. A runtime that has not answered yet delays nothing. */
+  stalled(patienceMs: number): string | undefined;
   /** Resolves once the runtime has been listed for the first time. */
   ready(signal: AbortSignal): Promise<void>;
 }
@@ -75,6 +80,10 @@ export function createPleg(deps: PlegDeps): Pleg {
       const silentMs = deps.clock.monotonic() - lastRelist;
       if (silentMs < unhealthyAfterMs) return undefined;
       return `PLEG is not healthy: pleg was last seen active ${goDuration(silentMs)} ago; threshold is 3m0s`;
+    },
+    stalled(patienceMs) {
+      const isLate = deps.clock.monotonic() - lastRelist > downAfterMs + patienceMs;
+      return listed && isLate ? "sync Loop took longer than expected" : undefined;
     },
     ready: (signal) => Promise.race([first.promise, onAbort(signal)]),
     async run(signal) {

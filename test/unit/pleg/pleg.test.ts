@@ -142,6 +142,24 @@ for (const events of [false, true]) {
       await clock.advance(5_000);
       assert.equal(pleg.unhealthy(), undefined);
     });
+
+    it("stalls the sync loop when the runtime has been down for half a minute and the patience, not before it has answered", async (t) => {
+      const { clock, runtime, pleg } = rig(t, events);
+      runtime.goDown();
+      await clock.advance(400_000);
+      assert.equal(pleg.stalled(300_000), undefined);
+      runtime.comeUp();
+      await clock.advance(5_000);
+      runtime.goDown();
+      await clock.advance(300_000);
+      assert.equal(pleg.stalled(300_000), undefined);
+      await clock.advance(35_000);
+      assert.equal(pleg.stalled(300_000), "sync Loop took longer than expected");
+      assert.equal(pleg.stalled(600_000), undefined);
+      runtime.comeUp();
+      await clock.advance(5_000);
+      assert.equal(pleg.stalled(300_000), undefined);
+    });
   });
 }
 
