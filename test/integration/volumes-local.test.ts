@@ -149,7 +149,8 @@ test("a tree is given to a group: files, directories, set-id bits, links alone; 
   await writeFile(`${tree}/sub dir/program`, "");
   await chmod(`${tree}/sub dir/program`, 0o6755);
   await symlink(outside, `${tree}/sub dir/link`);
-  const deps = { host, clock, events: { event: () => assert.fail("an event") } };
+  const log = createLogger(0, { write: (line) => assert.fail(line) });
+  const deps = { host, clock, log, events: { event: () => assert.fail("an event") } };
   const given = (policy: string, fsGroup: number) =>
     giveTree(
       deps,

@@ -11,12 +11,12 @@ const setGid = 0o2000;
 const longestMs = 24 * 3_600_000;
 const slowMs = 30_000;
 
-type GroupDeps = Pick<SetUpDeps, "host" | "clock" | "events">;
+type GroupDeps = Pick<SetUpDeps, "host" | "clock" | "events" | "log">;
 
 /** Gives a volume's whole tree to the pod's fsGroup, if any, as a kubelet does: files readable and writable, directories also
  *  searchable and with new files in the group; links themselves alone. The root comes last, which tells a later pod that asks for
- *  OnRootMismatch that all is done.
- *  @throws failed_precondition with the first of the command's complaints.
+ *  OnRootMismatch that all is done. What the file system refuses to change stays as it is, as with root squashed on NFS.
+ *  @throws failed_precondition when the tree cannot be walked, with the walk's first complaint.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods */
 export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: AbortSignal): Promise<void> {
   const group = groupOf(pod);
@@ -29,8 +29,12 @@ export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: 
   const slow = deps.clock.after(slowMs, () => tellOfSlowness(deps, pod, path));
   // A try's limit does not hold for it: cut off, it would have to begin anew each time.
   const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
-  if (code === 0) return;
-  const [complaint = `exit status ${code}`] = stderr.trim().split("\n");
+  const complaints = stderr.split("\n").filter((line) => line !== "");
+  if (code === 0) {
+    if (complaints.length > 0) deps.log.warn({ path, group, complaints }, "a volume could not be given to its group");
+    return;
+  }
+  const [complaint = `exit status ${code}`] = complaints;
   throw new CodedError("failed_precondition", `files could not be given to group ${group}: ${complaint}`);
 }
 
@@ -40,14 +44,21 @@ function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
   events.event(podReference(pod), "Warning", "VolumePermissionChangeInProgress", message);
 }
 
-/** Arguments: directory, group. A change of group takes set-id bits from files, which are given back. POSIX sh, with the programs of
- *  findutils and coreutils or busybox. */
+/** Arguments: directory, group. A change of group takes set-id bits from files, which are given back. Only the walk may fail; of what cannot
+ *  be changed the root alone is told. POSIX sh, with the programs of findutils and coreutils or busybox. */
 const script = `
 export group="$2"
 find "$1" -mindepth 1 -type f -perm /6000 -exec sh -c '
-  for file; do mode=$(stat -c %a "$file") && chown -h ":$group" "$file" && chmod "$mode" "$file" || exit 1; done' sh {} + &&
-find "$1" -mindepth 1 ! \\( -type f -perm /6000 \\) -exec chown -h ":$group" {} + &&
-find "$1" -mindepth 1 ! -type l ! -type d -exec chmod ug+rw {} + &&
-find "$1" -mindepth 1 -type d -exec chmod ug+rwx,g+s {} + &&
-chown -h ":$group" "$1" && chmod ug+rwx,g+s "$1"
+  for file; do
+    mode=$(stat -c %a "$file") || exit 1
+    chown -h ":$group" "$file" 2>/dev/null
+    chmod "$mode" "$file" 2>/dev/null
+  done
+  :' sh {} + &&
+find "$1" -mindepth 1 ! \\( -type f -perm /6000 \\) -exec sh -c 'chown -h ":$group" "$@" 2>/dev/null || :' sh {} + &&
+find "$1" -mindepth 1 ! -type l ! -type d -exec sh -c 'chmod ug+rw "$@" 2>/dev/null || :' sh {} + &&
+find "$1" -mindepth 1 -type d -exec sh -c 'chmod ug+rwx,g+s "$@" 2>/dev/null || :' sh {} + || exit 1
+chown -h ":$group" "$1"
+chmod ug+rwx,g+s "$1"
+:
 `;
