@@ -55,8 +55,9 @@ export async function publishVolume(
   { volume, about }: { readonly volume: DriverVolume; readonly about: CSIDriver | undefined },
   signal: AbortSignal,
 ): Promise<PublishedVolume> {
-  checkLifecycle(volume, about);
+  // A driver that is not there comes first: before it has been installed the cluster says nothing of it, either.
   const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
+  checkLifecycle(volume, about);
   const capabilities = await driver.capabilities();
   const path = publishedPath(deps.rootDir, pod.metadata.uid, volume.name);
   await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);

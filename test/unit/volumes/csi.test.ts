@@ -314,6 +314,21 @@ test("a driver of which the cluster says nothing has no volumes of pods' own", a
   );
 });
 
+test("of a driver that is not installed a pod's own volume tells that it is not registered", async () => {
+  const bench = volumeBench();
+  bench.storage.objects.clear();
+  bench.storage.registered.clear();
+  const giveUp = new AbortController();
+  const mounting = bench.start().mount(podWith([inline]), giveUp.signal);
+  await bench.clock.advance(100);
+  giveUp.abort();
+  await assert.rejects(mounting);
+  assert.equal(
+    bench.events[0],
+    'Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d not found in the list of registered CSI drivers',
+  );
+});
+
 test("a driver gets the tokens that it asks for, among the secrets where it wants them there, and is asked again", async () => {
   const bench = bound();
   const { storage, clock } = bench;
