@@ -68,7 +68,7 @@ function phaseNotes(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "
 }
 
 /** Addresses of the host, and of the pod: one a family, the host's primary family first. A pod in the host's network has the
- *  host's, kept once set. The last known ones stand while no sandbox is ready. */
+ *  host's. The last known ones stand while no sandbox is ready, or the host's are not known. */
 function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
   const { pod, hostIPs } = input;
   const hosts = hostIPs.slice(0, 2);
@@ -79,17 +79,22 @@ function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "
   };
 }
 
-function hostNetworkIPs({ previous }: StatusInput, hosts: readonly string[]): readonly string[] {
-  const [primary, secondary] = shownIPs(previous);
-  if (primary === undefined) return hosts;
-  const other = hosts[1];
-  if (secondary === undefined && other !== undefined && isIPv6(other) !== isIPv6(primary)) return [primary, other];
-  return secondary === undefined ? [primary] : [primary, secondary];
+/** The runtime's addresses, if it tells any of such a pod, completed by the host's second one; else the host's as they are now: they may
+ *  have changed since the pod began. */
+function hostNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
+  const [primary, secondary] = oneAFamily(observed?.ips ?? [], hosts);
+  if (primary === undefined) return hosts.length > 0 ? hosts : shownIPs(previous);
+  const other = secondary ?? hosts[1];
+  return other !== undefined && isIPv6(other) !== isIPv6(primary) ? [primary, other] : [primary];
 }
 
 function podNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
   const ready = observed?.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
-  const ips = observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous);
+  return oneAFamily(observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous), hosts);
+}
+
+/** The first address of each family, that of the host's primary one first. */
+function oneAFamily(ips: readonly string[], hosts: readonly string[]): readonly string[] {
   const sixFirst = hosts[0] !== undefined && isIPv6(hosts[0]);
   const [primary, secondary] = [ips.find((ip) => isIPv6(ip) === sixFirst), ips.find((ip) => isIPv6(ip) !== sixFirst)];
   return [primary, secondary].filter((ip) => ip !== undefined);

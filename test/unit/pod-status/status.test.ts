@@ -178,15 +178,16 @@ test("addresses: one a family, the host's family first, the last known while no 
   );
 });
 
-test("a pod in the host's network has the host's addresses and keeps them", () => {
+test("a pod in the host's network has the host's addresses as they are now, or those that the runtime tells", () => {
   const pod = aPod({ hostNetwork: true });
-  assert.deepEqual(generate({ pod, hostIPs: ["10.1.0.1", "fd00::1"] }).podIPs, [{ ip: "10.1.0.1" }, { ip: "fd00::1" }]);
+  const both = ["10.1.0.1", "fd00::1"];
+  assert.deepEqual(generate({ pod, hostIPs: both }).podIPs, [{ ip: "10.1.0.1" }, { ip: "fd00::1" }]);
   const previous = { podIPs: [{ ip: "10.1.0.9" }] };
-  assert.deepEqual(generate({ pod, previous }).podIPs, [{ ip: "10.1.0.9" }]);
-  assert.deepEqual(generate({ pod, previous, hostIPs: ["10.1.0.1", "fd00::1"] }).podIPs, [
-    { ip: "10.1.0.9" },
-    { ip: "fd00::1" },
-  ]);
+  assert.deepEqual(generate({ pod, previous, hostIPs: both }).podIPs, [{ ip: "10.1.0.1" }, { ip: "fd00::1" }]);
+  assert.deepEqual(generate({ pod, previous, hostIPs: [] }).podIPs, [{ ip: "10.1.0.9" }]);
+  const told = { ...observe([aSandbox()], [up()]), ips: ["10.1.0.5"] };
+  assert.deepEqual(generate({ pod, observed: told }).podIPs, [{ ip: "10.1.0.5" }]);
+  assert.deepEqual(generate({ pod, observed: told, hostIPs: both }).podIPs, [{ ip: "10.1.0.5" }, { ip: "fd00::1" }]);
 });
 
 test("the same world gives the same status: what was shown before is carried on unchanged", () => {
