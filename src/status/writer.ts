@@ -1,6 +1,7 @@
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { rfc3339 } from "../lib/rfc3339.ts";
 import type { StatusMeasures } from "../measures.ts";
 import type { PodStatus } from "../objects.ts";
 import { isMirrorPod } from "../pod/containers.ts";
@@ -64,10 +65,12 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
     signal: AbortSignal,
   ): Promise<ShownPod> => {
     const before = shown.status ?? {};
-    const patch = statusPatch(
-      before,
-      mergeStatus(before, status, !ended && mayRun(worker.get(uid)), isMirrorPod(shown)),
-    );
+    const sending = {
+      mayRun: !ended && mayRun(worker.get(uid)),
+      now: rfc3339(clock.now()),
+      isMirror: isMirrorPod(shown),
+    };
+    const patch = statusPatch(before, mergeStatus(before, status, sending));
     const text = patch && JSON.stringify(patch);
     const last = answers.get(uid);
     if (!patch || (last?.futile === text && last?.pod.metadata.resourceVersion === shown.metadata.resourceVersion))

@@ -129,17 +129,20 @@ test("a final phase is held back while containers may run; a shown one is never 
       { type: "x/y", status: "False" },
     ],
   };
-  const held = mergeStatus(running, done, true);
+  const held = mergeStatus(running, done, { mayRun: true, now });
   assert.deepEqual([held.phase, held.reason, held.message], ["Running", undefined, undefined]);
   assert.deepEqual(held.conditions, [
     { type: "x/y", status: "True" },
     { type: "Ready", status: "False" },
   ]);
   assert.deepEqual(
-    [mergeStatus(running, done, false).phase, mergeStatus(running, done, false).reason],
+    [
+      mergeStatus(running, done, { mayRun: false, now }).phase,
+      mergeStatus(running, done, { mayRun: false, now }).reason,
+    ],
     ["Failed", "R"],
   );
-  assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, true).phase, "Failed");
+  assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, { mayRun: true, now }).phase, "Failed");
 });
 
 test("the patch holds what differs, and nulls what is gone", () => {
@@ -285,20 +288,30 @@ test("why the node ended a pod is told with its end, and takes the place of what
   const seen: PodStatus = { ...shown, containerStatuses: [] };
   const why = { reason: "Preempting", message: "make room", disruption: "Pod was preempted." };
   const own = carryOn(pod, undefined, evicted(pod, seen, why), now);
-  assert.deepEqual(statusPatch(shown, mergeStatus(shown, own, true)), { observedGeneration: 2, startTime: now });
+  const end = "2026-02-02T00:00:30Z";
+  assert.deepEqual(statusPatch(shown, mergeStatus(shown, own, { mayRun: true, now })), {
+    observedGeneration: 2,
+    startTime: now,
+  });
   const ours = {
     type: "DisruptionTarget",
     status: "True",
     reason: "TerminationByKubelet",
     message: "Pod was preempted.",
     observedGeneration: 2,
-    lastTransitionTime: now,
+    lastTransitionTime: end,
   };
-  const ended = mergeStatus(shown, own, false);
+  const ended = mergeStatus(shown, own, { mayRun: false, now: end });
   assert.deepEqual([ended.reason, ended.conditions], ["Preempting", [{ type: "my/own", status: "True" }, ours]]);
   assert.deepEqual(statusPatch(shown, ended)?.["conditions"], [ours]);
   const later = carryOn(pod, own, evicted(pod, ended, why), "2026-03-03T00:00:00Z");
-  assert.equal(statusPatch(ended, mergeStatus(ended, later, false)), undefined);
+  assert.equal(
+    statusPatch(ended, mergeStatus(ended, later, { mayRun: false, now: "2026-03-03T00:00:00Z" })),
+    undefined,
+  );
+  const before: PodStatus = { conditions: [{ ...theirs, lastTransitionTime: long }] };
+  const since = mergeStatus(before, own, { mayRun: false, now: end }).conditions?.[0]?.lastTransitionTime;
+  assert.equal(since, long, "the pod was a target of theirs before");
   const { disruption: _none, ...plain } = why;
   assert.deepEqual(evicted(pod, seen, plain).conditions, shown.conditions);
 });
