@@ -72,15 +72,13 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
     ["PodScheduled", yes],
   ];
   const { generation } = pod.metadata;
-  const restarting = mayRestartAll(pod.spec) ? [[allRestartingCondition, judgeRestarting(input)] as const] : [];
+  const observedGeneration = generation !== undefined && { observedGeneration: generation };
   return [
     ...foreign,
     ...(isTerminal(input.phase) ? [] : input.resize),
-    ...[...own, ...restarting].map(([type, verdict]) => ({
-      type,
-      ...(generation !== undefined && { observedGeneration: generation }),
-      ...verdict,
-    })),
+    ...own.map(([type, verdict]) => ({ type, ...observedGeneration, ...verdict })),
+    // The kubelet's has no generation.
+    ...(mayRestartAll(pod.spec) ? [{ type: allRestartingCondition, ...judgeRestarting(input) }] : []),
   ];
 }
 

@@ -249,6 +249,16 @@ test("a container whose end is everybody's: the pod runs on, says that all start
   );
 });
 
+test("that all containers start anew is told without a generation", () => {
+  const pod = aPod({ containers: [asking] }, { generation: 3 });
+  const status = generate({
+    pod,
+    observed: observe([aSandbox()], [aStatus(asking, ContainerState.CONTAINER_RUNNING)]),
+  });
+  assert.deepEqual(condition(status, "AllContainersRestarting"), { status: "False" });
+  assert.equal(condition(status, "Ready")?.observedGeneration, 3);
+});
+
 test("a pod whose containers cannot end all others says nothing of it", () => {
   assert.equal(condition(generate(), "AllContainersRestarting"), undefined);
 });
