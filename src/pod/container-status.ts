@@ -123,7 +123,7 @@ function fromRuntime(
   older: RuntimeStatus | undefined,
 ): ContainerStatus {
   const containerID = `${input.runtimeName}://${newest.id}`;
-  const state = stateOf(newest, before, input.runtimeName);
+  const state = stateOf(newest, before, input);
   const running = newest.state === RuntimeState.CONTAINER_RUNNING;
   const requests = container.resources?.requests;
   const linux = newest.user?.linux;
@@ -140,7 +140,7 @@ function fromRuntime(
     ready: false,
     restartCount: restartCount(newest, before),
     state,
-    lastState: older ? stateOf(older, before, input.runtimeName) : lastStateOf(containerID, before),
+    lastState: older ? stateOf(older, before, input) : lastStateOf(containerID, before),
     resources: resourcesInForce(container, newest, running, running ? input.inForce(newest) : undefined),
     ...(requests && { allocatedResources: requests }),
     ...(user && { user: { linux: user } }),
@@ -163,7 +163,11 @@ function lastStateOf(containerID: string, before: ContainerStatus | undefined): 
   return before?.lastState?.terminated ? { terminated: before.lastState.terminated } : {};
 }
 
-function stateOf(run: RuntimeStatus, before: ContainerStatus | undefined, runtimeName: string): ContainerState {
+function stateOf(
+  run: RuntimeStatus,
+  before: ContainerStatus | undefined,
+  { pod, observed, previous, runtimeName }: ContainerStatusInput,
+): ContainerState {
   switch (run.state) {
     case RuntimeState.CONTAINER_RUNNING:
       return { running: { startedAt: time(run.startedAt) } };
@@ -178,10 +182,13 @@ function stateOf(run: RuntimeStatus, before: ContainerStatus | undefined, runtim
           containerID: `${runtimeName}://${run.id}`,
         },
       };
-    case RuntimeState.CONTAINER_UNKNOWN:
-      return before?.state?.running
-        ? { terminated: lost("The container could not be located when the pod was terminated") }
-        : { waiting: {} };
+    case RuntimeState.CONTAINER_UNKNOWN: {
+      if (!before?.state?.running) return { waiting: {} };
+      const terminated = lost("The container could not be located when the pod was terminated");
+      return {
+        terminated: { ...terminated, ...(allRestart(pod, observed, previous) && { reason: restartingAllReason }) },
+      };
+    }
     default:
       return { waiting: {} };
   }

@@ -178,6 +178,16 @@ test("created and unknown containers wait; one that ran before is lost", () => {
   assert.equal(lost.restartCount, 5);
 });
 
+test("one that is lost while all containers start anew was stopped for that", () => {
+  const rules = [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }];
+  const asking = aContainer("c", { restartPolicy: "Never", restartPolicyRules: rules });
+  const { containerStatuses = [] } = before({ state: { running: {} } });
+  const previous = { containerStatuses, conditions: [{ type: "AllContainersRestarting", status: "True" }] };
+  const observed = observe([aSandbox()], [aStatus(asking, ContainerState.CONTAINER_UNKNOWN, { id: "x" })]);
+  const { terminated } = only({ pod: aPod({ containers: [asking] }), observed, previous }).state ?? {};
+  assert.deepEqual([terminated?.reason, terminated?.exitCode], ["RestartingAllContainers", 137]);
+});
+
 test("the newest run is the state, the one before the last state", () => {
   const first = exited("a", 1, { message: "boom" });
   const status = only({ observed: observe([aSandbox()], [first, running("b", { annotations: restarts(1) })]) });
