@@ -12,7 +12,7 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
     if (!isKubeletCondition(condition.type) && !isOwnDisruption(condition)) return condition;
     const known = before?.conditions?.find(({ type }) => type === condition.type);
     const lastTransitionTime = (known && isSameState(known, condition) && known.lastTransitionTime) || now;
-    return { ...condition, lastTransitionTime };
+    return { ...condition, ...probeTime(known, condition, now), lastTransitionTime };
   });
   const generation = Math.max(pod.metadata.generation ?? 0, before?.observedGeneration ?? 0);
   return {
@@ -24,9 +24,26 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
 }
 
 /** A resize that is shown at all is True; its state is its reason. */
-function isSameState(known: PodCondition, { type, status, reason = "" }: PodCondition): boolean {
-  const isResize = type === "PodResizePending" || type === "PodResizeInProgress";
-  return known.status === status && (!isResize || (known.reason ?? "") === reason);
+function isSameState(known: PodCondition, condition: PodCondition): boolean {
+  const { status, reason = "" } = condition;
+  return known.status === status && (!isResize(condition) || (known.reason ?? "") === reason);
+}
+
+function isResize({ type }: PodCondition): boolean {
+  return type === "PodResizePending" || type === "PodResizeInProgress";
+}
+
+/** When a resize was looked at, which a kubelet tells of these conditions alone: as it was, while they say the same. */
+function probeTime(
+  known: PodCondition | undefined,
+  condition: PodCondition,
+  now: string,
+): Pick<PodCondition, "lastProbeTime"> {
+  if (!isResize(condition)) return {};
+  const says = ({ status, reason = "", message = "", observedGeneration = 0 }: PodCondition) =>
+    [status, reason, message, observedGeneration].join("\n");
+  const lastProbeTime = known && says(known) === says(condition) ? known.lastProbeTime : now;
+  return { ...(lastProbeTime && { lastProbeTime }) };
 }
 
 /** A pod in a final phase is not ready, whatever its last containers were.

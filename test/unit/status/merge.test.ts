@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import type { ContainerStatus, PodStatus } from "../../../src/objects.ts";
+import type { ContainerStatus, PodCondition, PodStatus } from "../../../src/objects.ts";
 import { mergeStatus } from "../../../src/status/merge.ts";
 import { normalizeStatus } from "../../../src/status/normalize.ts";
 import { statusPatch } from "../../../src/status/patch.ts";
@@ -43,6 +43,20 @@ test("transition times move only when a condition flips; the start time never do
   );
   assert.equal(status.startTime, long);
   assert.equal(carryOn(aPod(), undefined, next, now).startTime, now);
+});
+
+test("a resize tells when it was looked at: as long as it says the same, that stands", () => {
+  const pending = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
+  const times = (before: PodStatus | undefined, condition: PodCondition) => {
+    const [shown] = carryOn(aPod(), before, { conditions: [condition] }, now).conditions ?? [];
+    return [shown?.lastProbeTime, shown?.lastTransitionTime];
+  };
+  assert.deepEqual(times(undefined, pending), [now, now]);
+  const before = { conditions: [{ ...pending, lastProbeTime: long, lastTransitionTime: long }] };
+  assert.deepEqual(times(before, pending), [long, long]);
+  assert.deepEqual(times(before, { ...pending, message: "fuller" }), [now, long]);
+  assert.deepEqual(times(before, { ...pending, reason: "Infeasible" }), [now, now]);
+  assert.deepEqual(times(undefined, { type: "Ready", status: "True" }), [undefined, now]);
 });
 
 test("the observed generation follows the pod and never falls", () => {
