@@ -15,8 +15,8 @@ const mountWaitMs = 123_000;
 const looks = 4;
 const lookMs = 100;
 
-/** Waits for all volumes of a pod. @throws PodRejectedError where the node can have no more of
- *  them; CodedError with the text of its event; `cancelled` when interrupted. */
+/** Waits for all volumes of a pod; a claim that allows none has an event. @throws PodRejectedError where the node can have no more of
+ *  them; CodedError in the kubelet's words; `cancelled` when interrupted. */
 export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "events">, setUp: SetUp) {
   return async function wait(state: PodVolumes, signal: AbortSignal): Promise<void> {
     const { pod } = state;
@@ -42,8 +42,10 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
     const answers = await Promise.all(questions.map(([, isExhausted]) => isExhausted(signal)));
     if (answers.includes(true)) throw new PodRejectedError(noMore(which));
     const message = `Unable to attach or mount volumes: ${which}`;
+    // A wait that was too short has no event: what failed meanwhile has its own.
+    if (unprocessed.size === 0) throw new CodedError("deadline_exceeded", message);
     events.event(podReference(pod), "Warning", "FailedMount", message);
-    throw new CodedError(unprocessed.size > 0 ? "failed_precondition" : "deadline_exceeded", message);
+    throw new CodedError("failed_precondition", message);
   };
 
   /** Sets a volume up. @returns the reason that its claim still has none after a few looks. */
