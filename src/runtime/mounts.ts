@@ -143,10 +143,12 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
   return known;
 }
 
-/** False for a hostPath: it belongs to the machine, and its labels are not the node's to change; nor are those of a claim or a driver's
- *  volume that may only be read. */
+/** Types whose files are not the node's to change: they are the machine's, or a server's. */
+const unmanaged: readonly string[] = ["kubernetes.io/host-path", "kubernetes.io/nfs"];
+
+/** False for a hostPath and an NFS export, and for a claim or a driver's volume that may only be read: the node changes no labels there. */
 function isManaged(pod: Pod, volumeName: string, { persistent, readOnly }: MountedVolume): boolean {
-  if (persistent) return persistent.plugin !== "kubernetes.io/host-path" && !readOnly;
+  if (persistent) return !unmanaged.includes(persistent.plugin) && !readOnly;
   const volume = pod.spec.volumes?.find(({ name }) => name === volumeName);
   return volume !== undefined && !volume.hostPath && !(volume.csi && readOnly);
 }

@@ -5,11 +5,12 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const persistent = (plugin: string) => ({ name: "pv", plugin, isDevice: false });
 
-test("SELinux: volumes of drivers and claims are relabelled unless they may only be read", () => {
+test("SELinux: volumes of drivers and claims are relabelled unless they may only be read, or are the machine's or a server's", () => {
   const volumes = {
     claim: { readOnly: false, persistent: persistent("kubernetes.io/csi") },
     "claim-ro": { readOnly: true, persistent: persistent("kubernetes.io/csi") },
     "claim-host": { readOnly: false, persistent: persistent("kubernetes.io/host-path") },
+    "claim-nfs": { readOnly: false, persistent: persistent("kubernetes.io/nfs") },
     own: { readOnly: false },
     "own-ro": { readOnly: true },
     config: { readOnly: true },
