@@ -59,6 +59,8 @@ export interface MountedVolume {
   readonly hostPath: string;
   /** The volume itself may only be read, whatever the mount says. */
   readonly readOnly: boolean;
+  /** Its file system has no labels of SELinux, though the target has SELinux. */
+  readonly unlabelled?: true;
   /** The persistent volume that a claim is bound to. */
   readonly persistent?: PersistentPlace;
 }

@@ -19,3 +19,8 @@ export async function swapFileV2(fs: Pick<HostFs, "readFile">, signal: AbortSign
   const groups = (await unlessGone(fs.readFile("/proc/self/cgroup", { signal })))?.toString() ?? "";
   return posix.join("/sys/fs/cgroup", /^0::(.*)$/m.exec(groups)?.[1] ?? "", "memory.swap.max");
 }
+
+/** True when the target has SELinux. */
+export function hasSelinux(fs: Pick<HostFs, "stat">, signal: AbortSignal): Promise<boolean> {
+  return exists(fs, "/sys/fs/selinux/enforce", signal);
+}

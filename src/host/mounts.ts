@@ -1,3 +1,4 @@
+import { basename, dirname, join } from "node:path/posix";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
@@ -17,6 +18,8 @@ export interface Mount extends Shown {
   readonly shared: boolean;
   readonly fsType: string;
   readonly source: string;
+  /** Its files have labels of SELinux. */
+  readonly labels?: true;
 }
 
 /** The target's mounts, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
@@ -43,12 +46,14 @@ export function createMountLister(host: Host): MountLister {
 export function parseMounts(table: string): readonly Mount[] {
   return table.split("\n").flatMap((line) => {
     const [left, right] = line.split(" - ");
-    const [, , device = "", root = "", path, , ...optional] = left?.split(" ") ?? [];
-    const [fsType, source] = right?.split(" ") ?? [];
+    const [, , device = "", root = "", path, own = "", ...optional] = left?.split(" ") ?? [];
+    const [fsType, source = "", common = ""] = right?.split(" ") ?? [];
+    if (!path || !fsType) return [];
     const shared = optional.some((field) => field.startsWith("shared:"));
-    return path && fsType
-      ? [{ path: unescape(path), device, root: unescape(root), shared, fsType, source: unescape(source ?? "") }]
-      : [];
+    // It stands among the mount's options, or among those of its file system.
+    const labels = [own, common].some((options) => options.split(",").includes("seclabel"));
+    const shown = { path: unescape(path), device, root: unescape(root), source: unescape(source) };
+    return [{ ...shown, shared, fsType, ...(labels && { labels }) }];
   });
 }
 
@@ -102,6 +107,13 @@ export async function isMountPoint(
 ): Promise<boolean> {
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), list(signal)]);
   return mounts.some((mount) => mount.path === real);
+}
+
+/** True when files on the mount that a path lies on have labels of SELinux. The path itself is not looked at: its server may be gone.
+ *  @param path its directory has to be there. */
+export async function takesLabels(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
+  const [directory, mounts] = await Promise.all([host.fs.realpath(dirname(path), signal), listMounts(host, signal)]);
+  return holderOf(mounts, join(directory, basename(path)))?.labels === true;
 }
 
 /** Makes mounts below a directory propagate to the mounts that were made from it, and back from shared ones. A shared mount stays

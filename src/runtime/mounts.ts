@@ -146,8 +146,10 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
 /** Types whose files are not the node's to change: they are the machine's, or a server's. */
 const unmanaged: readonly string[] = ["kubernetes.io/host-path", "kubernetes.io/nfs"];
 
-/** False for a hostPath and an NFS export, and for a claim or a driver's volume that may only be read: the node changes no labels there. */
-function isManaged(pod: Pod, volumeName: string, { persistent, readOnly }: MountedVolume): boolean {
+/** False for a hostPath and an NFS export, for a claim or a driver's volume that may only be read, and for a driver's file system without
+ *  labels: the node changes none there. */
+function isManaged(pod: Pod, volumeName: string, { persistent, readOnly, unlabelled }: MountedVolume): boolean {
+  if (unlabelled) return false;
   if (persistent) return !unmanaged.includes(persistent.plugin) && !readOnly;
   const volume = pod.spec.volumes?.find(({ name }) => name === volumeName);
   return volume !== undefined && !volume.hostPath && !(volume.csi && readOnly);

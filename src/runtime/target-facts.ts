@@ -1,4 +1,4 @@
-import { cgroupVersion, exists, swapFileV2 } from "../host/exists.ts";
+import { cgroupVersion, exists, hasSelinux, swapFileV2 } from "../host/exists.ts";
 import { parseMeminfo } from "../host/facts.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import { type TargetResources, pageSizeName } from "../pod/resources.ts";
@@ -30,7 +30,7 @@ async function readTargetFacts(fs: Host["fs"], signal: AbortSignal): Promise<Tar
     hugePageSizesOf(fs, signal),
     exists(fs, cgroupV2 ? await swapFileV2(fs, signal) : `${cgroupRoot}/memory/memory.memsw.limit_in_bytes`, signal),
     thermalPathsOf(fs, signal),
-    exists(fs, "/sys/fs/selinux/enforce", signal),
+    hasSelinux(fs, signal),
   ]);
   return { memoryBytes, swapBytes, hugePageSizes, cgroupV2, swapController, thermalPaths, selinux };
 }

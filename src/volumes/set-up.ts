@@ -3,6 +3,7 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
+import { hasSelinux } from "../host/exists.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
@@ -86,11 +87,13 @@ export interface SharedState {
 export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
+  let selinux: boolean | undefined;
   const deps: Omit<SetUpDeps, "fresh" | "awaiting"> = {
     ...given,
     written: new Map<string, string>(),
     mounts: createMountLister(given.host),
     noswap: async (signal) => (noswap ??= await kernelHasNoswap(given.host, signal)),
+    selinux: async (signal) => (selinux ??= await hasSelinux(given.host.fs, signal)),
   };
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
 

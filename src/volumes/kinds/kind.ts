@@ -43,6 +43,8 @@ export interface SetUpDeps extends VolumeDeps {
   /** Called while the volume waits to be attached, and without a question once it is. @param isExhausted asks the cluster if the node
    *  can have no more such volumes. */
   readonly awaiting: (isExhausted: ((signal: AbortSignal) => Promise<boolean>) | undefined) => void;
+  /** True when the target has SELinux. */
+  readonly selinux: (signal: AbortSignal) => Promise<boolean>;
   /** True when memory can be kept out of swap there. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }

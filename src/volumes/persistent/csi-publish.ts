@@ -5,6 +5,7 @@ import {
   VolumeCapability,
   VolumeCapability_AccessMode_Mode as AccessMode,
 } from "../../gen/csi.ts";
+import { takesLabels } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf } from "../../lib/errors.ts";
 import type { CSIDriver, Pod } from "../../objects.ts";
 import { groupOf } from "../group.ts";
@@ -38,7 +39,7 @@ export interface DriverVolume extends Handle {
 /** Abilities of a driver. */
 export type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
 
-export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt"> {
+export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> {
   readonly capabilities: Capabilities;
 }
 
@@ -62,9 +63,15 @@ export async function publishVolume(
   const path = publishedPath(deps.rootDir, pod.metadata.uid, volume.name);
   await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);
   await giveToGroup(deps, pod, volume, { about, capabilities, path }, signal);
-  const { clock } = deps;
+  const { clock, host } = deps;
+  const unlabelled = (await deps.selinux(signal)) && !(await takesLabels(host, path, signal));
   const refreshAt = clock.now() + republishMs * clock.jitter(1, republishSpread);
-  return { hostPath: path, capabilities, ...(about?.spec.requiresRepublish === true && { refreshAt }) };
+  return {
+    hostPath: path,
+    capabilities,
+    ...(unlabelled && { unlabelled }),
+    ...(about?.spec.requiresRepublish === true && { refreshAt }),
+  };
 }
 
 /** The object of a driver in the cluster. @throws in the kubelet's words. */

@@ -13,7 +13,7 @@ export interface Use {
 }
 
 /** Place of a volume in a pod, as its type knows it. */
-export type Published = Pick<VolumeReady, "hostPath" | "refreshAt"> & Pick<PersistentPlace, "space">;
+export type Published = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentPlace, "space">;
 
 /** One type of persistent volume. Both steps are safe to repeat, and one volume's are never taken side by side. What a pod has of it is
  *  unmounted with the pod's other volumes, by its directory alone; what is more than that is in `leaving`. */

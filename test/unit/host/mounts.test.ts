@@ -7,6 +7,7 @@ import {
   mountTmpfs,
   mountsBelow,
   parseMounts,
+  takesLabels,
   shareDirectory,
   unmount,
 } from "../../../src/host/mounts.ts";
@@ -40,6 +41,22 @@ test("the kernel's table of mounts is read with optional fields and octal escape
     source: "/dev/disk\\x",
   });
   assert.equal(parseMounts(table).length, 5);
+});
+
+test("labels of SELinux are those of the mount that a path lies on, told among its options or its file system's", async () => {
+  const labelled = [
+    "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,seclabel",
+    "30 22 0:50 / /v/nfs/mount rw,relatime - nfs4 server:/ rw,vers=4.2",
+    "31 22 8:2 / /v/disk/mount rw,seclabel - xfs /dev/sdb rw",
+  ].join("\n");
+  const host = fakeHost({ clock: fakeClock() });
+  const fs = { ...host.fs, realpath: async (path: string) => path, readFile: async () => Buffer.from(labelled) };
+  const takes = (path: string) => takesLabels({ ...host, fs }, path, new AbortController().signal);
+  assert.deepEqual(await Promise.all(["/v/nfs/mount", "/v/disk/mount", "/v/directory/mount"].map(takes)), [
+    false,
+    true,
+    true,
+  ]);
 });
 
 test("mounts below a directory come in the order of unmounting; a name that only begins alike is not below", () => {

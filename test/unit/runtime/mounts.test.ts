@@ -11,7 +11,9 @@ test("SELinux: volumes of drivers and claims are relabelled unless they may only
     "claim-ro": { readOnly: true, persistent: persistent("kubernetes.io/csi") },
     "claim-host": { readOnly: false, persistent: persistent("kubernetes.io/host-path") },
     "claim-nfs": { readOnly: false, persistent: persistent("kubernetes.io/nfs") },
+    "claim-bare": { readOnly: false, unlabelled: true as const, persistent: persistent("kubernetes.io/csi") },
     own: { readOnly: false },
+    "own-bare": { readOnly: false, unlabelled: true as const },
     "own-ro": { readOnly: true },
     config: { readOnly: true },
   };

@@ -186,6 +186,18 @@ test("a driver is told of the access mode as it can tell it, of the group, and o
   assert.equal(stage.volumeContext["csi.storage.k8s.io/pod.uid"], undefined);
 });
 
+test("on a target with SELinux a driver's file system that takes no labels is known as such", async () => {
+  const plain = bound();
+  const stage = plain.start();
+  await stage.mount(podWith([data]), never);
+  assert.equal(stage.mounted("uid-1").get("v")?.unlabelled, undefined);
+  const bench = bound();
+  bench.host.files.put("/sys/fs/selinux/enforce", { data: "1" });
+  const labelling = bench.start();
+  await labelling.mount(podWith([data]), never);
+  assert.equal(labelling.mounted("uid-1").get("v")?.unlabelled, true);
+});
+
 test("secrets are the driver's; one that is missing is named", async () => {
   const reference = { name: "key", namespace: "default" };
   const bench = bound({}, { nodeStageSecretRef: reference, nodePublishSecretRef: reference });
