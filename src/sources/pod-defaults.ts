@@ -1,4 +1,5 @@
 import type { Container, PodSpec, Probe, Volume } from "../objects.ts";
+import { podLimits, podRequests, type ResourceList } from "../pod/resources.ts";
 import { volumeSources } from "./volume-sources.ts";
 
 /** A pod's spec with the API server's defaults: a pod from a file or a URL does not pass through the API server, and its runtime
@@ -7,7 +8,7 @@ import { volumeSources } from "./volume-sources.ts";
 export function withDefaults(spec: PodSpec): PodSpec {
   const hostNetwork = spec.hostNetwork === true;
   const filled = (container: Container) => containerDefaults(container, hostNetwork);
-  return {
+  return withWholeRequests({
     restartPolicy: "Always",
     dnsPolicy: "ClusterFirst",
     terminationGracePeriodSeconds: 30,
@@ -19,7 +20,32 @@ export function withDefaults(spec: PodSpec): PodSpec {
     ...(spec.initContainers && { initContainers: spec.initContainers.map(filled) }),
     ...(spec.volumes && { volumes: spec.volumes.map(volumeDefaults) }),
     ...(spec.tolerations && { tolerations: [...spec.tolerations] }),
-  };
+  });
+}
+
+/** Amounts of a pod as a whole that follow from others: a limit of huge pages from its containers', a request from theirs or else from its
+ *  limit. A pod without amounts of its own gets none. @param spec with its containers' defaults. */
+function withWholeRequests(spec: PodSpec): PodSpec {
+  if (!spec.resources) return spec;
+  const { limits: ownLimits = {}, requests: own = {} } = spec.resources;
+  if (Object.keys(ownLimits).length + Object.keys(own).length === 0) return spec;
+  const { resources: _, ...parts } = spec;
+  const containers = { metadata: { name: "", namespace: "", uid: "" }, spec: parts };
+  const pages = chosen(podLimits(containers, { overhead: false }), (name) => isHugePages(name) && !(name in own));
+  const limits = { ...pages, ...ownLimits };
+  if (Object.keys(limits).length === 0) return spec;
+  const isShared = (name: string) => name === "cpu" || name === "memory";
+  const asked = chosen(podRequests(containers, { overhead: false }), isShared);
+  const given = chosen(limits, (name) => isShared(name) || isHugePages(name));
+  return { ...spec, resources: { ...spec.resources, limits, requests: { ...given, ...asked, ...own } } };
+}
+
+function isHugePages(name: string): boolean {
+  return name.startsWith("hugepages-");
+}
+
+function chosen(amounts: ResourceList, counts: (name: string) => boolean): ResourceList {
+  return Object.fromEntries(Object.entries(amounts).filter(([name]) => counts(name)));
 }
 
 function containerDefaults(container: Container, hostNetwork: boolean): Container {

@@ -20,6 +20,21 @@ spec:
 `;
 const container = (more: string) => `${web}${more}`;
 
+test("a pod with limits of its own requests what its containers do, and else as much as it may have", () => {
+  const resourcesOf = (whole: string, ofContainer = "{}") =>
+    read(container(`    resources: ${ofContainer}\n  resources: ${whole}\n`)).pod.spec.resources;
+  assert.deepEqual(resourcesOf("{limits: {cpu: 2, memory: 1Gi}}", "{requests: {cpu: 100m}}"), {
+    limits: { cpu: "2", memory: "1Gi" },
+    requests: { cpu: "100m", memory: "1Gi" },
+  });
+  assert.deepEqual(resourcesOf("{limits: {cpu: 2}, requests: {cpu: 1}}", "{limits: {hugepages-2Mi: 4Mi}}"), {
+    limits: { cpu: "2", "hugepages-2Mi": "4Mi" },
+    requests: { cpu: "1", "hugepages-2Mi": "4Mi" },
+  });
+  assert.deepEqual(resourcesOf("{requests: {cpu: 1}}", "{requests: {memory: 1Mi}}"), { requests: { cpu: "1" } });
+  assert.equal(read(web).pod.spec.resources, undefined);
+});
+
 test("a manifest becomes a pod of this node, with what the API server would have filled in", () => {
   const { pod, uidGiven, unknown } = read(
     container(`    ports: [{containerPort: 80}]
