@@ -19,6 +19,8 @@ export interface FakeStorage extends StorageDrivers {
   /** The requests themselves, in the same order. */
   readonly requests: object[];
   readonly capabilities: Set<Capability>;
+  /** Answers in place of `capabilities`. */
+  onCapabilities(answer: () => Promise<ReadonlySet<Capability>>): void;
   /** The next call of that name fails so. */
   readonly failures: Map<string, CodedError>;
   /** Called before and after each call's work; it may wait, and it may throw. */
@@ -37,6 +39,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
   const capabilities = new Set<Capability>([Capability.STAGE_UNSTAGE_VOLUME]);
   const failures = new Map<string, CodedError>();
   let step: (() => void | Promise<void>) | undefined;
+  let told = async (): Promise<ReadonlySet<Capability>> => capabilities;
   const isMounted = (path: string) => files.mounted().some((mount) => mount.path === path);
   const call =
     <Request extends { readonly volumeId: string }>(
@@ -66,7 +69,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
   };
   const unmade = (path: string) => (isMounted(path) ? files.unmount(path) : undefined);
   const driver: StorageDriver = {
-    capabilities: async () => capabilities,
+    capabilities: () => told(),
     stage: call("stage", ({ stagingTargetPath }: NodeStageVolumeRequest) => stagingTargetPath, made),
     unstage: call("unstage", ({ stagingTargetPath }) => stagingTargetPath, unmade),
     publish: call("publish", ({ targetPath }) => targetPath, published),
@@ -86,6 +89,7 @@ export function fakeStorage(files: FakeFiles): FakeStorage {
     requests,
     capabilities,
     failures,
+    onCapabilities: (answer) => void (told = answer),
     onStep: (hook) => void (step = hook),
     status: {},
     driver(name) {

@@ -59,7 +59,11 @@ export async function publishVolume(
   // A driver that is not there comes first: before it has been installed the cluster says nothing of it, either.
   const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
   checkLifecycle(volume, about);
-  const capabilities = await driver.capabilities();
+  const unknown =
+    volume.lifecycle === "Persistent"
+      ? "failed to check for STAGE_UNSTAGE_VOLUME capability"
+      : "failed to determine if the node service has VOLUME_MOUNT_GROUP capability";
+  const capabilities = await capabilitiesOf(driver, `mounter.SetUpAt ${unknown}: `);
   const path = publishedPath(deps.rootDir, pod.metadata.uid, volume.name);
   await publish(deps, pod, volume, { driver, about, capabilities, path }, signal);
   await giveToGroup(deps, pod, volume, { about, capabilities, path }, signal);
@@ -88,6 +92,13 @@ export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: strin
   } catch (error) {
     throw csiError(what, error);
   }
+}
+
+/** What a driver can do. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
+export async function capabilitiesOf(driver: StorageDriver, what: string): Promise<Capabilities> {
+  return driver.capabilities().catch((error: unknown) => {
+    throw csiError(what, error);
+  });
 }
 
 interface Publishing {
@@ -141,14 +152,18 @@ export async function publishRequest(
   signal: AbortSignal,
 ): Promise<NodePublishVolumeRequest> {
   const tellsOfPod = about?.spec.podInfoOnMount === true;
+  // A driver is told of it with a device, whether it stages or not.
+  const isStaged = volume.isBlock || capabilities.has(Capability.STAGE_UNSTAGE_VOLUME);
+  const what = "NodePublishSecretRef";
+  const told = volume.isBlock ? notGot(`blockMapper.publishVolumeForBlock failed to get ${what}`) : notFetched(what);
   return {
     volumeId: volume.volumeHandle,
     publishContext: { ...volume.context },
-    stagingTargetPath: capabilities.has(Capability.STAGE_UNSTAGE_VOLUME) ? (volume.staged ?? "") : "",
+    stagingTargetPath: isStaged ? (volume.staged ?? "") : "",
     targetPath: path,
     volumeCapability: capabilityOf(volume, capabilities, mountGroupOf(pod, capabilities)),
     readonly: volume.readOnly,
-    secrets: await secretsOf(deps, notFetched("NodePublishSecretRef"), volume.secret, signal),
+    secrets: await secretsOf(deps, told, volume.secret, signal),
     volumeContext: { ...volume.attributes, ...(tellsOfPod && podInfo(pod, volume)) },
   };
 }
@@ -224,6 +239,11 @@ function accessMode(mode: string, capabilities: Capabilities): AccessMode {
 /** Text of the failure to read a secret that a volume refers to. @param what the reference is called. */
 export function notFetched(what: string): (secret: string, why: string) => string {
   return (secret, why) => `fetching ${what} ${secret} failed: ${why}`;
+}
+
+/** The same for a device. @param what was to be done. */
+export function notGot(what: string): (secret: string, why: string) => string {
+  return (secret, why) => `${csiPlugin}: ${what} ${secret}: ${why}`;
 }
 
 /** Content of a secret that a volume refers to. @param told text of a failure. @throws CodedError with it. */

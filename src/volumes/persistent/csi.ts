@@ -12,11 +12,13 @@ import {
   type Capabilities,
   type DriverVolume,
   aboutOf,
+  capabilitiesOf,
   capabilityOf,
   dataOf,
   driverOf,
   mountGroupOf,
   notFetched,
+  notGot,
   publishRequest,
   publishVolume,
   secretsOf,
@@ -131,12 +133,14 @@ async function stageRequest(
   signal: AbortSignal,
 ): Promise<NodeStageVolumeRequest> {
   const source = sourceOf(use.volume);
+  const isBlock = use.volume.spec?.volumeMode === "Block";
+  const [told, what] = isBlock ? [notGot, "failed to get NodeStageSecretRef"] : [notFetched, "NodeStageSecretRef"];
   return {
     volumeId: source.volumeHandle,
     publishContext: { ...context },
     stagingTargetPath: staged,
     volumeCapability: capabilityOf(volumeOf(use), capabilities, mountGroupOf(use.pod, capabilities)),
-    secrets: await secretsOf(deps, notFetched("NodeStageSecretRef"), source.nodeStageSecretRef, signal),
+    secrets: await secretsOf(deps, told(what), source.nodeStageSecretRef, signal),
     volumeContext: { ...source.volumeAttributes },
   };
 }
@@ -160,7 +164,8 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
   const volume = volumeOf(use);
   const { staged, published, mapped, data } = blockPlaces(rootDir, volume.name);
   const driver = driverOf(deps, volume.driver, "blockMapper.SetUpDevice failed to get CSI client: ");
-  const capabilities = await driver.capabilities();
+  const unknown = "blockMapper.stageVolumeForBlock failed to check STAGE_UNSTAGE_VOLUME capability: ";
+  const capabilities = await capabilitiesOf(driver, unknown);
   const places = [staged, published, posix.dirname(mapped)];
   await Promise.all(places.map((path) => checkNoLink({ host }, path, signal)));
   await saveData(host, data, dataOf(deps, volume), signal);

@@ -186,18 +186,6 @@ test("a driver is told of the access mode as it can tell it, of the group, and o
   assert.equal(stage.volumeContext["csi.storage.k8s.io/pod.uid"], undefined);
 });
 
-test("on a target with SELinux a driver's file system that takes no labels is known as such", async () => {
-  const plain = bound();
-  const stage = plain.start();
-  await stage.mount(podWith([data]), never);
-  assert.equal(stage.mounted("uid-1").get("v")?.unlabelled, undefined);
-  const bench = bound();
-  bench.host.files.put("/sys/fs/selinux/enforce", { data: "1" });
-  const labelling = bench.start();
-  await labelling.mount(podWith([data]), never);
-  assert.equal(labelling.mounted("uid-1").get("v")?.unlabelled, true);
-});
-
 test("secrets are the driver's; one that is missing is named", async () => {
   const reference = { name: "key", namespace: "default" };
   const bench = bound({}, { nodeStageSecretRef: reference, nodePublishSecretRef: reference });
@@ -323,21 +311,6 @@ test("a driver of which the cluster says nothing has no volumes of pods' own", a
   assert.match(
     bench.events[0] ?? "",
     /MountVolume\.SetUp failed for volume "v" : .*volume mode "Ephemeral" not supported by driver d \(no CSIDriver object\)$/,
-  );
-});
-
-test("of a driver that is not installed a pod's own volume tells that it is not registered", async () => {
-  const bench = volumeBench();
-  bench.storage.objects.clear();
-  bench.storage.registered.clear();
-  const giveUp = new AbortController();
-  const mounting = bench.start().mount(podWith([inline]), giveUp.signal);
-  await bench.clock.advance(100);
-  giveUp.abort();
-  await assert.rejects(mounting);
-  assert.equal(
-    bench.events[0],
-    'Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : kubernetes.io/csi: mounter.SetUpAt failed to get CSI client: driver name d not found in the list of registered CSI drivers',
   );
 });
 
