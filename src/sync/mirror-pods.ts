@@ -112,7 +112,9 @@ export function nextStep(
     // The mirror pod of an older version stays until that has ended: only then does the new one begin.
     if (!worker.get(wanted.metadata.uid)) return undefined;
     const owner = node.node();
-    if (!mirror) return owner?.metadata.uid ? { do: "create", pod: wanted, owner } : undefined;
+    // A Node that is about to go would take it along.
+    const mayOwn = owner?.metadata.uid && owner.metadata.deletionTimestamp === undefined;
+    if (!mirror) return mayOwn ? { do: "create", pod: wanted, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
   }
   if (!mirror || !sourcesSeen()) return undefined;

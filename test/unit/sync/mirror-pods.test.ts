@@ -96,7 +96,7 @@ test("a static pod that has begun gets a mirror pod, as a node may make one", as
   assert.equal(clock.pending, 0, "nothing is looked at while there is no news");
 });
 
-test("before the node is registered there is nobody to own it", async (t) => {
+test("before the node is registered, and while its Node is being deleted, there is nobody to own it", async (t) => {
   const { asked, clock, phases, take, world } = rig(t);
   const pod = staticPod("h1");
   take("ADD", pod);
@@ -104,6 +104,8 @@ test("before the node is registered there is nobody to own it", async (t) => {
   world.node = undefined;
   assert.deepEqual(await asked(), []);
   assert.equal(clock.pending, 0, "news of the node is waited for");
+  world.node = { metadata: { name: "n", uid: "u", deletionTimestamp: "2026-01-01T00:00:00Z" } };
+  assert.deepEqual(await asked(), [], "a Node that is being deleted owns none");
   world.node = { metadata: { name: "n", uid: "u" } };
   assert.equal((await asked(2_000))[0], "create");
 });
