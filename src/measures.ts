@@ -168,6 +168,18 @@ export interface CertificateMeasures {
   replaced(ageMs: number): void;
 }
 
+/** A node that registers for the first time, from its machine's boot to its first Ready. A call that comes again counts for nothing. */
+export interface NodeStartMeasures {
+  /** @param at milliseconds since the epoch. */
+  booted(at: number): void;
+  /** The Node is to be created. */
+  registering(): void;
+  /** It was created, not found. */
+  registered(): void;
+  /** The API server shows it as Ready. */
+  ready(): void;
+}
+
 export interface ProbeMeasures {
   probed(pod: Pod, container: string, kind: ProbeKind, result: "Success" | "Failure", ms: number): void;
   /** The pod's probes have ended. */
@@ -204,6 +216,7 @@ export interface Measures {
   readonly shutdowns: ShutdownMeasures;
   /** The node's certificates: for the API server, and the kubelet API's own. */
   readonly certificates: { readonly client: CertificateMeasures; readonly server: CertificateMeasures };
+  readonly nodeStart: NodeStartMeasures;
   readonly probes: ProbeMeasures;
   readonly serving: ServingMeasures;
   readonly health: HealthMeasures;

@@ -1,3 +1,4 @@
+import type { Clock } from "../lib/clock.ts";
 import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
@@ -70,6 +71,16 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     cgroupVersion: await cgroupVersion(host.fs, signal),
     appArmor,
   };
+}
+
+/** Time of the target's boot, milliseconds since the epoch by our clock; undefined where it is not told. */
+export async function readBootTime(
+  host: Host,
+  clock: Pick<Clock, "now">,
+  signal: AbortSignal,
+): Promise<number | undefined> {
+  const uptime = await readText(host, "/proc/uptime", signal);
+  return uptime === undefined ? undefined : clock.now() - Number.parseFloat(uptime) * 1000;
 }
 
 /** True when AppArmor is built in, enabled, and its profiles can be loaded. */

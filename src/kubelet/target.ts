@@ -168,7 +168,7 @@ interface NodeParts extends Pick<Observed, "rights" | "devices"> {
 
 /** The Node, its Lease and its status. */
 async function createAgent(
-  { config, target, client, account, clock, log, hand, signal }: NodeContext,
+  { config, target, client, account, metrics, clock, log, hand, signal }: NodeContext,
   { events, nodes }: Cluster,
   { pleg, rights, devices, health, storage, isolation }: NodeParts,
 ): Promise<NodeAgent> {
@@ -195,6 +195,7 @@ async function createAgent(
       ...(account && config.kubelet.enableServer && { reachable: reachable.get }),
       rights,
       devices,
+      measures: metrics.measures.nodeStart,
       events,
       clock,
       log,

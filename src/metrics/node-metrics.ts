@@ -2,6 +2,7 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Measures } from "../measures.ts";
 import { healthMetrics } from "./health.ts";
+import { nodeStartMetrics } from "./node-start.ts";
 import { createPodStartup } from "./pod-startup.ts";
 import { startMetrics, statusMetrics, workerMetrics } from "./pods.ts";
 import { probeMetrics } from "./probes.ts";
@@ -69,6 +70,7 @@ export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
     certificates: certificateMetrics(metrics),
     requests: requestMetrics(metrics),
     serving: servingMetrics(metrics),
+    nodeStart: nodeStartMetrics(metrics, clock),
     probes: probeMetrics(ofProbes),
     health,
   };

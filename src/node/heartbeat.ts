@@ -2,6 +2,7 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { NodeStartMeasures } from "../measures.ts";
 import { pause } from "../lib/pause.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -34,6 +35,7 @@ export interface HeartbeatDeps {
   /** KubeletConfiguration.nodeStatusUpdateFrequency and nodeStatusReportFrequency, milliseconds. */
   readonly updateMs: number;
   readonly reportMs: number;
+  readonly measures: Pick<NodeStartMeasures, "ready">;
   readonly events: EventSink;
   readonly clock: Clock;
   readonly log: Logger;
@@ -134,18 +136,19 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-/** Records events for conditions that flipped, and for a reboot since the last status update. Whatever its Node showed before, an agent
- *  that registers tells of each pressure once: a kubelet makes its Node anew for that. (kubelet, initialNode) */
+/** Records that the Node is ready, and events for conditions that flipped, and for a reboot since the last status update. Whatever its
+ *  Node showed before, an agent that registers tells of each pressure once: a kubelet makes its Node anew for that. (kubelet, initialNode) */
 function createAnnouncements(deps: HeartbeatDeps): (before: Node, now: NodeStatus) => void {
-  const { events, nodeName } = deps;
+  const { events, nodeName, measures } = deps;
   const untold = new Set<string>(deps.registerNode ? pressureTypes : []);
   let hasRebooted = false;
-  return ({ status: shown }, now) => {
-    const before = (shown?.conditions ?? []).filter(({ type }) => !untold.has(type));
+  return (node, now) => {
+    const before = (node.status?.conditions ?? []).filter(({ type }) => !untold.has(type));
     const conditions = now.conditions ?? [];
+    if (showsReady({ ...node, status: now })) measures.ready();
     for (const reason of flips(before, conditions)) tellStatus(deps, reason);
     for (const { type } of conditions) untold.delete(type);
-    const boot = shown?.nodeInfo?.bootID;
+    const boot = node.status?.nodeInfo?.bootID;
     const booted = now.nodeInfo?.bootID;
     if (!boot || !booted || boot === booted || hasRebooted) return;
     // The Node may be seen as it was for some time after the patch.

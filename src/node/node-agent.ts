@@ -1,9 +1,10 @@
 import type { ApiClient } from "../api/client.ts";
-import { type HostFacts, readFacts } from "../host/facts.ts";
+import { type HostFacts, readBootTime, readFacts } from "../host/facts.ts";
 import { codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { createReloading } from "../lib/reloading.ts";
 import type { Service } from "../lib/service-group.ts";
+import type { NodeStartMeasures } from "../measures.ts";
 import type { Node } from "../objects.ts";
 import type { EventSink, HostAddresses, NodeSource } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
@@ -52,6 +53,7 @@ export interface NodeAgentDeps extends TargetStatusDeps {
   /** True when a name resolves on graftlet's own machine. @throws when no name server answers. */
   readonly resolves: (name: string, signal: AbortSignal) => Promise<boolean>;
   readonly devices: TargetStatusDeps["devices"] & Pick<RegistrationDeps, "startsAnew">;
+  readonly measures: NodeStartMeasures;
   readonly events: EventSink;
   readonly log: Logger;
 }
@@ -75,11 +77,13 @@ const cgroupV1Warning =
 /** Keeps the Node object, its Lease and its status. Reads the target's facts first: without them there is no node to report.
  *  @throws the target's failure when it cannot be read. */
 export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal): Promise<NodeAgent> {
-  const { settings, host, clock, log, events } = deps;
+  const { settings, host, measures, clock, log, events } = deps;
   const { nodeName, configured } = settings;
   // Heartbeats do not wait for other requests.
   const client = deps.client.limited(undefined);
-  const facts = await readable(readFacts(host, signal), signal);
+  const reading = Promise.all([readFacts(host, signal), readBootTime(host, clock, signal)]);
+  const [facts, bootedAt] = await readable(reading, signal);
+  if (bootedAt !== undefined) measures.booted(bootedAt);
   refuseUnfit(settings, facts);
   if (facts.cgroupVersion === 1) refuseUnmounted(await readable(unmountedControllers(host, signal), signal));
   const nodeIPs = chooseAddresses(settings.nodeIPs, deps.ownAddresses ?? facts.addresses);
@@ -91,7 +95,7 @@ export async function createNodeAgent(deps: NodeAgentDeps, signal: AbortSignal):
   if (complaint !== undefined) throw new TargetError("NodeAllocatable", "failed_precondition", complaint);
   const allocatable = nodeAllocatable(capacity, settings);
   const target = createTargetStatus(deps, { facts, addresses, capacity, allocatable });
-  const registering = { client, identity: settings, startsAnew: deps.devices.startsAnew, clock, log };
+  const registering = { client, identity: settings, startsAnew: deps.devices.startsAnew, measures, clock, log };
 
   const heartbeat: Heartbeat = createHeartbeat({
     ...deps,

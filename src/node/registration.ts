@@ -3,6 +3,7 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import type { NodeStartMeasures } from "../measures.ts";
 import type { Node, NodeStatus } from "../objects.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
 import { quantityNumber } from "../pod/quantity.ts";
@@ -13,6 +14,7 @@ export interface RegistrationDeps {
   readonly identity: NodeIdentity;
   /** True when the devices in the Node's status belonged to another target. */
   readonly startsAnew: (signal: AbortSignal) => Promise<boolean>;
+  readonly measures: Pick<NodeStartMeasures, "registering" | "registered">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -47,7 +49,8 @@ export async function register(
   status: () => NodeStatus,
   signal: AbortSignal,
 ): Promise<void> {
-  const { clock, log } = deps;
+  const { measures, clock, log } = deps;
+  measures.registering();
   for (let failures = 0; !signal.aborted; failures++) {
     try {
       await registerOnce(deps, facts, status(), signal);
@@ -62,13 +65,14 @@ export async function register(
 }
 
 async function registerOnce(
-  { client, identity, startsAnew }: RegistrationDeps,
+  { client, identity, startsAnew, measures }: RegistrationDeps,
   facts: HostFacts,
   status: NodeStatus,
   signal: AbortSignal,
 ): Promise<void> {
   try {
     await client.create("/api/v1/nodes", newNode(identity, facts, status), { signal });
+    measures.registered();
   } catch (error) {
     if (!hasCode(error, "already_exists", "permission_denied")) throw error;
     const path = `/api/v1/nodes/${identity.nodeName}`;

@@ -16,6 +16,7 @@ export const unmeasured: Measures = {
     imageVolumes: nothing,
   },
   pulls: { pulling: () => nothing, ensured: nothing, checked: nothing, pluginRan: nothing },
+  nodeStart: { booted: nothing, registering: nothing, registered: nothing, ready: nothing },
   devices: { registering: nothing, allocated: nothing },
   podResources: { asked: nothing, failed: nothing },
   statuses: { changed: nothing, written: nothing },

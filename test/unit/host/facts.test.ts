@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { defaultInterface, localIPv4, targetAddresses } from "../../../src/host/addresses.ts";
-import { changedFacts, readFacts } from "../../../src/host/facts.ts";
+import { changedFacts, readBootTime, readFacts } from "../../../src/host/facts.ts";
 import { readUsage } from "../../../src/host/usage.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
@@ -134,6 +134,12 @@ test("AppArmor has to be switched on, and its profiles within reach", async () =
     [await appArmor("Y\n", true), await appArmor("N\n", true), await appArmor("Y\n", false)],
     [true, false, false],
   );
+});
+
+test("the boot is as long ago as the target says, by our clock", async () => {
+  const clock = fakeClock();
+  assert.equal(await readBootTime(machine({ "/proc/uptime": "100.50 50.00\n" }), clock, never), clock.now() - 100_500);
+  assert.equal(await readBootTime(machine(), clock, never), undefined);
 });
 
 test("usage: memory from the root cgroup less inactive files, or from meminfo; processes from loadavg", async () => {

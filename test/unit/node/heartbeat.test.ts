@@ -13,6 +13,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
   let node: Node | undefined = options.shown;
   let problems = options.problems ?? [];
   let registered = 0;
+  let measuredReady = 0;
   let allocatable: Record<string, string> = { cpu: "1" };
   let absent: readonly string[] = [];
   let certain = false;
@@ -52,6 +53,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     labels: { "kubernetes.io/os": "linux" },
     updateMs: 10_000,
     reportMs: 300_000,
+    measures: { ready: () => void (measuredReady += 1) },
     events: { event: (_about, type, reason, message) => events.push(`${type} ${reason} ${message}`) },
     clock,
     log: silent,
@@ -65,6 +67,7 @@ function start(options: { readonly shown?: Node; readonly register?: boolean; re
     patches: () => client.calls.length,
     ready: () => node?.status?.conditions?.find(({ type }) => type === "Ready")?.status,
     registered: () => registered,
+    measuredReady: () => measuredReady,
     conditions: () => node?.status?.conditions ?? [],
     setProblems: (...now: string[]) => void (problems = now),
     cordon: (unschedulable: boolean) => void (node = node && { ...node, spec: { unschedulable } }),
@@ -99,7 +102,7 @@ const shownReady: Node = {
 test("registers, then posts the first status at once and says that the node is ready", async () => {
   await using t = start();
   await t.clock.advance(500);
-  assert.deepEqual([t.registered(), t.ready()], [1, "True"]);
+  assert.deepEqual([t.registered(), t.ready(), t.measuredReady() > 0], [1, "True", true]);
   assert.ok(t.events.includes("Normal NodeReady Node n1 status is now: NodeReady"));
 });
 

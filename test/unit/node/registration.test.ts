@@ -29,9 +29,23 @@ const labels = {
 };
 const annotations = { "volumes.kubernetes.io/controller-managed-attach-detach": "true" };
 
-async function run(answer: (call: Call) => unknown, { clock = fakeClock(), anew = true, own = identity.labels } = {}) {
+async function run(
+  answer: (call: Call) => unknown,
+  { clock = fakeClock(), anew = true, own = identity.labels, measured = [] as string[] } = {},
+) {
   const client = fakeClient(answer);
-  const deps = { client, identity: { ...identity, labels: own }, startsAnew: async () => anew, clock, log: silent };
+  const measures = {
+    registering: () => void measured.push("registering"),
+    registered: () => void measured.push("registered"),
+  };
+  const deps = {
+    client,
+    identity: { ...identity, labels: own },
+    startsAnew: async () => anew,
+    measures,
+    clock,
+    log: silent,
+  };
   const done = register(deps, facts, () => ({}), new AbortController().signal);
   await clock.advance(20_000);
   await done;
@@ -39,8 +53,10 @@ async function run(answer: (call: Call) => unknown, { clock = fakeClock(), anew 
 }
 
 test("creates the node with its labels, taints and annotation", async () => {
-  const [create] = await run(() => ({}));
+  const measured: string[] = [];
+  const [create] = await run(() => ({}), { measured });
   assert.ok(create);
+  assert.deepEqual(measured, ["registering", "registered"]);
   const { metadata, spec } = create.body as Node;
   assert.deepEqual(metadata, {
     name: "n1",

@@ -1,0 +1,36 @@
+import type { Clock } from "../lib/clock.ts";
+import type { Measures } from "../measures.ts";
+import type { Metrics } from "./registry.ts";
+
+type Moment = keyof Measures["nodeStart"];
+
+/** How long a new node took to start, by parts; all are 0 for one that the API server knew.
+ *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3203-node-startup-latency */
+export function nodeStartMetrics(metrics: Metrics, clock: Clock): Measures["nodeStart"] {
+  const begunAt = clock.now();
+  const first = new Map<Moment, number>();
+  const seconds = (from: number | undefined, to: number | undefined) =>
+    from === undefined || to === undefined ? 0 : (to - from) / 1000;
+  const gauge = (name: string, help: string, value: () => number) =>
+    metrics.gauge(`kubelet_node_startup_${name}duration_seconds`, `${help}, seconds.`, {
+      values: () => [[{}, first.has("registered") ? value() : 0]],
+    });
+  const at = (moment: Moment) => first.get(moment);
+  gauge("pre_kubelet_", "Time from the machine's boot to the start of this node", () => seconds(at("booted"), begunAt));
+  gauge("pre_registration_", "Time from there to the first attempt to register it", () =>
+    seconds(begunAt, at("registering")),
+  );
+  gauge("registration_", "Time from there until it was registered", () => seconds(at("registering"), at("registered")));
+  gauge("post_registration_", "Time from there until it was first Ready", () => seconds(at("registered"), at("ready")));
+  gauge("", "Time from the machine's boot until the new node was first Ready", () =>
+    seconds(at("booted"), at("ready")),
+  );
+  const once = (moment: Moment, when: number) => void (first.has(moment) || first.set(moment, when));
+  return {
+    booted: (when) => once("booted", when),
+    registering: () => once("registering", clock.now()),
+    registered: () => once("registered", clock.now()),
+    // A node that was there already is ready without having been registered.
+    ready: () => void (first.has("registered") && once("ready", clock.now())),
+  };
+}
