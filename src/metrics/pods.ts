@@ -148,6 +148,12 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
     "Time from a pod's creation until the API server shows all its containers as started, seconds.",
     { buckets: startBuckets },
   );
+  let firstSeconds: number | undefined;
+  metrics.gauge(
+    "kubelet_first_network_pod_start_sli_duration_seconds",
+    "The same of the first pod with a network of its own; 0 before it.",
+    { values: () => [[{}, firstSeconds ?? 0]] },
+  );
   return {
     changed(pod, before, after) {
       for (const [sort, { state }] of newlyEnded(before, after)) {
@@ -168,7 +174,9 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
       const start = startup.shown(pod);
       if (!start) return;
       total.addMs({}, start.totalMs);
-      if (start.ownMs !== undefined) own.addMs({}, start.ownMs);
+      if (start.ownMs === undefined) return;
+      own.addMs({}, start.ownMs);
+      if (!pod.spec.hostNetwork) firstSeconds ??= start.ownMs / 1000;
     },
   };
 }

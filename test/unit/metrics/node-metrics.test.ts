@@ -241,6 +241,15 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_sum"), 3);
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 1);
   assert.equal(await value("kubelet_pod_start_sli_duration_seconds_sum"), 0.5);
+  assert.equal(await value("kubelet_first_network_pod_start_sli_duration_seconds"), 0.5);
+  const later = pod("later");
+  measures.seen([later]);
+  measures.statuses.written(
+    { ...later, status: { phase: "Running", containerStatuses: running.containerStatuses } },
+    0,
+  );
+  assert.equal(await value("kubelet_pod_start_sli_duration_seconds_count"), 2);
+  assert.equal(await value("kubelet_first_network_pod_start_sli_duration_seconds"), 0.5, "the first alone");
   assert.equal(await value("kubelet_pod_status_sync_duration_seconds_sum"), 0.1);
   assert.equal(
     await value("kubelet_terminated_containers_total{container_type=init_container,exit_code=0,reason=}"),
