@@ -29,8 +29,14 @@ export interface PodDisk {
   /** Containers' writable layers and logs, by name. */
   readonly layers: ReadonlyMap<string, DiskUse>;
   readonly logs: ReadonlyMap<string, DiskUse>;
-  /** The pod's total ephemeral storage. */
+  /** The pod's total ephemeral storage, without what containers left that have ended. (kubelet) */
   readonly ephemeral: DiskUse;
+}
+
+/** A pod to measure, with the names of its running containers. */
+export interface MeasuredPod {
+  readonly uid: string;
+  readonly running: readonly string[];
 }
 
 /** Usage of the target's disks. */

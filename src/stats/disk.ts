@@ -11,7 +11,15 @@ import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Host } from "../seams/host.ts";
 import type { Images, Stats } from "../seams/runtime.ts";
 import type { DriverSpace } from "./driver-space.ts";
-import { type DiskFigures, type DiskUse, type PodDisk, type VolumeUse, sumOn, whole } from "./disk-figures.ts";
+import {
+  type DiskFigures,
+  type DiskUse,
+  type MeasuredPod,
+  type PodDisk,
+  type VolumeUse,
+  sumOn,
+  whole,
+} from "./disk-figures.ts";
 
 export interface DiskDeps {
   readonly host: Pick<Host, "fs" | "run">;
@@ -46,15 +54,16 @@ interface Sizes {
   readonly claims: ReadonlyMap<Pod, readonly VolumeUse[]>;
 }
 
-/** Measures usage of the target's disks by walking over the pods' files, which may be slow. @returns a function of the pods' UIDs. */
+/** Measures usage of the target's disks by walking over the pods' files, which may be slow. */
 export function createDiskReader(
   deps: DiskDeps,
-): (uids: readonly string[], signal: AbortSignal) => Promise<DiskFigures> {
+): (measured: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskFigures> {
   const { disk, runtime, rootDir } = deps;
   const spaceAt = createSpaces(deps);
   const fileSystemAt = withDevices(deps.host, spaceAt);
-  return async (uids, signal) => {
-    const pods = uids.flatMap((uid) => deps.pods.get(uid) ?? []);
+  return async (measured, signal) => {
+    const running = new Map(measured.map((one) => [one.uid, new Set(one.running)]));
+    const pods = measured.flatMap(({ uid }) => deps.pods.get(uid) ?? []);
     const counted = new Map(pods.map((pod) => [pod, countedVolumes(deps, pod)]));
     const paths = pods.flatMap((pod) => {
       const { logs, hostsFile } = ephemeralFiles(pod, deps);
@@ -86,7 +95,13 @@ export function createDiskReader(
       ...(images && { images }),
       ...(containers && { layers: containers }),
       fileSystems: distinct([on.node, onImages, onLayers]),
-      pods: new Map(pods.map((pod) => [pod.metadata.uid, podDisk(deps, pod, counted.get(pod) ?? [], sizes, on)])),
+      pods: new Map(
+        pods.map((pod) => {
+          const { uid } = pod.metadata;
+          const files = { counted: counted.get(pod) ?? [], running: running.get(uid) ?? new Set<string>() };
+          return [uid, podDisk(deps, pod, files, sizes, on)];
+        }),
+      ),
     };
   };
 }
@@ -105,7 +120,7 @@ function countedVolumes({ volumes }: DiskDeps, { metadata, spec }: Pod): readonl
 function podDisk(
   deps: DiskDeps,
   pod: Pod,
-  counted: readonly Counted[],
+  { counted, running }: { readonly counted: readonly Counted[]; readonly running: ReadonlySet<string> },
   { bytes, inodes, layers, spaces, claims }: Sizes,
   on: { readonly node: DiskUse; readonly layers: DiskUse | undefined },
 ): PodDisk {
@@ -127,8 +142,7 @@ function podDisk(
   );
   const parts = [
     ...volumes.filter(({ ephemeral }) => ephemeral).map(({ volume }) => volume.use),
-    ...ofLogs.values(),
-    ...ofLayers.values(),
+    ...[...running].flatMap((name) => [ofLogs.get(name), ofLayers.get(name)]),
     taken(on.node, hostsFile),
   ];
   return {

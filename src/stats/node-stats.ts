@@ -2,6 +2,7 @@ import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { EventSink } from "../pipeline.ts";
+import { containerNameOf } from "../pod/runs.ts";
 import { tierCgroup } from "../pod/cgroup-path.ts";
 import { cadvisorMetrics } from "./cadvisor-metrics.ts";
 import { claimMetrics } from "./claims.ts";
@@ -84,7 +85,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     name: "disk statistics",
     read: (signal) =>
       readDisk(
-        runningPods(cache).map(({ uid }) => uid),
+        runningPods(cache).map(({ uid, containers }) => ({ uid, running: containers.map(containerNameOf) })),
         signal,
       ),
     freshMs: everyMs,

@@ -1,12 +1,12 @@
-import type { DiskFigures, DiskUse, PodDisk } from "./disk-figures.ts";
+import type { DiskFigures, DiskUse, MeasuredPod, PodDisk } from "./disk-figures.ts";
 import { type PodSample, processesOf, type Sample } from "./sample.ts";
 import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
   /** A sample of cgroups, seconds old at most. */
   readonly sample: (signal: AbortSignal) => Promise<Sample>;
-  /** Measures the files of pods now, by UID. */
-  readonly readDisk: (uids: readonly string[], signal: AbortSignal) => Promise<DiskFigures>;
+  /** Measures the files of pods now. */
+  readonly readDisk: (pods: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskFigures>;
 }
 
 /** Pods' usage from the figures of /stats/summary. */
@@ -16,7 +16,7 @@ export function createPodUsages({ sample, readDisk }: PodUsagesDeps): PodUsages 
       const { pods } = await sample(signal);
       const disk = files
         ? await readDisk(
-            pods.map(({ uid }) => uid),
+            pods.map(({ uid, containers }) => ({ uid, running: containers.map(({ name }) => name) })),
             signal,
           )
         : undefined;

@@ -17,7 +17,13 @@ const shown = (answer: object) => answer as Shown;
 const cpuOf = (of: Record<string, unknown> | undefined) => of?.["cpu"] as Record<string, number> | undefined;
 
 test("the summary: the node, the pods that run, their containers, what each uses and since when", async () => {
-  const t = await rigged({ "volumes/scratch": 3, "volumes/memory": 50, "uid-1/main": 2, "etc-hosts": 1 });
+  const t = await rigged({
+    "volumes/scratch": 3,
+    "volumes/memory": 50,
+    "uid-1/main": 2,
+    "uid-1/gone": 9,
+    "etc-hosts": 1,
+  });
   t.containerStats = [
     ContainerStats.fromPartial({
       attributes: { metadata: { attempt: 1 }, labels: { [podUidLabel]: "uid-1", [containerNameLabel]: "main" } },
@@ -57,7 +63,7 @@ test("the summary: the node, the pods that run, their containers, what each uses
   assert.deepEqual(pod?.["network"], { time, ...rx1, interfaces: [rx1, { ...eth0(1, 1), name: "net1" }] });
   const mebibyte = 2 ** 20;
   const fs = pod?.["ephemeral-storage"] as Record<string, number>;
-  assert.equal(fs["usedBytes"], 6 * mebibyte + 1000, "on the node's disk: not what is in memory");
+  assert.equal(fs["usedBytes"], 6 * mebibyte + 1000, "on the node's disk, of what runs");
   const volumes = pod?.["volume"] as readonly Record<string, unknown>[];
   assert.deepEqual(
     volumes.map(({ name, usedBytes, inodesUsed }) => [name, usedBytes, inodesUsed]),
