@@ -61,7 +61,10 @@ function rated({ rate }: SampleInput, key: string, usage: GroupUsage): Measured 
 
 function groupAt(input: SampleInput, path: string | undefined): Measured | undefined {
   const files = path === undefined ? undefined : input.readings.groups.get(path);
-  return files && path !== undefined ? rated(input, path, groupUsage(files, input.version)) : undefined;
+  // A cgroup that was not measured before used nothing, as far as is known. (cAdvisor)
+  return files && path !== undefined
+    ? { nanoCores: 0, ...rated(input, path, groupUsage(files, input.version)) }
+    : undefined;
 }
 
 /** Limits and swap of the root are the machine's, and its pressure is in /proc/pressure. */

@@ -19,7 +19,7 @@ export interface Sample {
 
 /** Usage, including the recent CPU usage. */
 export interface Measured extends GroupUsage {
-  /** Billionths of a core between the last two samples; undefined with a single one. */
+  /** Billionths of a core between the last two samples; with a single one 0, and undefined where the runtime told it. */
   readonly nanoCores?: number;
 }
 

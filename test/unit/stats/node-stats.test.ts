@@ -113,6 +113,17 @@ test("how much CPU is used is what was used between two samples, of which the fi
   assert.equal(t.calls.length, 3);
 });
 
+test("a container that has just started shows no CPU usage yet, as 0", async () => {
+  const t = await rigged();
+  const before = t.files;
+  t.files = Object.fromEntries(Object.entries(before).filter(([name]) => !name.includes("/main/")));
+  await meanwhile(t, t.stats.summary(true, signal));
+  t.files = before;
+  await t.clock.advance(10_000);
+  const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
+  assert.equal(cpuOf(pods[0]?.containers[0])?.["usageNanoCores"], 0);
+});
+
 test("what was used before a long pause is not taken for what is used now", async () => {
   const t = await rigged();
   const nanoCores = async () => {
