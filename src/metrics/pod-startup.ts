@@ -14,6 +14,8 @@ export interface PodStartup {
   seen(pod: Pod): void;
   /** Milliseconds since it was first seen; undefined if unknown. */
   sinceSeen(uid: string): number | undefined;
+  /** True once for a pod that was seen: its first status is held. */
+  isFirstStatus(uid: string): boolean;
   /** @returns a function to call when the pull has succeeded. */
   pulling(uid: string): () => void;
   /** The API server shows this status. @returns the duration of its start, once. */
@@ -26,7 +28,9 @@ interface Start {
   readonly seenAt: number;
   /** Successful pulls: start and end, by Clock.monotonic(). */
   readonly pulls: (readonly [number, number])[];
+  /** Its start is not measured, or is over: this node started it earlier, or has told of it. */
   told: boolean;
+  hasStatus: boolean;
 }
 
 /** @see https://github.com/kubernetes/community/blob/master/sig-scalability/slos/pod_startup_latency.md */
@@ -34,13 +38,17 @@ export function createPodStartup(clock: Clock): PodStartup {
   const starts = new Map<string, Start>();
   return {
     seen({ metadata: { uid }, status }) {
-      // A pod that this node started earlier has no measurable start.
-      if (status?.startTime === undefined && !starts.has(uid))
-        starts.set(uid, { seenAt: clock.monotonic(), pulls: [], told: false });
+      const told = status?.startTime !== undefined;
+      if (!starts.has(uid)) starts.set(uid, { seenAt: clock.monotonic(), pulls: [], told, hasStatus: false });
     },
     sinceSeen(uid) {
       const start = starts.get(uid);
       return start && clock.monotonic() - start.seenAt;
+    },
+    isFirstStatus(uid) {
+      const start = starts.get(uid);
+      if (!start || start.hasStatus) return false;
+      return (start.hasStatus = true);
     },
     pulling(uid) {
       const since = clock.monotonic();

@@ -135,7 +135,7 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
   );
   const running = metrics.histogram(
     "kubelet_pod_start_duration_seconds",
-    "Time from first seeing a pod to its phase Running, seconds.",
+    "Time from first seeing a pod to its first status, and to its phase Running, seconds.",
     { buckets: startBuckets },
   );
   const own = metrics.histogram(
@@ -160,13 +160,10 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
         const { exitCode = 0, reason = "" } = state?.terminated ?? {};
         ended.add({ container_type: sort, exit_code: String(exitCode), reason });
       }
-      const ms = startup.sinceSeen(pod.metadata.uid);
-      if (
-        ms !== undefined &&
-        after.phase === "Running" &&
-        !isPlaceholder(after) &&
-        (before?.phase ?? "Pending") === "Pending"
-      )
+      const { uid } = pod.metadata;
+      const ms = startup.sinceSeen(uid);
+      const isFirst = startup.isFirstStatus(uid);
+      if (ms !== undefined && !isPlaceholder(after) && (isFirst ? !isOver(after) : begins(before, after)))
         running.addMs({}, ms);
     },
     written(pod, ms) {
@@ -180,6 +177,10 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
     },
   };
 }
+
+const isOver = ({ phase }: PodStatus) => phase === "Succeeded" || phase === "Failed";
+const begins = (before: PodStatus | undefined, after: PodStatus) =>
+  (before?.phase ?? "Pending") === "Pending" && after.phase === "Running";
 
 const lists = [
   ["container", "containerStatuses"],

@@ -7,7 +7,6 @@ import { heededGates } from "../../../src/config/feature-gates.ts";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { createNodeMetrics } from "../../../src/metrics/node-metrics.ts";
 import type { NodeView } from "../../../src/metrics/view.ts";
-
 import { fakeClock } from "../../fakes/clock.ts";
 import { type TestPod, aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 import { boundsOf, parseExposition } from "./exposition.ts";
@@ -215,6 +214,8 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
   await clock.advance(100);
   measures.workers.began(waiting);
   measures.workers.passed("create", 1_500);
+  measures.statuses.changed(waiting, { phase: "Pending" }, { phase: "Pending" });
+  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 0.1, "its first status, as a kubelet counts");
   const pulled = [measures.pulls.pulling("p"), measures.pulls.pulling("p")];
   await clock.advance(2_000);
   for (const done of pulled) done(2_000, 5n);
@@ -236,8 +237,8 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
   assert.equal(await value("kubelet_pod_worker_start_duration_seconds_sum"), 0.1);
   assert.equal(await value("kubelet_containers_per_pod_count_bucket{le=1}"), 1);
   assert.equal(await value("kubelet_pod_worker_duration_seconds_sum{operation_type=create}"), 1.5);
-  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 3);
-  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1);
+  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 3.1);
+  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 2);
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_sum"), 3);
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 1);
   assert.equal(await value("kubelet_pod_start_sli_duration_seconds_sum"), 0.5);
@@ -248,7 +249,6 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
     { ...later, status: { phase: "Running", containerStatuses: running.containerStatuses } },
     0,
   );
-  assert.equal(await value("kubelet_pod_start_sli_duration_seconds_count"), 2);
   assert.equal(await value("kubelet_first_network_pod_start_sli_duration_seconds"), 0.5, "the first alone");
   assert.equal(await value("kubelet_pod_status_sync_duration_seconds_sum"), 0.1);
   assert.equal(
@@ -266,6 +266,10 @@ test("pods that were begun before, hold volumes of their own or are gone tell no
   measures.seen([old, stateful, gone]);
   measures.forget("gone");
   for (const each of [old, gone]) measures.statuses.written({ ...each, status: running }, 1);
+  for (const each of [old, old, gone]) measures.statuses.changed(each, running, running);
+  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1, "a kubelet counts what it takes over");
+  measures.statuses.changed(stateful, undefined, { phase: "Failed" });
+  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1, "what is refused is not begun");
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 0);
   const volumes = [{ name: "v", hostPath: { path: "/" } }];
   measures.statuses.written({ ...stateful, spec: { ...stateful.spec, volumes }, status: running }, 1);
