@@ -57,9 +57,7 @@ const settleMs = 5_000;
  *  @see https://kubernetes.io/docs/reference/node/node-status/#heartbeats */
 export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
   const { client, nodes, nodeName, clock, log } = deps;
-  let reportedAt = Number.NEGATIVE_INFINITY;
-  /** Longest time without a report, milliseconds. */
-  let unchangedMs = 0;
+  const reports = createReports(deps);
   let hurried = Promise.withResolvers<void>();
   /** Milliseconds until the next update of a node that is not ready. */
   let patienceMs = deps.updateMs;
@@ -85,16 +83,13 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (!ready && showsReady(node) && settling) return false;
     const labels = Object.entries(deps.labels).filter(([name, value]) => node.metadata.labels?.[name] !== value);
     const changed = gone.length > 0 || labels.length > 0 || differs(node, status, verdicts);
-    if (!changed && clock.monotonic() - reportedAt < unchangedMs) return ready;
-    // Nodes that changed together, or began together, do not report together from then on.
-    const spread = changed || reportedAt === Number.NEGATIVE_INFINITY;
+    if (!changed && !reports.areDue()) return ready;
     const patch = {
       ...(labels.length > 0 && { metadata: { labels: Object.fromEntries(labels) } }),
       status: { ...patchOf(node, status), conditions: [...conditions, ...gone.map(deletion)] },
     };
     await client.patch(`/api/v1/nodes/${nodeName}/status`, { type: "strategic", body: patch }, { signal });
-    reportedAt = clock.monotonic();
-    unchangedMs = deps.reportMs * (spread ? clock.jitter(0.5, 1.5) : 1);
+    reports.written(changed);
     announce(node, { ...status, conditions });
     return ready;
   };
@@ -132,6 +127,18 @@ export function createHeartbeat(deps: HeartbeatDeps): Heartbeat {
         const slow = missing === 0 ? patienceMs : deps.updateMs;
         await rest(fast ? fastMs : slow * clock.jitter(1, 1.04), signal);
       }
+    },
+  };
+}
+
+/** Knows when an unchanged status is due. Nodes that changed together, or began together, do not report together from then on. */
+function createReports({ reportMs, clock }: Pick<HeartbeatDeps, "reportMs" | "clock">) {
+  let dueAt: number | undefined;
+  return {
+    areDue: () => dueAt === undefined || clock.monotonic() >= dueAt,
+    written(changed: boolean) {
+      const spread = changed || dueAt === undefined ? clock.jitter(0.5, 1.5) : 1;
+      dueAt = clock.monotonic() + reportMs * spread;
     },
   };
 }

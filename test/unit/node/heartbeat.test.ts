@@ -239,7 +239,7 @@ test("another boot id is a reboot", async () => {
   await t.clock.advance(500);
   const rebooted = () => t.events.filter((line) => line.includes("Rebooted"));
   assert.deepEqual(rebooted(), ["Warning Rebooted Node n1 has been rebooted, boot id: b2"]);
-  t.show({ nodeInfo: shownReady.status?.nodeInfo } as Partial<NonNullable<Node["status"]>>);
+  t.show({ nodeInfo: shownReady.status?.nodeInfo });
   await t.clock.advance(20_000);
   assert.equal(t.patches(), 2);
   assert.equal(rebooted().length, 1, "one that is seen late is the same");
