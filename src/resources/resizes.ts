@@ -130,14 +130,14 @@ async function weigh(
   if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
     deps.measures.infeasible("swap_limitation");
     const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
-    return { settled: true, news: hold(deps, states, pod, why) };
+    return { settled: true, news: hold(deps, states, pod, why, why.reason) };
   }
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
   // Weighed as if it had been given what it asks for.
   const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {
-    const { message } = refusal;
-    return { settled: false, news: hold(deps, states, pod, { reason: "Deferred", message }) };
+    const { reason, message } = refusal;
+    return { settled: false, news: hold(deps, states, pod, { reason: "Deferred", message }, reason) };
   }
   await allocations.give(pod);
   states.settle(uid);
@@ -146,17 +146,19 @@ async function weigh(
   return { settled: true, news: true, given: true };
 }
 
-/** Notes why a pod is not given what it asks for. @returns whether that is news. */
+/** Notes why a pod is not given what it asks for. @param refusal the reason that the event's text names: the admission's own, such as
+ *  `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns whether that is news. */
 function hold(
   deps: ResizesDeps,
   states: ResizeStates,
   pod: AskedPod,
   why: Pick<PendingResize, "reason" | "message">,
+  refusal: string,
 ): boolean {
   const { uid, generation = 0 } = pod.metadata;
   const change = states.hold(uid, why, generation);
   if (change === "news")
-    tell(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${why.reason}`, pod, generation, why.message));
+    tell(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${refusal}`, pod, generation, why.message));
   return change !== undefined;
 }
 

@@ -224,7 +224,7 @@ describe("a resize that does not fit", () => {
     assert.deepEqual([reason, observedGeneration], ["Deferred", asked.metadata.generation]);
     assert.match(message ?? "", /^Node didn't have enough resource: cpu, requested: \d+, used: \d+, capacity: \d+$/);
     assert.deepEqual(statusOf(deferred)?.allocatedResources, { cpu: "10m" });
-    await pods.event("waits", "ResizeDeferred", /^Pod resize Deferred: \{.*"error":"Node didn't have enough/);
+    await pods.event("waits", "ResizeDeferred", /^Pod resize OutOfcpu: \{.*"error":"Node didn't have enough/);
 
     const gone = pods.gone("neighbour");
     await pods.remove("neighbour");

@@ -198,7 +198,7 @@ test("what does not fit is deferred, told once, and given when others have gone"
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["100m", [`PodResizePending Deferred ${why}`]]);
   assert.match(
     events.lines[0] ?? "",
-    /^Warning ResizeDeferred Pod resize Deferred: \{.*"error":"requested: 800, used: 500"\}$/,
+    /^Warning ResizeDeferred Pod resize OutOfcpu: \{.*"error":"requested: 800, used: 500"\}$/,
   );
   await decide();
   assert.deepEqual([events.lines.length, woken], [1, ["p"]]);
