@@ -26,6 +26,8 @@ const longestRetryMs = 7_000;
 export function createLease({ client, nodes, nodeName, durationSeconds, clock, log }: LeaseDeps): Service {
   let known: Lease | undefined;
   let failures = 0;
+  /** Looks at which there was no Node to own a Lease. */
+  let early = 0;
 
   const spec = () => ({
     holderIdentity: nodeName,
@@ -42,7 +44,8 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
     known ??= await unlessGone(client.get<Lease>(`${leases}/${nodeName}`, { signal }));
     const ownerReferences = owners();
     if (!known) {
-      if (!ownerReferences) return;
+      if (!ownerReferences) return void (early += 1);
+      early = 0;
       const body = {
         apiVersion: "coordination.k8s.io/v1",
         kind: "Lease",
@@ -63,8 +66,10 @@ export function createLease({ client, nodes, nodeName, durationSeconds, clock, l
   };
 
   const periodMs = (durationSeconds * 1000) / 4;
-  const everyMs = () =>
-    failures > 0 || !known ? Math.min(longestRetryMs, retryMs * 2 ** failures) : periodMs * clock.jitter(1, 1.04);
+  const everyMs = () => {
+    if (failures > 0) return Math.min(longestRetryMs, retryMs * 2 ** failures);
+    return known ? periodMs * clock.jitter(1, 1.04) : Math.min(periodMs, retryMs * 2 ** early);
+  };
   return patrol({ name: "lease", everyMs, clock, log }, async (signal) => {
     try {
       await renew(clock.within(periodMs, signal));

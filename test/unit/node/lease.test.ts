@@ -67,10 +67,13 @@ test("a lease that has lost its owner gets it back when it is renewed", async ()
   assert.deepEqual(t.lease()?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n1", uid: "u1" }]);
 });
 
-test("without a node there is no lease", async () => {
+test("without a node there is no lease, and it is looked for as rarely as one is renewed", async () => {
   await using t = start(undefined);
-  await t.clock.advance(5_000);
+  await t.clock.advance(120_000);
   assert.equal(t.verbs().includes("create"), false);
+  const before = t.verbs().length;
+  await t.clock.advance(60_000);
+  assert.equal(t.verbs().length - before, 6);
 });
 
 test("a server that is away is tried again within seconds, and a conflict reads the lease anew", async () => {
