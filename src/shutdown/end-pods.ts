@@ -1,18 +1,13 @@
-import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Eviction } from "../pipeline.ts";
 import { fullName } from "../pod/reference.ts";
 import type { AskedPod } from "../roles.ts";
-import type { WorkerView } from "../state/pod-table.ts";
-import type { Column } from "../state/rows.ts";
 import type { Sends } from "../state/signals.ts";
-import { isFinished, untilWorkers } from "../state/worker-ends.ts";
+import { type StopDeps, isFinished, untilStopped, untilWorkers } from "../state/worker-ends.ts";
 import { type GracePeriod, type ShutdownGroup, groupByPriority, podGraceSeconds } from "./groups.ts";
 
-export interface EndPodsDeps {
-  readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
+export interface EndPodsDeps extends StopDeps {
   readonly signals: Sends<"end">;
-  readonly clock: Clock;
   readonly log: Logger;
 }
 
@@ -38,13 +33,15 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<AskedPod>, signa
   const uids = group.pods.map(({ metadata }) => metadata.uid);
   const within = clock.within(seconds * 1000, signal);
   const finished = untilWorkers(worker, uids, isFinished, within);
-  for (const pod of group.pods) {
+  // An event tells of one that takes longer than its own grace period.
+  const stopped = group.pods.map((pod) => {
     const graceSeconds = podGraceSeconds(pod, group);
     log.info({ pod: fullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");
     signals.end.send(pod.metadata.uid, { graceSeconds, eviction: terminated });
-  }
+    return untilStopped(deps, pod, graceSeconds, within).catch(() => false);
+  });
   try {
-    await finished;
+    await Promise.all([finished, ...stopped]);
     log.info({ gracePeriod: seconds, priority }, "Done waiting for all pods in group to terminate");
   } catch {
     signal.throwIfAborted();

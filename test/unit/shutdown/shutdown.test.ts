@@ -153,8 +153,13 @@ test("a group has no longer than its time", async () => {
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);
   await until(() => t.signals.sent.length === 3);
-  await t.clock.advance(20_000);
+  const exceeded = () => t.events.lines.filter((line) => line.includes("ExceededGracePeriod"));
+  await t.clock.advance(9_000);
+  assert.deepEqual(exceeded(), []);
+  await t.clock.advance(11_000);
   await until(() => t.signals.sent.includes("end late 10 Terminated"));
+  const text = "Container runtime did not kill the pod within specified grace period.";
+  assert.deepEqual(exceeded(), [`Warning ExceededGracePeriod ${text}`], "of the pod whose own time was over, quick");
   await t.clock.advance(10_000);
   await until(() => t.logind.locks() === 0);
   assert.equal(t.said("Shutdown manager pod killing time out"), 2);
