@@ -146,7 +146,7 @@ export async function observePod(
     Promise.all(listing.sandboxes.map(sandboxStatus)),
     Promise.all(listing.containers.map(async (container) => withMessage(await containerStatus(container)))),
   ]);
-  const statuses = sandboxes.filter((status) => status !== undefined).sort(newestFirst);
+  const statuses = sandboxes.filter((status) => status !== undefined).sort(latestFirst);
   const containerStatuses = containers.filter((status) => status !== undefined).sort(newestFirst);
   const labels = statuses[0]?.labels ?? containerStatuses[0]?.labels ?? listing.sandboxes[0]?.labels ?? {};
   return {
@@ -160,8 +160,16 @@ export async function observePod(
   };
 }
 
-function newestFirst(a: { createdAt: bigint }, b: { createdAt: bigint }): number {
-  return a.createdAt === b.createdAt ? 0 : a.createdAt < b.createdAt ? 1 : -1;
+/** Sandboxes by their attempts: a machine without a clock of its own may boot into the past, where a new one is older than the last.
+ *  (kubelet, kuberuntime/helpers.go) */
+function latestFirst(a: PodSandboxStatus, b: PodSandboxStatus): number {
+  const [ofA, ofB] = [a.metadata?.attempt, b.metadata?.attempt];
+  return ofA !== undefined && ofB !== undefined && ofA !== ofB ? ofB - ofA : newestFirst(a, b);
+}
+
+function newestFirst(a: { createdAt: bigint; id: string }, b: { createdAt: bigint; id: string }): number {
+  if (a.createdAt !== b.createdAt) return a.createdAt < b.createdAt ? 1 : -1;
+  return a.id < b.id ? -1 : 1;
 }
 
 /** The states in a listing as text: two listings with the same text show the same pod. */
