@@ -1,4 +1,5 @@
 import type { IncomingHttpHeaders } from "node:http";
+import { goQuote } from "../lib/go-quote.ts";
 
 export interface StreamOptions {
   readonly stdin: boolean;
@@ -37,9 +38,11 @@ export function forwardedPorts(headers: IncomingHttpHeaders, query: URLSearchPar
     if (value === "") return { is: "invalid", text: 'query parameter "port" cannot be empty' };
     for (const one of value.split(",", mostPorts + 1)) {
       const port = /^\d+$/.test(one) ? Number(one) : NaN;
-      if (Number.isNaN(port) || port > 65535)
-        return { is: "invalid", text: `unable to parse ${JSON.stringify(value)} as a port` };
-      if (port < 1) return { is: "invalid", text: `port ${JSON.stringify(value)} must be > 0` };
+      if (!(port <= 65535)) {
+        const why = `parsing ${goQuote(one)}: ${Number.isNaN(port) ? "invalid syntax" : "value out of range"}`;
+        return { is: "invalid", text: `unable to parse ${goQuote(value)} as a port: strconv.ParseUint: ${why}` };
+      }
+      if (port < 1) return { is: "invalid", text: `port ${goQuote(value)} must be > 0` };
       ports.push(port);
       if (ports.length > mostPorts)
         return { is: "invalid", text: `query parameter "port" names more than ${mostPorts} ports: ask for fewer` };

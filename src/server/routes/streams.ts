@@ -1,6 +1,7 @@
 import type { Request, Response } from "express";
-import { CodedError, messageOf } from "../../lib/errors.ts";
+import { CodedError } from "../../lib/errors.ts";
 import type { Pod } from "../../objects.ts";
+import { runtimeErrorText } from "../../pod/error-text.ts";
 import { sendText, streamingStatus } from "../answer.ts";
 import { containerSpec, inContainer, inSandbox, inertText } from "../lookup.ts";
 import { queryOf } from "../path.ts";
@@ -108,7 +109,7 @@ function streaming(ask: Ask): (deps: KubeletServerDeps, join: Join) => StreamHan
       const status = streamingStatus(error);
       if (status === 429) response.set("Retry-After", "60");
       deps.log.debug({ path: request.path, err: error }, "no endpoint for a stream");
-      return sendText(response, status, messageOf(error));
+      return sendText(response, status, runtimeErrorText(error));
     }
     try {
       await join(to, request, response, signal);

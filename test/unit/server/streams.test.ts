@@ -164,7 +164,8 @@ test("port-forward asks the newest ready sandbox; ports come from the query over
     [`?port=${"1,".repeat(128)}1`, 'query parameter "port" names more than 128 ports: ask for fewer'],
     [`?${"port=1&".repeat(129)}`, 'query parameter "port" names more than 128 ports: ask for fewer'],
     ["?port=0", 'port "0" must be > 0'],
-    ["?port=99999", 'unable to parse "99999" as a port'],
+    ["?port=99999", 'unable to parse "99999" as a port: strconv.ParseUint: parsing "99999": value out of range'],
+    ["?port=1,web", 'unable to parse "1,web" as a port: strconv.ParseUint: parsing "web": invalid syntax'],
   ] as const) {
     const { status, body } = await ask(server, `/portForward/ns/p${query}`, {
       headers: { ...websocket, authorization: `Bearer ${adminToken}` },
@@ -204,9 +205,9 @@ test("what cannot be streamed is refused in the kubelet's words", async (t) => {
 test("the runtime's refusals keep their meaning, and a request without upgrade asks it for nothing it would leave behind", async () => {
   const failing = (reason: Error) => runtimeOf({ ...running, exec: () => Promise.reject(reason) });
   const cases = [
-    [new CodedError("not_found", "no such container"), 404, "no such container"],
-    [new CodedError("resource_exhausted", "too many"), 429, "too many"],
-    [new CodedError("unknown", "broken"), 500, "broken"],
+    [new CodedError("not_found", "no such container"), 404, "NotFound desc = no such container"],
+    [new CodedError("resource_exhausted", "too many"), 429, "ResourceExhausted desc = too many"],
+    [new CodedError("unknown", "broken"), 500, "Unknown desc = broken"],
   ] as const;
   for (const [error, status, text] of cases) {
     await using server = await start({ pods: [pod], deps: { runtime: failing(error) } });
@@ -214,7 +215,7 @@ test("the runtime's refusals keep their meaning, and a request without upgrade a
       method: "POST",
       headers: { ...spdy, authorization: `Bearer ${adminToken}` },
     });
-    assert.deepEqual([answer.status, answer.body], [status, text]);
+    assert.deepEqual([answer.status, answer.body], [status, `rpc error: code = ${text}`]);
     assert.equal(answer.headers["retry-after"], status === 429 ? "60" : undefined);
   }
 });
