@@ -52,9 +52,10 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
       await runtime.call(runtimeService.removeContainer, { containerId }, signal);
     },
     async checkpointContainer(request, signal) {
-      // Without a limit the runtime uses its own.
+      // A limit below that of an ordinary call counts as that, as in a kubelet.
       const patienceMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
-      await runtime.call(runtimeService.checkpointContainer, request, signal, patienceMs);
+      const timeout = BigInt(Math.floor(patienceMs / 1000));
+      await runtime.call(runtimeService.checkpointContainer, { ...request, timeout }, signal, patienceMs);
     },
     async listContainers(filter: ContainerFilter | undefined, signal) {
       const { containers } = await runtime.call(

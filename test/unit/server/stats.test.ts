@@ -215,6 +215,9 @@ test("a checkpoint goes to the target's root directory; where the runtime has no
   assert.deepEqual(await post("ns/q/c"), [404, "pod does not exist"]);
   assert.deepEqual(await post("ns/p/d"), [404, "container d does not exist"]);
   assert.deepEqual(await post("ns/p/c?timeout=soon"), [404, "cannot parse value of timeout parameter"]);
+  const past = "checkpointing of ns/p/c failed (CheckpointContainer requires the timeout value to be > 0)";
+  assert.deepEqual(await post("ns/p/c?timeout=-1"), [500, past]);
+  assert.equal(taken.length, 1);
 
   await using without = await start({ pods: [pod], deps: { files: fs, runtime: runtimeOf({ listContainers }) } });
   const refused = await ask(without, "/checkpoint/ns/p/c", { method: "POST" });

@@ -1,0 +1,19 @@
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import type { Channel } from "../../../../providers/cri/client.ts";
+import { criContainers } from "../../../../providers/cri/pods.ts";
+
+test("a checkpoint has the time that is asked for, but no less than an ordinary call", async () => {
+  const asked: unknown[] = [];
+  const call = async (_method: unknown, request: unknown, _signal: unknown, patienceMs: number) =>
+    void asked.push([request, patienceMs]);
+  const containers = criContainers({ call } as unknown as Channel, 120_000);
+  const of = { containerId: "c", location: "/c.tar" };
+  for (const timeout of [0n, 5n, 300n])
+    await containers.checkpointContainer?.({ ...of, timeout }, new AbortController().signal);
+  assert.deepEqual(asked, [
+    [{ ...of, timeout: 120n }, 120_000],
+    [{ ...of, timeout: 120n }, 120_000],
+    [{ ...of, timeout: 300n }, 300_000],
+  ]);
+});
