@@ -1,6 +1,6 @@
 import type { Clock } from "./clock.ts";
 
-/** Exponential delays by key: first `initialMs`, doubled up to `maxMs`, forgotten after twice `maxMs` without use. */
+/** Exponential delays by key: first `initialMs`, doubled up to `maxMs`, forgotten after `forgetMs` without use. */
 export interface Backoff {
   /** Notes a failure of `key` that happened at `at` (ms since epoch, default now) and returns the delay now in force, ms.
    *  A failure that comes long after the last note starts afresh. */
@@ -10,7 +10,7 @@ export interface Backoff {
   /** The delay in force for `key`, ms; 0 when it has none. */
   delay(key: string): number;
   reset(key: string): void;
-  /** Drops what has not failed for twice the longest delay. */
+  /** Drops what is forgotten. */
   collect(): void;
 }
 
@@ -18,12 +18,14 @@ export interface BackoffOptions {
   readonly clock: Clock;
   readonly initialMs: number;
   readonly maxMs: number;
+  /** Default: twice `maxMs`. */
+  readonly forgetMs?: number;
 }
 
 /** @see https://pkg.go.dev/k8s.io/client-go/util/flowcontrol#Backoff */
-export function createBackoff({ clock, initialMs, maxMs }: BackoffOptions): Backoff {
+export function createBackoff({ clock, initialMs, maxMs, forgetMs = 2 * maxMs }: BackoffOptions): Backoff {
   const entries = new Map<string, { delay: number; updated: number }>();
-  const expired = (updated: number, at: number) => at - updated > 2 * maxMs;
+  const expired = (updated: number, at: number) => at - updated > forgetMs;
   return {
     next(key, at = clock.now()) {
       const known = entries.get(key);

@@ -12,6 +12,7 @@ import { newestRun } from "../pod/runs.ts";
 import { StartError } from "./start-error.ts";
 
 const initialMs = 10_000;
+const forgetMs = 600_000;
 
 export interface CrashLoop {
   /** Notes one more restart, or refuses it while the back-off lasts.
@@ -32,7 +33,7 @@ export function createCrashLoop({
   events: EventSink;
   maxMs: number;
 }): CrashLoop {
-  const backoff: Backoff = createBackoff({ clock, initialMs, maxMs });
+  const backoff: Backoff = createBackoff({ clock, initialMs: Math.min(initialMs, maxMs), maxMs, forgetMs });
   return {
     check(pod, container, observed) {
       const last = newestRun(observed, container.name, ({ state }) => state === ContainerState.CONTAINER_EXITED);

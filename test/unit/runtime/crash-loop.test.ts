@@ -12,11 +12,11 @@ const c = aContainer("c");
 const minutes = 60_000;
 
 /** @param offsetMs by how much the target's clock is ahead of ours. */
-function rig(offsetMs = 0) {
+function rig(offsetMs = 0, maxMs = 5 * minutes) {
   const clock = fakeClock();
   const targetClock = { toOurs: (time: number) => time - offsetMs };
   const events = eventLines();
-  const loop = createCrashLoop({ clock, targetClock, events, maxMs: 5 * minutes });
+  const loop = createCrashLoop({ clock, targetClock, events, maxMs });
   /** The container ended now; says after how long it may start, milliseconds. */
   const endsAndWaits = async (pod: Pod = aPod()): Promise<number> => {
     const endedAt = clock.now();
@@ -42,6 +42,15 @@ test("the first restart is at once, then 10 s, 20 s, 40 s … five minutes after
   const waits = [];
   for (let restart = 0; restart < 8; restart++) waits.push(await endsAndWaits());
   assert.deepEqual(waits, [0, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
+});
+
+test("a short maximum holds from the first wait on, and ten minutes of running are still what is forgotten after", async () => {
+  const { clock, endsAndWaits } = rig(0, 4_000);
+  assert.deepEqual([await endsAndWaits(), await endsAndWaits(), await endsAndWaits()], [0, 4_000, 4_000]);
+  await clock.advance(9 * minutes);
+  assert.equal(await endsAndWaits(), 4_000);
+  await clock.advance(10 * minutes + 1);
+  assert.equal(await endsAndWaits(), 0);
 });
 
 test("a target whose clock is wrong has its containers wait no longer and no shorter", async () => {
