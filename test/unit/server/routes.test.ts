@@ -5,7 +5,6 @@ import { test } from "node:test";
 import { once } from "node:events";
 import { ContainerState, PodSandboxState } from "../../../src/gen/cri.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
-import { CodedError } from "../../../src/lib/errors.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import type { PodStatus } from "../../../src/objects.ts";
 import type { LogOptions, LogSource } from "../../../src/pipeline.ts";
@@ -104,33 +103,6 @@ test("configz: the configuration, whole", async () => {
   assert.deepEqual(JSON.parse(body), {
     kubeletconfig: { kind: "KubeletConfiguration", port: 10250, staticPodURLHeader: { "X-Key": ["secret"] } },
   });
-});
-
-test("run: a command's whole output, its failure in words", async () => {
-  const asked: unknown[] = [];
-  const world = (exitCode: number) => ({
-    pods: [pod],
-    deps: {
-      runtime: runtimeOf({
-        listContainers: () => Promise.resolve([{ id: "cid", createdAt: 1n }] as never),
-        execSync: (...given) => {
-          asked.push(given.slice(0, 3));
-          if (exitCode < 0) return Promise.reject(new CodedError("unknown", "no such program"));
-          return Promise.resolve({ stdout: Buffer.from("out"), stderr: Buffer.from("err"), exitCode });
-        },
-      }),
-    },
-  });
-  assert.deepEqual(await answer(world(0), "/run/ns/p/c?cmd=ls%20-l", "POST"), [200, "outerr"]);
-  assert.deepEqual(asked, [["cid", ["ls", "-l"], 0]]);
-  assert.deepEqual(await answer(world(3), "/run/ns/p/uid-1/c?cmd=ls%20-l", "POST"), [
-    500,
-    "command 'ls -l' exited with 3: err",
-  ]);
-  const unrun = await answer(world(-1), "/run/ns/p/c?cmd=ls", "POST");
-  assert.deepEqual(unrun, [500, "rpc error: code = Unknown desc = no such program"]);
-  assert.deepEqual(await answer(world(0), "/run/ns/q/c?cmd=ls", "POST"), [404, "pod does not exist"]);
-  assert.deepEqual(await answer({ pods: [pod] }, "/run/ns/p/c?cmd=ls", "POST"), [500, 'container not found ("c")']);
 });
 
 test("the log's verbosity is set by PUT, with a kubelet's answers", async () => {
