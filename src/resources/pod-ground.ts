@@ -62,16 +62,24 @@ export function createPodGround(deps: PodGroundDeps) {
       throw error;
     }
   };
+  const makeDirectories = async (pod: GivenPod, signal: AbortSignal) => {
+    const directory = `${rootDir}/pods/${pod.metadata.uid}`;
+    const directories = ["", "/volumes", "/plugins", "/containers"].map(
+      (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
+    );
+    await host.fs.apply(directories, signal).catch((error: unknown) => {
+      const message = `error making pod data directories: ${messageOf(error)}`;
+      if (!signal.aborted && !hasCode(error, "unavailable"))
+        deps.events.event(podReference(pod), "Warning", "Failed", message);
+      throw error;
+    });
+  };
   return {
     /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
     async prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
-      const directory = `${rootDir}/pods/${uid}`;
-      const directories = ["", "/volumes", "/plugins", "/containers"].map(
-        (below): FileChange => ({ do: "mkdir", path: directory + below, mode: podMode, parents: true }),
-      );
-      await Promise.all([host.fs.apply(directories, signal), makeCgroup(pod, empty, signal)]);
+      await Promise.all([makeDirectories(pod, signal), makeCgroup(pod, empty, signal)]);
       made.add(uid);
     },
     /** Gives back the cgroup of a pod whose containers are gone. Safe to repeat. */

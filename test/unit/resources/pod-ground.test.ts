@@ -77,6 +77,15 @@ function rig(
 const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
   aPod({ containers: [aContainer("c", { resources: { requests, limits } })] });
 
+test("a pod whose directories cannot be made is told so", async () => {
+  const pod = aPod({}, { uid: "u1" });
+  const { ground, heard, host } = rig([pod]);
+  host.files.put("/root/pods/u1", { data: "in the way" });
+  await assert.rejects(ground.prepare(givenPod(pod), true, never));
+  assert.equal(heard.length, 1);
+  assert.match(heard[0] ?? "", /^Warning Failed error making pod data directories: .+/);
+});
+
 test("a pod's directories are private to the node and made once", async () => {
   const pod = aPod();
   const { host, ground } = rig([pod]);
