@@ -2,10 +2,9 @@ import { dirname } from "node:path";
 import { type TmpfsOptions, isMountPoint, mountTmpfs } from "../host/mounts.ts";
 import { hasCode } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
-import { allContainers } from "../pod/containers.ts";
 import { quantityValue } from "../pod/quantity.ts";
 import { nodeReference } from "../pod/reference.ts";
-import { podLimits } from "../pod/resources.ts";
+import { limitsWhole, podLimits } from "../pod/resources.ts";
 import type { SetUpDeps, VolumeDeps } from "./kinds/kind.ts";
 import { podSubdirectory } from "./paths.ts";
 
@@ -39,20 +38,14 @@ export async function memoryDirectory(
   }
 }
 
-/** Size limit of a memory volume: the least of its own limit, the sum of the containers' memory limits if each has one, and the
- *  node's memory.
+/** Size limit of a memory volume: the least of its own limit, the pod's memory limit if there is one for all of it, and the node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export function memoryBound(
   { allocatable }: Pick<VolumeDeps, "allocatable">,
   pod: Pod,
   sizeLimit?: string,
 ): TmpfsOptions {
-  const limits = allContainers(pod).flatMap(({ kind, container }) =>
-    kind === "ephemeralContainers" ? [] : [container.resources?.limits?.["memory"] ?? "0"],
-  );
-  const podLimit = limits.every((limit) => quantityValue(limit) > 0)
-    ? podLimits(pod, { overhead: true })["memory"]
-    : undefined;
+  const podLimit = limitsWhole(pod, "memory") ? podLimits(pod, { overhead: true })["memory"] : undefined;
   const bounds = [podLimit, sizeLimit, allocatable()["memory"]]
     .map((bound) => quantityValue(bound ?? "0"))
     .filter((bound) => bound > 0);

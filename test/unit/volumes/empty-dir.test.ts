@@ -52,6 +52,13 @@ test("an emptyDir in memory is bounded by its own limit, the containers' togethe
   }
 });
 
+test("an emptyDir in memory is bounded by the limit of the pod as a whole, whether or not its containers have one", async () => {
+  const bench = volumeBench();
+  const resources = { limits: { memory: "128Mi" }, requests: { memory: "64Mi" } };
+  await mounted(bench, [{ name: "v", emptyDir: { medium: "Memory" } }], { resources });
+  assert.equal(bench.host.commands[0]?.[4], `size=${128 * 2 ** 20}`);
+});
+
 test("what is mounted in memory is not mounted again after a restart", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { a: "1" });
