@@ -16,11 +16,13 @@ export function createParts(
     async bindParts(pod, containerName, parts, signal) {
       if (parts.length === 0) return new Map<number, string>();
       const { uid } = pod.metadata;
-      const bindings = parts.map((part) => ({
-        base: pathOf(mounted(uid), part, containerName),
-        below: withinVolume(part.subPath),
-        target: `${podDirectory(rootDir, uid)}/volume-subpaths/${part.volume}/${containerName}/${part.index}`,
-      }));
+      const bindings = parts.map((part) => {
+        const { hostPath, persistent } = volumeOf(mounted(uid), part, containerName);
+        // A claim's go by its volume's name.
+        const name = persistent?.name ?? part.volume;
+        const target = `${podDirectory(rootDir, uid)}/volume-subpaths/${name}/${containerName}/${part.index}`;
+        return { base: hostPath, below: withinVolume(part.subPath), target };
+      });
       try {
         await bindParts(host, bindings, signal);
       } catch (error) {
@@ -37,9 +39,13 @@ export function createParts(
   };
 }
 
-function pathOf(mounted: ReadonlyMap<string, MountedVolume>, { volume }: VolumePart, containerName: string): string {
+function volumeOf(
+  mounted: ReadonlyMap<string, MountedVolume>,
+  { volume }: VolumePart,
+  containerName: string,
+): MountedVolume {
   const found = mounted.get(volume);
-  if (found) return found.hostPath;
+  if (found) return found;
   throw new CodedError("not_found", `cannot find volume "${volume}" to mount into container "${containerName}"`);
 }
 

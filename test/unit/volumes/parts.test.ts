@@ -1,5 +1,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { createLogger } from "../../../src/lib/log.ts";
+import { createParts } from "../../../src/volumes/parts.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { fakeHost } from "../../fakes/host.ts";
 import { never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
 
 const podDir = `${rootDir}/pods/uid-1`;
@@ -48,6 +52,22 @@ test("parts of a volume are bound in one command, each at its own place below th
     [volume, "a/b", target(1)],
     [volume, "", target(3)],
   ]);
+});
+
+test("parts of a claim's volume lie below the name of its volume", async () => {
+  const asked: string[] = [];
+  const host = fakeHost({ clock: fakeClock() });
+  host.program("sh", (args) => {
+    asked.push(...args.slice(3));
+    return 1;
+  });
+  const persistent = { name: "pv", plugin: "kubernetes.io/csi", isDevice: false };
+  const mounted = new Map([["v", { hostPath: "/there", readOnly: false, persistent }]]);
+  const log = createLogger(0, { write: () => {} });
+  await assert.rejects(
+    createParts({ host, rootDir, log }, () => mounted).bindParts(podWith([]), "c", [part(2, "a")], never),
+  );
+  assert.deepEqual(asked, ["/there", "a", `${podDir}/volume-subpaths/pv/c/2`]);
 });
 
 test("a container without parts asks nothing of the machine", async () => {
