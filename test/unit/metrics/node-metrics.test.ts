@@ -374,49 +374,6 @@ test("relists: how long, how often, and when the last one was", async () => {
   assert.equal(await value("kubelet_pleg_last_seen_seconds"), Date.UTC(2026, 0, 1) / 1000);
 });
 
-test("probes: a series for each result, gone with the pod", async () => {
-  const { metrics, measures } = rig();
-  const probed = pod("p");
-  measures.probes.probed(probed, "c", "readiness", "Success", 20);
-  measures.probes.probed(probed, "c", "liveness", "Failure", 30);
-  const samples = async (name: string) => parseExposition(await metrics.probes()).get(name)?.samples ?? [];
-  assert.deepEqual(
-    (await samples("prober_probe_total")).map(({ labels, value }) => [labels, value]),
-    [
-      ["Readiness", "successful"],
-      ["Liveness", "failed"],
-    ].map(([type, result]) => [
-      { pod: "p", namespace: "default", probe_type: type, container: "c", pod_uid: "p", result },
-      1,
-    ]),
-  );
-  const durations = await samples("prober_probe_duration_seconds");
-  assert.ok(durations.every(({ labels }) => labels["probe_type"] === "Readiness"));
-  measures.probes.forget(probed);
-  assert.deepEqual([await samples("prober_probe_total"), await samples("prober_probe_duration_seconds")], [[], []]);
-});
-
-test("health checks: the newest result and all of them, until they are dropped", async () => {
-  const { metrics, measures } = rig();
-  const samples = async () => {
-    const families = parseExposition(await metrics.slis());
-    return ["kubernetes_healthcheck", "kubernetes_healthchecks_total"].map((name) =>
-      (families.get(name)?.samples ?? []).map(({ labels, value }) => [labels, value]),
-    );
-  };
-  for (const isHealthy of [true, true, false]) measures.health.checked("syncloop", isHealthy);
-  const labels = { name: "syncloop", type: "healthz" };
-  const counted = [
-    [{ ...labels, status: "success" }, 2],
-    [{ ...labels, status: "error" }, 1],
-  ];
-  assert.deepEqual(await samples(), [[[labels, 0]], counted]);
-  metrics.resetSlis();
-  assert.deepEqual(await samples(), [[], []]);
-  measures.health.checked("syncloop", true);
-  assert.deepEqual(await samples(), [[[labels, 1]], [[{ ...labels, status: "success" }, 1]]]);
-});
-
 function aShown(name: string, state: object) {
   return { name, state, image: "", imageID: "", ready: true, restartCount: 0 };
 }

@@ -27,8 +27,7 @@ async function answer(world: World, path: string, method = "GET"): Promise<[numb
 test("healthz: ok, details on failure, on request, with checks left out", async () => {
   const sick = { deps: { syncLoop: () => "sync Loop took longer than expected" } };
   assert.deepEqual(await answer({}, "/healthz"), [200, "ok"]);
-  for (const name of ["syncloop", "device-plugin"])
-    assert.deepEqual(await answer({}, `/healthz/${name}`), [200, "ok"]);
+  for (const name of ["syncloop", "device-plugin"]) assert.deepEqual(await answer({}, `/healthz/${name}`), [200, "ok"]);
   assert.deepEqual(await answer({}, "/healthz?verbose"), [
     200,
     "[+]ping ok\n[+]log ok\n[+]syncloop ok\n[+]device-plugin ok\nhealthz check passed\n",
