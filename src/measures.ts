@@ -29,12 +29,13 @@ export interface PlegMeasures {
   eventsBroke(): void;
 }
 
-/** Purpose of a worker's pass. */
+/** Purpose of a worker's pass: what brought it about, and `terminated` for the last one of a pod. */
 export type PassKind = "create" | "update" | "sync" | "kill" | "terminated";
 
 export interface WorkerMeasures {
   /** Before the first pass of a pod. */
   began(pod: Pod): void;
+  /** A pass has ended, whether it worked or not. */
   passed(kind: PassKind, ms: number): void;
 }
 

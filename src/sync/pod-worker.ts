@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { CodedError } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { Mailbox } from "../lib/mailbox.ts";
+import { timed } from "../lib/timed.ts";
 import type { Span, Tracer } from "../lib/tracer.ts";
 import { fullName } from "../pod/reference.ts";
 import type { PassKind, WorkerMeasures } from "../measures.ts";
@@ -59,6 +60,12 @@ export interface PodWorker {
   idle(): Promise<void>;
 }
 
+/** What brought about a pod's termination, and why the node ends it, where it does. */
+interface End {
+  readonly by: PassKind;
+  readonly why?: Eviction | undefined;
+}
+
 /** An error is tried again after this long, milliseconds, times 1 to 1.5. */
 const retryMs = 10_000;
 
@@ -67,11 +74,11 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   let phase: WorkerPhase = "syncing";
   let pod: AskedPod | undefined;
   let grace: number | undefined;
-  let eviction: Eviction | undefined;
+  let end: End = { by: "kill" };
   let pass = new AbortController();
-  const publish = () => deps.publish({ phase, pod, ...(isForRoom(eviction) && { evicted: true }) });
-  const enter = (next: WorkerPhase) => {
-    phase = next;
+  const publish = () => deps.publish({ phase, pod, ...(isForRoom(end.why) && { evicted: true }) });
+  const enter = (next: WorkerPhase, how = end) => {
+    [phase, end] = [next, how];
     publish();
   };
   const kindOf = createKinds(measures);
@@ -84,7 +91,8 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     try {
       lost = presence && (await presence(signal));
       const patience = lost ? AbortSignal.any([signal, lost]) : signal;
-      await measured(deps, kindOf(phase, pod, cause), pod, (span) => work(patience, span));
+      const what = { kind: kindOf(phase, pod, cause), endedBy: () => end.by, pod };
+      await measured(deps, what, (span) => work(patience, what.kind, span));
     } catch (error) {
       if (signal.aborted) return;
       // Nothing can be said of the pod: its pass is made again once the target is back.
@@ -95,9 +103,9 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   };
   const box = new Mailbox<WakeCause>(step, (error) => log.error({ err: error, uid }, "pod worker failed"));
 
-  const work = async (signal: AbortSignal, span?: Span) => {
+  const work = async (signal: AbortSignal, kind: PassKind, span?: Span) => {
     if (phase === "terminating") {
-      await passes.terminating(uid, pod, { graceSeconds: grace, eviction }, signal);
+      await passes.terminating(uid, pod, { graceSeconds: grace, eviction: end.why }, signal);
       enter("terminated");
       box.put("kill");
     } else if (phase === "terminated") {
@@ -106,20 +114,17 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
     } else if (pod) {
       const { terminal, againMs, error, eviction: why } = await passes.sync(pod, signal);
       if (error !== undefined) span?.fail(error);
-      if (terminal) terminate(undefined, why);
+      if (terminal) terminate(undefined, { by: kind, why });
       else if (phase === "syncing") later(uid, againMs);
     }
   };
 
-  const terminate = (graceSeconds: number | undefined, why?: Eviction) => {
+  const terminate = (graceSeconds: number | undefined, now: End) => {
     const before = phase === "terminating" ? (grace ?? ownGrace(pod)) : grace;
     grace = shorterGrace(before, graceSeconds);
     const shrinks = phase === "terminating" && grace !== before;
     if (phase !== "syncing" && !shrinks) return;
-    if (phase === "syncing") {
-      eviction = why;
-      enter("terminating");
-    }
+    if (phase === "syncing") enter("terminating", now);
     pass.abort(new CodedError("cancelled", "pod is being terminated"));
     box.put("kill");
   };
@@ -129,11 +134,11 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       pod = newest;
       publish();
       if (phase === "finished") return passes.settled(newest);
-      if (isEnding(newest)) terminate(newest.metadata.deletionGracePeriodSeconds);
+      if (isEnding(newest)) terminate(newest.metadata.deletionGracePeriodSeconds, { by: "update" });
       else box.put("config");
     },
     wake: (cause) => void (phase !== "finished" && box.put(cause)),
-    terminate,
+    terminate: (graceSeconds, why) => terminate(graceSeconds, { by: "kill", why }),
     idle: () => box.idle(),
   };
 }
@@ -143,17 +148,26 @@ function isForRoom(eviction: Eviction | undefined): boolean {
   return eviction !== undefined && ["Evicted", "Preempting"].includes(eviction.reason);
 }
 
-/** Does the work as a span, and tells of work that did not fail how long it took. */
+interface Pass {
+  readonly kind: PassKind;
+  readonly endedBy: () => PassKind;
+  readonly pod: AskedPod | undefined;
+}
+
+/** Does the work as a span, and tells how long it took. As in a kubelet the passes that end a pod are told by what brought them about, and
+ *  the last one has a name of its own where it worked. */
 async function measured(
   deps: PodWorkerDeps,
-  kind: PassKind,
-  pod: AskedPod | undefined,
+  { kind, endedBy, pod }: Pass,
   work: (span?: Span) => Promise<void>,
 ): Promise<void> {
   const { clock, measures } = deps;
-  const since = clock.monotonic();
-  await asSpan(deps.tracer, kind, pod, work);
-  measures.passed(kind, clock.monotonic() - since);
+  const byCause = (failed: boolean) => kind === "kill" || (kind === "terminated" && failed);
+  await timed(
+    clock,
+    () => asSpan(deps.tracer, kind, pod, work),
+    (ms, failed) => measures.passed(byCause(failed) ? endedBy() : kind, ms),
+  );
 }
 
 /** Says what the pass that comes is for, as metrics have it. */

@@ -92,7 +92,7 @@ describe("a pod worker", () => {
     assert.deepEqual(seen, ["1", "3"]);
   });
 
-  it("tells what its passes were for, and of those that failed nothing", async () => {
+  it("tells what its passes were for, whether they worked or not", async () => {
     const { worker, measured } = rig({ terminated: () => Promise.reject(new Error("busy")) });
     worker.update(version("1"));
     await worker.idle();
@@ -102,7 +102,17 @@ describe("a pod worker", () => {
     await worker.idle();
     worker.update(deleted(30));
     await worker.idle();
-    assert.deepEqual(measured, ["began uid-1", "create", "sync", "update", "kill"]);
+    assert.deepEqual(measured, ["began uid-1", "create", "sync", "update", "update", "update"]);
+    const evicted = rig();
+    evicted.worker.update(version("1"));
+    await evicted.worker.idle();
+    evicted.worker.terminate(0);
+    await evicted.worker.idle();
+    assert.deepEqual(evicted.measured, ["began uid-1", "create", "kill", "terminated"]);
+    const over = rig({ sync: async () => ({ terminal: true, againMs: 1 }) });
+    over.worker.update(version("1"));
+    await over.worker.idle();
+    assert.deepEqual(over.measured, ["began uid-1", "create", "create", "terminated"]);
   });
 
   it("goes through its phases once, in order, and settles later changes of the object", async () => {
