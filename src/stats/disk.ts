@@ -113,7 +113,7 @@ function countedVolumes({ volumes }: DiskDeps, { metadata, spec }: Pod): readonl
     const { name, emptyDir, configMap, secret, projected, downwardAPI } = volume;
     const made = configMap ?? secret ?? projected ?? downwardAPI ?? emptyDir;
     const path = mounted.get(name)?.hostPath;
-    return made && path !== undefined && !emptyDir?.medium?.startsWith("HugePages") ? [{ volume, path }] : [];
+    return made && path !== undefined ? [{ volume, path }] : [];
   });
 }
 

@@ -20,6 +20,7 @@ test("the summary: the node, the pods that run, their containers, what each uses
   const t = await rigged({
     "volumes/scratch": 3,
     "volumes/memory": 50,
+    "volumes/huge": 4,
     "uid-1/main": 2,
     "uid-1/gone": 9,
     "etc-hosts": 1,
@@ -70,6 +71,7 @@ test("the summary: the node, the pods that run, their containers, what each uses
     [
       ["scratch", 3 * mebibyte, 3],
       ["memory", 50 * mebibyte, 50],
+      ["huge", 4 * mebibyte, 4],
     ],
   );
   const [container, ...ended] = pod.containers;

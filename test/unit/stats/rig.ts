@@ -94,6 +94,7 @@ export const pod: TestPod = aPod({
   volumes: [
     { name: "scratch", emptyDir: {} },
     { name: "memory", emptyDir: { medium: "Memory" } },
+    { name: "huge", emptyDir: { medium: "HugePages-2Mi" } },
     { name: "host", hostPath: { path: "/" } },
   ],
 });
@@ -127,7 +128,9 @@ export function running(onHostNetwork = false): RuntimePod {
 export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskPeriodMs = 60_000): Promise<Rig> {
   const clock = fakeClock();
   const host = fakeHost({ clock });
-  const volumes = ["scratch", "memory", "host"].map((name) => [name, `${rootDir}/pods/uid-1/volumes/${name}`] as const);
+  const volumes = ["scratch", "memory", "huge", "host"].map(
+    (name) => [name, `${rootDir}/pods/uid-1/volumes/${name}`] as const,
+  );
   await host.fs.apply(
     [rootDir, "/images", "/var/log/pods", ...volumes.map(([, path]) => path)].map((path) => ({
       do: "mkdir",
