@@ -22,7 +22,7 @@ export interface PodUsage {
   readonly processes?: number;
   /** By name. */
   readonly containers: ReadonlyMap<string, ContainerUsage>;
-  /** Volumes that are files of the node, by name. */
+  /** Volumes on the node's disk, by name: neither those in memory nor claims. */
   readonly volumes: ReadonlyMap<string, FileUse>;
 }
 

@@ -15,6 +15,8 @@ export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
 export interface VolumeUse {
   readonly name: string;
   readonly use: DiskUse;
+  /** It is on the node's disk, and counts as the pod's ephemeral storage. */
+  readonly ephemeral?: boolean;
   /** The claim that it is, in the pod's namespace. */
   readonly claim?: ClaimName;
 }

@@ -130,8 +130,9 @@ function podDisk(
   };
   const { logs, hostsFile } = ephemeralFiles(pod, deps);
   const volumes = counted.map(({ volume, path }) => ({
+    name: volume.name,
+    use: taken(spaces.get(path) ?? on.node, path),
     ephemeral: isEphemeral(volume),
-    volume: { name: volume.name, use: taken(spaces.get(path) ?? on.node, path) },
   }));
   const ofLogs = new Map([...logs].map(([name, path]) => [name, taken(on.node, path)]));
   const ofLayers = new Map(
@@ -141,12 +142,12 @@ function podDisk(
     }),
   );
   const parts = [
-    ...volumes.filter(({ ephemeral }) => ephemeral).map(({ volume }) => volume.use),
+    ...volumes.filter(({ ephemeral }) => ephemeral).map(({ use }) => use),
     ...[...running].flatMap((name) => [ofLogs.get(name), ofLayers.get(name)]),
     taken(on.node, hostsFile),
   ];
   return {
-    volumes: [...volumes.map(({ volume }) => volume), ...(claims.get(pod) ?? [])],
+    volumes: [...volumes, ...(claims.get(pod) ?? [])],
     logs: ofLogs,
     layers: ofLayers,
     ephemeral: sumOn(on.node, parts),

@@ -36,8 +36,8 @@ function usageOf(pod: PodSample, disk: PodDisk | undefined): PodUsage {
       containers.map((one) => [one.name, containerUsage(one.name, one.measured?.memory?.workingSet, disk)]),
     ),
     volumes: new Map(
-      (disk?.volumes ?? []).flatMap(({ name, use }) => {
-        const known = fileUse(use);
+      (disk?.volumes ?? []).flatMap(({ name, use, ephemeral = false }) => {
+        const known = ephemeral ? fileUse(use) : undefined;
         return known ? [[name, known] as const] : [];
       }),
     ),

@@ -92,6 +92,12 @@ test("version 2's root tells the machine's memory by its statistics: that of pro
   assert.deepEqual(node["memory"], { time, ...memory, pageFaults: 7, majorPageFaults: 1 });
 });
 
+test("of a pod's volumes those on the node's disk alone count where the disk runs short", async () => {
+  const t = await rigged({ "volumes/scratch": 3, "volumes/memory": 50, "volumes/huge": 4 });
+  const usages = await meanwhile(t, t.stats.usages.now(true, signal));
+  assert.deepEqual([...(usages.get("uid-1")?.volumes ?? [])], [["scratch", { bytes: 3 * 2 ** 20, inodes: 3 }]]);
+});
+
 test("only CPU and memory: nothing of networks and disks, and no disk is looked at", async () => {
   const t = await rigged();
   const { node, pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
