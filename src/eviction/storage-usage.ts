@@ -1,8 +1,9 @@
 import type { DiskMeter } from "../host/disk-meter.ts";
 import type { Pod } from "../objects.ts";
-import type { VolumeGate } from "../pipeline.ts";
+import type { PodCache, VolumeGate } from "../pipeline.ts";
 import { ephemeralFiles, isEphemeral } from "../pod/ephemeral-files.ts";
 import { podUidLabel } from "../pod/labels.ts";
+import { isRunning, newestRun } from "../pod/runs.ts";
 import { layerKey, newestLayers } from "../pod/writable-layers.ts";
 import type { Stats } from "../seams/runtime.ts";
 import type { StorageLimits, StorageUsage } from "./storage-limits.ts";
@@ -11,6 +12,7 @@ export interface UsageDeps {
   readonly disk: Pick<DiskMeter, "bytes">;
   readonly runtime: Pick<Stats, "listContainerStats">;
   readonly volumes: Pick<VolumeGate, "mounted">;
+  readonly cache: Pick<PodCache, "get">;
   /** The target's root directory. */
   readonly rootDir: string;
   /** KubeletConfiguration.podLogsDir. */
@@ -27,6 +29,7 @@ interface Places {
   readonly volumes: ReadonlyMap<string, string>;
   /** Names of the memory volumes, which do not count as disk usage. */
   readonly inMemory: ReadonlySet<string>;
+  /** Logs of the running containers: what others left does not count. (kubelet) */
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
 }
@@ -74,10 +77,13 @@ function total(numbers: readonly number[]): number {
 
 /** A pod's volumes that count: those with a limit of their own, and all on disk when the whole pod has one. */
 function placesOf(
-  { volumes, ...roots }: UsageDeps,
+  { volumes, cache, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,
 ): Places {
-  const mounted = volumes.mounted(pod.metadata.uid);
+  const { uid } = pod.metadata;
+  const mounted = volumes.mounted(uid);
+  const seen = cache.get(uid);
+  const { logs, hostsFile } = ephemeralFiles(pod, roots);
   const counted = (pod.spec.volumes ?? []).filter(
     (volume) => limits?.volumes.has(volume.name) || (limits?.pod && isEphemeral(volume)),
   );
@@ -89,7 +95,8 @@ function placesOf(
       }),
     ),
     inMemory: new Set(counted.filter(({ emptyDir }) => emptyDir?.medium).map(({ name }) => name)),
-    ...ephemeralFiles(pod, roots),
+    logs: new Map([...logs].filter(([name]) => newestRun(seen, name, isRunning) !== undefined)),
+    hostsFile,
   };
 }
 

@@ -36,7 +36,7 @@ export function evictPods(
   const { kubelet, nodeName, rootDir } = config;
   const { host, runtime } = target;
   const { volumes, placeholders, disk, allocations } = parts;
-  const { asked: pods, worker, pressure, signals } = hand("eviction");
+  const { asked: pods, seen, worker, pressure, signals } = hand("eviction");
   const { evictions: measures } = metrics.measures;
   const evict = createEvict({ worker, onEnd, signals, events, measures, log });
   const observe = createObserver({
@@ -76,8 +76,8 @@ export function evictPods(
     clock,
     log,
   });
-  const { podLogsDir } = kubelet;
-  const holdToLimits = createLocalLimits({ pods, volumes, disk, runtime, rootDir, podLogsDir, evict, clock });
+  const files = { disk, volumes, rootDir, podLogsDir: kubelet.podLogsDir };
+  const holdToLimits = createLocalLimits({ ...files, pods, cache: seen, runtime, evict, clock });
   const eviction = createEviction({
     look,
     ended: () => pods.list().filter(({ status }) => isTerminal(status?.phase)),

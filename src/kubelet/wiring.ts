@@ -60,7 +60,7 @@ export const wiring = {
   garbage: { reads: ["asked", "seen", "worker"] },
   imageCollection: { reads: ["seen"] },
   logRotation: { reads: ["seen"] },
-  eviction: { reads: ["asked", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
+  eviction: { reads: ["asked", "seen", "worker"], writes: ["pressure"], sends: ["end", "nodeChanged"] },
   shutdown: { reads: ["asked", "seen", "worker"], writes: ["goingDown"], sends: ["end", "nodeChanged"] },
   resizeRetry: { sends: ["weigh"] },
   stats: { reads: ["asked", "seen"] },

@@ -3,17 +3,18 @@ import { test } from "node:test";
 import { createEvict } from "../../../src/eviction/evict.ts";
 import { createEviction } from "../../../src/eviction/eviction.ts";
 import { createLocalLimits } from "../../../src/eviction/local-limits.ts";
-import { ContainerStats } from "../../../src/gen/cri.ts";
+import { ContainerState, ContainerStats } from "../../../src/gen/cri.ts";
 import { createDiskMeter } from "../../../src/host/disk-meter.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { Rejection } from "../../../src/pipeline.ts";
+import { allContainers } from "../../../src/pod/containers.ts";
 import { containerNameLabel, podUidLabel } from "../../../src/pod/labels.ts";
 import type { WorkerPhase } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeHost } from "../../fakes/host.ts";
-import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
+import { type TestPod, aContainer, aPod, aStatus, observe } from "../../fakes/pods.ts";
 import { fakePresence } from "../../fakes/presence.ts";
 
 const mebibyte = 2 ** 20;
@@ -39,6 +40,8 @@ async function node(
     /** Pods that had ended before the start, each with whether its remains are gone. */
     former: new Map<string, boolean>(),
     looks: 0,
+    /** Names of containers that have ended. */
+    over: new Set<string>(),
     /** Where evicted pods stop on their way. */
     lingers: undefined as WorkerPhase | undefined,
     /** For each act: how many looks there had been. */
@@ -90,7 +93,14 @@ async function node(
     measures: { evicted: (signal) => void counted.push(signal) },
     log,
   });
+  const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running } = ContainerState;
+  const runsOf = (pod: TestPod) =>
+    allContainers(pod).map(({ container }) => aStatus(container, world.over.has(container.name) ? exited : running));
+  const cache = {
+    get: (uid: string) => observe([], pods.filter(({ metadata }) => metadata.uid === uid).flatMap(runsOf)),
+  };
   const holdToLimits = createLocalLimits({
+    cache,
     disk: createDiskMeter({ host, clock }),
     runtime: { listContainerStats: async (filter) => (world.filters.push(filter?.labelSelector), layers) },
     volumes: {
@@ -129,7 +139,7 @@ async function node(
     log,
   });
   let passes = 0;
-  const running = eviction.run(stop.signal);
+  const service = eviction.run(stop.signal);
   return {
     world,
     target,
@@ -146,7 +156,7 @@ async function node(
     pass: () => clock.advance(passes++ === 0 ? 0 : 10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
-      await running;
+      await service;
     },
   };
 }
@@ -275,6 +285,18 @@ test("all that a pod keeps on the disk counts towards the sum of its containers'
   assert.equal(t.evicted[0]?.message, "Pod ephemeral local storage usage exceeds the total limit of containers 16Mi. ");
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
+});
+
+test("logs of containers that have ended count for no limit", async () => {
+  const containers = [limited("a", "10Mi")];
+  const pod = aPod({ containers, initContainers: [limited("first", "10Mi")] });
+  await using t = await node([pod], { "uid-1/first": 30, "uid-1/a": 1 });
+  t.world.over.add("first");
+  await t.pass();
+  assert.equal(t.evicted.length, 0);
+  t.world.over.delete("first");
+  await t.pass();
+  assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
 test("what an emptyDir takes of memory counts for its own limit alone, not for the pod's on disk", async () => {
