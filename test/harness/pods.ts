@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
+import { setTimeout as pause } from "node:timers/promises";
 import type { Container, ContainerStatus, CoreEvent, Node, Pod, PodCondition, PodSpec } from "../../src/objects.ts";
 import { hugepagesOf } from "../../src/pod/resources.ts";
 import { type Api, openApi, Refused } from "./api.ts";
@@ -10,6 +11,9 @@ import type { Cluster } from "./cluster.ts";
 import { isGuest } from "../matrix.ts";
 import { runtimeDaemons } from "./runtime-daemon.ts";
 import { patience, waitFor } from "./wait.ts";
+
+/** Longest wait for output of a container that has ended, milliseconds. */
+const lateOutputMs = 2_000;
 
 export const images = {
   busybox: "registry.k8s.io/e2e-test-images/busybox:1.37.0-1",
@@ -182,7 +186,13 @@ export async function openPods(cluster: Cluster, namespace = "default"): Promise
     },
     async outputOf(name, container = "main") {
       await pods.until(name, `${container} to end`, (pod) => statusOf(pod, container)?.state?.terminated !== undefined);
-      return pods.log(name, `container=${container}`);
+      // Not all of it may be in the file as containerd tells of the end.
+      const patience = Date.now() + lateOutputMs;
+      for (;;) {
+        const text = await pods.log(name, `container=${container}`);
+        if (text !== "" || Date.now() > patience) return text;
+        await pause(100);
+      }
     },
     async output(name, container, spec = {}, metadata = {}) {
       await pods.create(name, { restartPolicy: "Never", ...spec, containers: [container] }, metadata);

@@ -177,7 +177,8 @@ describe("metrics", { timeout: 600_000 }, () => {
     const ended = { container_type: "container", exit_code: "3", reason: "Error" };
     assert.equal(value("kubelet_terminated_containers_total", ended), 1);
     assert.equal(value("kubelet_admission_rejections_total", {}), 1);
-    assert.equal(value("kubelet_pod_start_duration_seconds_count"), 2);
+    // Three first statuses, and two that are Running then.
+    assert.equal(value("kubelet_pod_start_duration_seconds_count"), 5);
     assert.equal(value("kubelet_pod_start_total_duration_seconds_count"), 2);
     assert.equal(value("kubelet_pod_worker_start_duration_seconds_count"), 3);
     assert.equal(value("kubelet_run_podsandbox_duration_seconds_count", { runtime_handler: "" }), 3);
