@@ -45,7 +45,7 @@ export function insufficient({ resource, requested, used, capacity }: Shortage):
   };
 }
 
-/** What a pod's end frees of a resource, in the shortage's units: each pod is one of `pods`. */
+/** Amount of a resource that a pod's end frees, in the shortage's units: each pod is one of `pods`. */
 export function freedBy(pod: Pod, resource: string): number {
   return resource === "pods" ? 1 : amount(resource, requestToFree(pod, resource));
 }

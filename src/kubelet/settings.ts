@@ -66,7 +66,7 @@ function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: Node
   return { kubeReserved: rest, systemReserved: { ...systemReserved, cpu: String(cpusOf(reservedSystemCPUs).size) } };
 }
 
-/** How long the sync loop may stand still before it counts as unhealthy, milliseconds, as in a kubelet. */
+/** Time for which the sync loop may stand still before it counts as unhealthy, milliseconds, as in a kubelet. */
 export function syncLoopPatience({ kubelet: { syncFrequency } }: NodeConfig): number {
   return Math.max(2 * syncFrequency, 300_000);
 }

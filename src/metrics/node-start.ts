@@ -4,7 +4,7 @@ import type { Metrics } from "./registry.ts";
 
 type Moment = keyof Measures["nodeStart"];
 
-/** How long a new node took to start, by parts; all are 0 for one that the API server knew.
+/** Durations of a new node's start, by parts; all are 0 for one that the API server knew.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3203-node-startup-latency */
 export function nodeStartMetrics(metrics: Metrics, clock: Clock): Measures["nodeStart"] {
   const begunAt = clock.now();

@@ -23,7 +23,7 @@ export interface RuntimeHealth extends Service {
   problems(unhealthy?: readonly string[]): readonly string[];
   /** Reason that pods get no network, or undefined. */
   networkError(): string | undefined;
-  /** What it told last. */
+  /** The last one that it told. */
   version(): VersionResponse | undefined;
   /** It has answered the last time it was asked. */
   isAnswering(): boolean;

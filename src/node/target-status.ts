@@ -30,7 +30,7 @@ export interface TargetStatusDeps {
   readonly runtime: RuntimeHealth;
   /** Other reasons for the node not to be ready, such as storage drivers'. */
   readonly problems: () => readonly string[];
-  /** What health checks of the agent's own found, such as PLEG's. */
+  /** Findings of the agent's own health checks, such as PLEG's. */
   readonly unhealthy: () => readonly string[];
   /** True once the target is about to shut down. */
   readonly goingDown: () => true | undefined;
@@ -130,7 +130,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   };
 }
 
-/** Whether the runtime, and not the link to its machine, is why there is no answer: a kubelet does not know its version then. */
+/** True while the runtime, and not the link to its machine, is why there is no answer: a kubelet does not know its version then. */
 function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
   let losses = link?.losses();
   return () => {
@@ -140,7 +140,7 @@ function createSilence({ runtime, link }: TargetStatusDeps): () => boolean {
   };
 }
 
-/** What a handler does not say it can it cannot. */
+/** A handler with both features: one that it does not name it lacks. */
 function handlerShown({ name, features }: RuntimeHandler) {
   const { recursiveReadOnlyMounts = false, userNamespaces = false } = features ?? {};
   return { name, features: { recursiveReadOnlyMounts, userNamespaces } };

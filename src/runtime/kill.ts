@@ -95,7 +95,7 @@ function beginPreStop(
   };
 }
 
-/** What of a pod is stopped. */
+/** A pod to stop. */
 export interface PodKill {
   readonly observed: RuntimePod;
   /** Undefined for a pod that only the runtime knows. */
@@ -171,7 +171,7 @@ function together(failures: readonly Failure[]): CodedError {
   return new CodedError(codeOf(cause), texts.length === 1 ? texts.join() : `[${texts.join(", ")}]`, { cause });
 }
 
-/** What the runtime tells of a pod that no source knows: it has no hooks, and no grace period of its own. */
+/** A pod that no source knows, as the runtime tells of it: it has no hooks, and no grace period of its own. */
 function seenPod({ uid, name, namespace, containers }: RuntimePod): Pod {
   const names = new Set(containers.map(containerNameOf));
   return { metadata: { uid, name, namespace }, spec: { containers: [...names].map((each) => ({ name: each })) } };

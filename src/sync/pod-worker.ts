@@ -60,7 +60,7 @@ export interface PodWorker {
   idle(): Promise<void>;
 }
 
-/** What brought about a pod's termination, and why the node ends it, where it does. */
+/** Cause of a pod's termination, and the reason why the node ends it, where it does. */
 interface End {
   readonly by: PassKind;
   readonly why?: Eviction | undefined;

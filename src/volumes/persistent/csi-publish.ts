@@ -94,7 +94,7 @@ export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: strin
   }
 }
 
-/** What a driver can do. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
+/** Abilities that a driver tells of. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
 export async function capabilitiesOf(driver: StorageDriver, what: string): Promise<Capabilities> {
   return driver.capabilities().catch((error: unknown) => {
     throw csiError(what, error);

@@ -24,7 +24,7 @@ export interface Rig {
   readonly devices: Devices;
   /** What was woken, and how often the node's status was to be looked at. */
   readonly woken: string[];
-  /** What was measured of plugins. */
+  /** Measurements of plugins. */
   readonly measured: readonly string[];
   /** The socket on which monitors ask for the devices of pods, and the pods that they are told of. */
   readonly monitors: string;

@@ -29,7 +29,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
     sweepFails: false,
     sources: ["api"] as SourceName[],
     waiting: [] as string[],
-    /** What the last round could not clear away. */
+    /** Leftovers that the last round could not clear away. */
     swept: "",
     /** Of the pods in the runtime. */
     annotations: {} as Record<string, string>,
