@@ -80,7 +80,12 @@ export async function readBootTime(
   signal: AbortSignal,
 ): Promise<number | undefined> {
   const uptime = await readText(host, "/proc/uptime", signal);
-  return uptime === undefined ? undefined : clock.now() - Number.parseFloat(uptime) * 1000;
+  return uptime === undefined ? undefined : bootTimeOf(uptime, clock.now());
+}
+
+/** Time of the boot, milliseconds since the epoch. @param uptime text of /proc/uptime, read at the time `now`. */
+export function bootTimeOf(uptime: string, now: number): number {
+  return now - Number.parseFloat(uptime) * 1000;
 }
 
 /** True when AppArmor is built in, enabled, and its profiles can be loaded. */

@@ -1,4 +1,5 @@
 import type { ContainerStatus, PodStatus } from "../objects.ts";
+import { isTerminal } from "../pod/phase.ts";
 import { isPlaceholder } from "../pod/placeholder.ts";
 import type { ContainerSort, Measures } from "../measures.ts";
 import type { PodStartup } from "./pod-startup.ts";
@@ -163,7 +164,7 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
       const { uid } = pod.metadata;
       const ms = startup.sinceSeen(uid);
       const isFirst = startup.isFirstStatus(uid);
-      if (ms !== undefined && !isPlaceholder(after) && (isFirst ? !isOver(after) : begins(before, after)))
+      if (ms !== undefined && !isPlaceholder(after) && (isFirst ? !isTerminal(after.phase) : begins(before, after)))
         running.addMs({}, ms);
     },
     written(pod, ms) {
@@ -178,7 +179,6 @@ export function statusMetrics(metrics: Metrics, startup: PodStartup): Measures["
   };
 }
 
-const isOver = ({ phase }: PodStatus) => phase === "Succeeded" || phase === "Failed";
 const begins = (before: PodStatus | undefined, after: PodStatus) =>
   (before?.phase ?? "Pending") === "Pending" && after.phase === "Running";
 

@@ -1,6 +1,7 @@
 import { isIPv4 } from "node:net";
 import type { Pod, Service } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
+import { isTerminal } from "../pod/phase.ts";
 
 /** A Service's endpoint that a pod of this node is. */
 export interface ServedEndpoint {
@@ -39,8 +40,7 @@ function isServable({ spec }: Service): boolean {
 
 /** True for a pod with an address of its own that is not over. */
 export function canServe({ spec, status }: Pod): boolean {
-  const isOver = status?.phase === "Succeeded" || status?.phase === "Failed";
-  return spec.hostNetwork !== true && !isOver && isIPv4(status?.podIP ?? "");
+  return spec.hostNetwork !== true && !isTerminal(status?.phase) && isIPv4(status?.podIP ?? "");
 }
 
 /** True where the labels of a pod are those that a Service asks for, which asks for some. */

@@ -1,5 +1,6 @@
 import type { HostFacts } from "../host/facts.ts";
 import { canonicalBytes, quantityMilli, quantityValue, shareOf } from "../pod/quantity.ts";
+import { isHugePages } from "../pod/resources.ts";
 
 export type ResourceList = Readonly<Record<string, string>>;
 
@@ -38,7 +39,7 @@ export function nodeAllocatable(capacity: ResourceList, reserved: ReservedInput)
   const taken = (name: string) =>
     quantityMilli(reserved.kubeReserved[name] ?? "0") + quantityMilli(reserved.systemReserved[name] ?? "0");
   const pages = Object.entries(capacity)
-    .filter(([name]) => name.startsWith("hugepages-"))
+    .filter(([name]) => isHugePages(name))
     .reduce((sum, [, bytes]) => sum + quantityValue(bytes), 0);
   return Object.fromEntries(
     Object.entries(capacity).map(([name, total]) => {

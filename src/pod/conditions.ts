@@ -22,6 +22,11 @@ export function isKubeletCondition(type: string): boolean {
   return kubeletConditions.has(type);
 }
 
+/** True for the two conditions of a resize in place. */
+export function isResizeCondition({ type }: Pick<PodCondition, "type">): boolean {
+  return type === "PodResizePending" || type === "PodResizeInProgress";
+}
+
 /** Condition DisruptionTarget: the pod is terminated by a disruption; other writers than the kubelet may set it. */
 export const disruptionCondition = "DisruptionTarget";
 const endedByKubelet = "TerminationByKubelet";

@@ -2,6 +2,7 @@ import { isIPv4, isIPv6 } from "node:net";
 import { goQuote } from "../lib/go-quote.ts";
 import type { Container, Pod } from "../objects.ts";
 import { quantityMilli, quantityValue } from "./quantity.ts";
+import { isHugePages } from "./resources.ts";
 
 /** Downward API values that are not in the pod object. */
 export interface FieldContext {
@@ -97,7 +98,7 @@ function quantityOf(
   if (list === "requests") return container.resources?.requests?.[resource] ?? "0";
   const limit = container.resources?.limits?.[resource] ?? "0";
   // Huge pages are never overcommitted: the node's allocatable is not a limit for them.
-  if (quantityMilli(limit) !== 0 || resource.startsWith("hugepages-")) return limit;
+  if (quantityMilli(limit) !== 0 || isHugePages(resource)) return limit;
   return defaults[resource] ?? "0";
 }
 

@@ -145,7 +145,7 @@ function hugepageLimits(sizes: readonly string[], limits: ResourceList): Hugepag
 
 /** Bytes of huge pages among resources, by the page's size as cgroups name it. */
 export function hugepagesOf(resources: ResourceList): Readonly<Record<string, number>> {
-  const pages = Object.entries(resources).filter(([name]) => name.startsWith("hugepages-"));
+  const pages = Object.entries(resources).filter(([name]) => isHugePages(name));
   return Object.fromEntries(
     pages.map(([name, amount]) => [
       pageSizeName(quantityValue(name.slice("hugepages-".length))),
@@ -211,8 +211,14 @@ function ofWholePod(amounts: ResourceList | undefined): ResourceList {
   return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isOfPods(name)))]);
 }
 
-function isOfPods(name: string): boolean {
-  return name === "cpu" || name === "memory" || name.startsWith("hugepages-");
+/** True for a resource that a pod may have as a whole. */
+export function isOfPods(name: string): boolean {
+  return name === "cpu" || name === "memory" || isHugePages(name);
+}
+
+/** True for huge pages of any size. */
+export function isHugePages(name: string): boolean {
+  return name.startsWith("hugepages-");
 }
 
 /** Sidecars run beside the main containers and beside the init containers that follow them. */

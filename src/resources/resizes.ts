@@ -4,6 +4,7 @@ import type { Logger } from "../lib/log.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, PodCondition } from "../objects.ts";
 import type { Admission, EventSink, PodStore, RuntimePod } from "../pipeline.ts";
+import { isResizeCondition } from "../pod/conditions.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { isEnding } from "../pod/phase.ts";
 import { podReference } from "../pod/reference.ts";
@@ -178,7 +179,7 @@ function tell({ events }: ResizesDeps, pod: AskedPod | GivenPod, reason: string,
 }
 
 function shownConditions({ status }: AskedPod): readonly PodCondition[] {
-  return (status?.conditions ?? []).filter(({ type }) => type === "PodResizePending" || type === "PodResizeInProgress");
+  return (status?.conditions ?? []).filter(isResizeCondition);
 }
 
 /** True while a running container's resources differ from the allocation: others get it when they start. */

@@ -2,7 +2,7 @@ import { toMilliseconds } from "../lib/nanoseconds.ts";
 import type * as cri from "../gen/cri.ts";
 import type { CgroupReadings } from "../host/cgroup-readings.ts";
 import { type GroupUsage, groupUsage, type MemoryUsage, pressureOf } from "../host/cgroup-usage.ts";
-import { parseMeminfo } from "../host/facts.ts";
+import { bootTimeOf, parseMeminfo } from "../host/facts.ts";
 import { type InterfaceTraffic, parseNetDev } from "../host/net-dev.ts";
 import type { RunningPod } from "./running-pods.ts";
 import type { RuntimeUsage } from "./runtime-usage.ts";
@@ -45,7 +45,7 @@ export function sampleOf(input: SampleInput): Omit<Sample, "at" | "bootedAt" | "
 
 /** Boot time of the target. @param at the current time. */
 export function bootTime({ proc }: CgroupReadings, at: number): number {
-  return at - Number.parseFloat(proc.get("/proc/uptime") ?? "0") * 1000;
+  return bootTimeOf(proc.get("/proc/uptime") ?? "0", at);
 }
 
 /** Paths of block devices by `major:minor`. @see https://docs.kernel.org/admin-guide/iostats.html */

@@ -1,6 +1,6 @@
 import type { Container, ContainerStatus, Pod, PodCondition, PodStatus } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
-import { isKubeletCondition, isOwnDisruption, terminalReadiness } from "../pod/conditions.ts";
+import { isKubeletCondition, isOwnDisruption, isResizeCondition, terminalReadiness } from "../pod/conditions.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
 
@@ -26,20 +26,16 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
 /** A resize that is shown at all is True; its state is its reason. */
 function isSameState(known: PodCondition, condition: PodCondition): boolean {
   const { status, reason = "" } = condition;
-  return known.status === status && (!isResize(condition) || (known.reason ?? "") === reason);
+  return known.status === status && (!isResizeCondition(condition) || (known.reason ?? "") === reason);
 }
 
-function isResize({ type }: PodCondition): boolean {
-  return type === "PodResizePending" || type === "PodResizeInProgress";
-}
-
-/** When a resize was looked at, which a kubelet tells of these conditions alone: as it was, while they say the same. */
+/** Time at which a resize was looked at, which a kubelet tells of these conditions alone: as it was, while they say the same. */
 function probeTime(
   known: PodCondition | undefined,
   condition: PodCondition,
   now: string,
 ): Pick<PodCondition, "lastProbeTime"> {
-  if (!isResize(condition)) return {};
+  if (!isResizeCondition(condition)) return {};
   const says = ({ status, reason = "", message = "", observedGeneration = 0 }: PodCondition) =>
     [status, reason, message, observedGeneration].join("\n");
   const lastProbeTime = known && says(known) === says(condition) ? known.lastProbeTime : now;
