@@ -38,12 +38,7 @@ const resource = "ephemeral-storage";
 /** A pod's limits; undefined for a pod without any, as most are.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
 export function storageLimits(pod: Pod): StorageLimits | undefined {
-  const volumes = named(
-    (pod.spec.volumes ?? []).map(({ name, emptyDir }) => [
-      name,
-      emptyDir?.medium?.startsWith("HugePages") ? undefined : emptyDir?.sizeLimit,
-    ]),
-  );
+  const volumes = named((pod.spec.volumes ?? []).map(({ name, emptyDir }) => [name, emptyDir?.sizeLimit]));
   const containers = named(pod.spec.containers.map(({ name, resources }) => [name, resources?.limits?.[resource]]));
   const total = podLimits(pod, { overhead: true })[resource];
   if (volumes.size === 0 && total === undefined) return undefined;

@@ -4,6 +4,7 @@ import type { ContainerStatus, Pod, PodCondition, PodStatus, Resources } from ".
 import type { RuntimePod } from "../pipeline.ts";
 import { podConditions } from "./conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
+import { orderPodIPs } from "./fields.ts";
 import { containerNameLabel } from "./labels.ts";
 import { isTerminal, type Phase, podPhase } from "./phase.ts";
 import { qosClass } from "./qos.ts";
@@ -82,7 +83,7 @@ function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "
 /** The runtime's addresses, if it tells any of such a pod, completed by the host's second one; else the host's as they are now: they may
  *  have changed since the pod began. */
 function hostNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
-  const [primary, secondary] = oneAFamily(observed?.ips ?? [], hosts);
+  const [primary, secondary] = orderPodIPs(observed?.ips ?? [], hosts);
   if (primary === undefined) return hosts.length > 0 ? hosts : shownIPs(previous);
   const other = secondary ?? hosts[1];
   return other !== undefined && isIPv6(other) !== isIPv6(primary) ? [primary, other] : [primary];
@@ -90,14 +91,7 @@ function hostNetworkIPs({ observed, previous }: StatusInput, hosts: readonly str
 
 function podNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
   const ready = observed?.sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
-  return oneAFamily(observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous), hosts);
-}
-
-/** The first address of each family, that of the host's primary one first. */
-function oneAFamily(ips: readonly string[], hosts: readonly string[]): readonly string[] {
-  const sixFirst = hosts[0] !== undefined && isIPv6(hosts[0]);
-  const [primary, secondary] = [ips.find((ip) => isIPv6(ip) === sixFirst), ips.find((ip) => isIPv6(ip) !== sixFirst)];
-  return [primary, secondary].filter((ip) => ip !== undefined);
+  return orderPodIPs(observed?.ips.length || ready ? (observed?.ips ?? []) : shownIPs(previous), hosts);
 }
 
 function shownIPs(previous: PodStatus | undefined): readonly string[] {

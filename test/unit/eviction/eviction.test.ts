@@ -197,9 +197,8 @@ test("what a container for debugging writes counts as its pod's", async () => {
 
 test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
   const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
-  const pages = { volumes: [{ name: "v", emptyDir: { medium: "HugePages", sizeLimit: "1Mi" } }] };
   await using t = await node(
-    [withVolume(undefined), withVolume("0"), withVolume("1Mi", { priority: 2_000_000_000 }), over, aPod(pages)],
+    [withVolume(undefined), withVolume("0"), withVolume("1Mi", { priority: 2_000_000_000 }), over],
     { "volumes/v": 99 },
   );
   await t.pass();
@@ -300,13 +299,15 @@ test("logs of containers that have ended count for no limit", async () => {
 });
 
 test("what an emptyDir takes of memory counts for its own limit alone, not for the pod's on disk", async () => {
-  const volumes = [{ name: "m", emptyDir: { medium: "Memory", sizeLimit: "60Mi" } }];
-  await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
-  await t.pass();
-  assert.equal(t.evicted.length, 0);
-  t.world.used = { "volumes/m": 61 };
-  await t.pass();
-  assert.equal(t.evicted[0]?.message, 'Usage of EmptyDir volume "m" exceeds the limit "60Mi". ');
+  for (const medium of ["Memory", "HugePages-2Mi"]) {
+    const volumes = [{ name: "m", emptyDir: { medium, sizeLimit: "60Mi" } }];
+    await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
+    await t.pass();
+    assert.equal(t.evicted.length, 0);
+    t.world.used = { "volumes/m": 61 };
+    await t.pass();
+    assert.equal(t.evicted[0]?.message, 'Usage of EmptyDir volume "m" exceeds the limit "60Mi". ');
+  }
 });
 
 test("a long walk is followed by a pause that is longer", async () => {
