@@ -59,8 +59,9 @@ export type PullCheck = "credentialPolicyAllowed" | "credentialRecordFound" | "m
 export interface PullMeasures {
   /** @returns what is called when the pull has worked. @param bytes of the image. */
   pulling(uid: string): (ms: number, bytes: bigint) => void;
-  /** @param present undefined where presence was not checked. */
-  ensured(policy: string, present: boolean | undefined, pulled: boolean): void;
+  /** An image was asked for. @param present undefined where presence was not checked. @param pulled it had to be pulled; undefined where
+   *  that was not decided. */
+  ensured(policy: string, present: boolean | undefined, pulled: boolean | undefined): void;
   checked(result: PullCheck): void;
   /** A program was asked for credentials. */
   pluginRan(plugin: string, ms: number, failed: boolean): void;

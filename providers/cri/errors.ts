@@ -14,6 +14,7 @@ const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
   [status.FAILED_PRECONDITION]: "failed_precondition",
   [status.ABORTED]: "conflict",
   [status.UNIMPLEMENTED]: "unimplemented",
+  [status.INTERNAL]: "internal",
   [status.UNAVAILABLE]: "unavailable",
   [status.UNAUTHENTICATED]: "unauthenticated",
 };

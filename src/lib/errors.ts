@@ -13,6 +13,7 @@ export type ErrorCode =
   | "deadline_exceeded"
   | "conflict"
   | "unimplemented"
+  | "internal"
   | "unknown";
 
 /** An error classified once, at the seam where it arose; the original is its cause. */

@@ -52,7 +52,7 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["Aborted", "conflict"],
   ["OutOfRange", "invalid_argument"],
   ["Unimplemented", "unimplemented"],
-  ["Internal", "unknown"],
+  ["Internal", "internal"],
   ["Unavailable", "unavailable"],
   ["DataLoss", "unknown"],
   ["Unauthenticated", "unauthenticated"],
@@ -164,7 +164,7 @@ function codeNamed(name: string): ErrorCode {
 /** gRPC's code for an error of any seam, as Go names it. */
 export function goCode(error: unknown): string {
   const code = codeOf(error);
-  return codes.slice(1).find(([name, known]) => known === code && name !== "Internal")?.[0] ?? "Unknown";
+  return codes.slice(1).find(([, known]) => known === code)?.[0] ?? "Unknown";
 }
 
 function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd {

@@ -152,8 +152,8 @@ export function pullMetrics(metrics: Metrics, startup: PodStartup): Measures["pu
     ensured: (policy, present, pulled) =>
       asked.add({
         pull_policy: policy.toLowerCase(),
-        present_locally: present === undefined ? "unknown" : String(present),
-        pull_required: String(pulled),
+        present_locally: String(present ?? "unknown"),
+        pull_required: String(pulled ?? "unknown"),
       }),
   };
 }

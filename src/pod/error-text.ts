@@ -13,6 +13,7 @@ const grpcNames: Readonly<Record<ErrorCode, string>> = {
   deadline_exceeded: "DeadlineExceeded",
   conflict: "Aborted",
   unimplemented: "Unimplemented",
+  internal: "Internal",
   unknown: "Unknown",
 };
 

@@ -92,9 +92,12 @@ export async function startContainer(
 ): Promise<StartedContainer> {
   const { runtime, events, uninterrupted } = deps;
   const about = containerReference(start.pod, start.container.name);
-  const failed = (reason: string, error: unknown): StartError => {
-    events.event(about, "Warning", "Failed", `Error: ${messageOf(error)}`);
-    return new StartError(reason, messageOf(error), { cause: error });
+  const failed = (reason: string, error: unknown, containerId?: string): StartError => {
+    const text = messageOf(error);
+    // An ID would make each attempt's event one of its own. (kubelet)
+    const shown = containerId === undefined ? text : text.replaceAll(containerId, start.container.name);
+    events.event(about, "Warning", "Failed", `Error: ${shown}`);
+    return new StartError(reason, text, { cause: error });
   };
   const images = await deps.ensureImages(start, signal).catch((error: unknown) => {
     if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);
@@ -126,7 +129,7 @@ export async function startContainer(
   stopIfAborted(signal);
   await runtime.startContainer(containerId, uninterrupted).catch((error: unknown) => {
     stopIfAborted(signal);
-    throw failed("RunContainerError", error);
+    throw failed("RunContainerError", error, containerId);
   });
   events.event(about, "Normal", "Started", "Container started");
   const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {

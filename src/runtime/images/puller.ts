@@ -108,10 +108,31 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
   };
 }
 
+/** What of an image was found out; undefined where it was not asked. */
+interface Found {
+  there?: boolean;
+  pulled?: boolean;
+}
+
 async function ensure(
   puller: Puller,
   asked: Omit<Wanted, "spec" | "credentials">,
   asksFor: string | undefined,
+  signal: AbortSignal,
+): Promise<EnsuredImage> {
+  const found: Found = {};
+  try {
+    return await findOrPull(puller, asked, asksFor, found, signal);
+  } finally {
+    puller.measures.ensured(asksFor ?? "IfNotPresent", found.there, found.pulled);
+  }
+}
+
+async function findOrPull(
+  puller: Puller,
+  asked: Omit<Wanted, "spec" | "credentials">,
+  asksFor: string | undefined,
+  found: Found,
   signal: AbortSignal,
 ): Promise<EnsuredImage> {
   const { pod, about, requested } = asked;
@@ -120,8 +141,9 @@ async function ensure(
   const wanted: Wanted = { ...asked, spec: specOf(pod, image), credentials };
   const policy = policyOf(asksFor, image);
   const there = policy === "Always" ? undefined : (asked.seen ?? (await inspect(puller, about, wanted.spec, signal)));
+  if (policy !== "Always") found.there = there !== undefined;
   const present = there && (await mayUse(puller, wanted, there)) ? there : undefined;
-  puller.measures.ensured(policy, policy === "Always" ? undefined : there !== undefined, present === undefined);
+  if (there || policy !== "Never") found.pulled = present === undefined;
   if (present) {
     const checked = puller.pullManager ? " and can be accessed by the pod" : "";
     puller.events.event(

@@ -1,79 +1,16 @@
 import assert from "node:assert/strict";
-import { describe, it } from "node:test";
-import { PodSandboxConfig, type PullImageRequest } from "../../../src/gen/cri.ts";
+import { describe, it, test } from "node:test";
+import { PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
-import type { Container, Pod, PodSpec, Secret } from "../../../src/objects.ts";
-import { type ImagePullerDeps, createImagePuller } from "../../../src/runtime/images/puller.ts";
+import type { Container, Secret } from "../../../src/objects.ts";
+import type { ImagePullerDeps } from "../../../src/runtime/images/puller.ts";
 import { type PullProgress, RuntimeError, type RuntimeReason } from "../../../src/seams/runtime.ts";
-import { StartError } from "../../../src/runtime/start-error.ts";
-import { fakeClock } from "../../fakes/clock.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
-import { fakeRuntime } from "../../fakes/runtime.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
+import { at, failure, setUp } from "./images-rig.ts";
 
 const { signal } = new AbortController();
-
-function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] = []) {
-  const clock = fakeClock();
-  const runtime = fakeRuntime({ clock });
-  const events: string[] = [];
-  const lines: string[] = [];
-  const deps: ImagePullerDeps = {
-    images: runtime,
-    objects: {
-      async secret(_namespace, name) {
-        const found = secrets.find(({ metadata }) => metadata.name === name);
-        if (!found) throw new CodedError("not_found", `secret "${name}" not found`);
-        return found;
-      },
-    },
-    events: {
-      event: ({ fieldPath }, type, reason, message) =>
-        void events.push(`${fieldPath ?? "pod"} ${type} ${reason}: ${message}`),
-    },
-    clock,
-    log: createLogger(9, { write: (line: string) => void lines.push(line) }),
-    measures: unmeasured.pulls,
-    keyrings: [],
-    serialize: false,
-    maxParallel: undefined,
-    qps: 0,
-    burst: 0,
-    ...more,
-  };
-  const puller = createImagePuller(deps);
-  const ensure = (
-    container: Partial<Container> = {},
-    spec: Partial<PodSpec> = {},
-    metadata: Partial<Pod["metadata"]> = {},
-  ) => {
-    const whole = aContainer("c", { image: "busybox:1", imagePullPolicy: "IfNotPresent", ...container });
-    return puller.ensure(
-      aPod({ containers: [whole], ...spec }, metadata),
-      whole,
-      PodSandboxConfig.fromPartial({}),
-      signal,
-    );
-  };
-  const pulls = () =>
-    runtime.calls.filter(({ verb }) => verb === "pullImage").map(({ request }) => request as PullImageRequest);
-  return { clock, runtime, events, lines, ensure, pulls, puller };
-}
-
-const at = "spec.containers{c}";
-
-/** Reason, message and time of the next try of the StartError with which `call` rejects. */
-async function failure(
-  call: Promise<unknown>,
-): Promise<[reason: string, message: string, retryAt: number | undefined]> {
-  const error = await call.then(
-    () => undefined,
-    (reason: unknown) => reason,
-  );
-  assert.ok(error instanceof StartError, `expected a StartError, got ${String(error)}`);
-  return [error.reason, error.message, error.retryAt];
-}
 
 describe("an image", () => {
   it("that is there is used as it is", async () => {
@@ -307,9 +244,18 @@ describe("pull secrets", () => {
     const { runtime, ensure, events } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.failNext("pullImage", new CodedError("permission_denied", "denied"));
     runtime.failNext("pullImage", new CodedError("unknown", "nothing there"));
-    const text = "[rpc error: code = PermissionDenied desc = denied, rpc error: code = Unknown desc = nothing there]";
+    const text = "[rpc error: code = PermissionDenied desc = denied, nothing there]";
     assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), ["ErrImagePull", text]);
     assert.equal(events.at(-1), `${at} Warning Failed: Failed to pull image "${image}": ${text}`);
+  });
+  it("that all meet an absent registry are one failure with the runtime's reason", async () => {
+    const { runtime, ensure } = setUp({}, [login("one", "ann"), login("two", "bob")]);
+    for (let times = 0; times < 2; times += 1)
+      runtime.failNext("pullImage", new RuntimeError("unknown", "RegistryUnavailable", "RegistryUnavailable: down"));
+    assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), [
+      "RegistryUnavailable",
+      `image pull failed for ${image} because the registry is unavailable: down`,
+    ]);
   });
   it("that are missing are named, and the pull goes on without", async () => {
     const { runtime, ensure, pulls, events } = setUp();
@@ -386,4 +332,27 @@ describe("a pull that takes long", () => {
     await quiet;
     assert.equal(silent.events.filter((event) => event.includes("Pulling")).length, 1);
   });
+});
+
+test("each image that is asked for is counted, with what of it was found out", async () => {
+  const counted: string[] = [];
+  const ensured = (...of: readonly unknown[]) => void counted.push(of.map(String).join(" "));
+  const { ensure, runtime } = setUp({ measures: { ...unmeasured.pulls, ensured } });
+  const tried = (container: Partial<Container>) => ensure(container).catch(() => undefined);
+  await tried({ imagePullPolicy: "Never" });
+  runtime.offerImage("busybox:1");
+  await tried({});
+  await tried({});
+  await tried({ imagePullPolicy: "Always" });
+  await tried({ image: "No Name" });
+  runtime.failNext("imageStatus", new CodedError("unknown", "no"));
+  await tried({});
+  assert.deepEqual(counted, [
+    "Never false undefined",
+    "IfNotPresent false true",
+    "IfNotPresent true false",
+    "Always undefined true",
+    "IfNotPresent undefined undefined",
+    "IfNotPresent undefined undefined",
+  ]);
 });

@@ -142,6 +142,15 @@ for (const [reason, over, runtime] of failures) {
   });
 }
 
+test("an event of a start that failed names the container, not its ID: such events are counted as one", async () => {
+  const { events, go } = rig(
+    {},
+    { startContainer: async (id) => Promise.reject(new CodedError("unknown", `failed to start task "${id}"`)) },
+  );
+  await assert.rejects(go(), { message: /^failed to start task "new"$/ });
+  assert.equal(events.lines.at(-1), 'Warning Failed Error: failed to start task "c"');
+});
+
 test("an image that cannot be had ends it before anything is made", async () => {
   const { calls, events, go } = rig({
     ensureImages: async () => Promise.reject(new StartError("ImagePullBackOff", "Back-off pulling image")),
