@@ -66,9 +66,11 @@ export type ResizeTrigger =
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
   allocated(pod: AskedPod): GivenPod;
+  /** The same, with no less than what is still in force: so much other pods have to leave it. */
+  held(pod: AskedPod): GivenPod;
   /** A pod has come, before it is admitted: what it was given before counts, not what it asks for now. */
   take(pod: AskedPod): void;
-  /** A pod that is on the node may ask for something else than it has been given. @returns whether it does. */
+  /** A pod that is on the node may ask for something else than before, and than it has been given. @returns whether it does. */
   ask(pod: AskedPod): boolean;
   /** Decides what is pending. @param active the pods that hold resources now: what is decided may end some. @param trigger why now.
    *  @returns the UIDs of pods that have been given something else, or have something else to show. */

@@ -1,5 +1,6 @@
 import type { NodeView } from "../metrics/view.ts";
 import { countResizes } from "../resources/resize-states.ts";
+import { isFinished } from "../state/worker-ends.ts";
 import type { NodeContext, Observed } from "./deps.ts";
 import type { PodWork } from "./pods.ts";
 import type { NodeServer } from "./server.ts";
@@ -18,7 +19,8 @@ export function nodeView({ target, clientCertificate, hand }: NodeContext, { age
     cache: seen,
     workers: () => worker.entries().map(([uid, view]) => ({ uid, ...view })),
     mounted: work.volumes.mounted,
-    resizes: () => countResizes(resize.list()),
+    resizes: () =>
+      countResizes(resize.entries().flatMap(([uid, state]) => (isFinished(worker.get(uid)?.phase) ? [] : [state]))),
     cgroupVersion: agent.facts.cgroupVersion,
     servingCertificate: server.certificate,
     clientCertificate,

@@ -53,6 +53,25 @@ export function sameResources(a: Resources | undefined, b: Resources | undefined
   return sameList(a?.requests, b?.requests) && sameList(a?.limits, b?.limits);
 }
 
+/** True when each container, and the pod as a whole, asks for the same amounts in both. */
+export function samePodResources(a: PodResources, b: PodResources): boolean {
+  const names = new Set([...Object.keys(a.containers), ...Object.keys(b.containers)]);
+  return (
+    sameResources(a.pod, b.pod) && [...names].every((name) => sameResources(a.containers[name], b.containers[name]))
+  );
+}
+
+/** CPU and memory, raised to what the others have of them. A limit that is not set stays so. */
+export function raisedTo(resources: Resources, others: Resources | undefined): Resources {
+  const larger = (own: string | undefined, other: string | undefined) =>
+    quantityNumber(other ?? "0") > quantityNumber(own ?? "0") ? other : own;
+  const { requests, limits } = resources;
+  return {
+    requests: { ...requests, ...pick((name) => larger(requests?.[name], others?.requests?.[name])) },
+    limits: { ...limits, ...pick((name) => limits?.[name] && larger(limits[name], others?.limits?.[name])) },
+  };
+}
+
 function sameList(a: Resources["requests"] = {}, b: Resources["requests"] = {}): boolean {
   const names = new Set([...Object.keys(a), ...Object.keys(b)]);
   return [...names].every((name) => {

@@ -7,6 +7,7 @@ import {
   type PodResources,
   effectiveResources,
   parseResourcesNote,
+  raisedTo,
   resourcesOf,
   withResources,
 } from "../pod/resize.ts";
@@ -28,12 +29,16 @@ export interface Allocations extends ResourcesInForce {
   readonly records: RecordKeeper;
   /** The pod with what it has been given in place of what it asks for; the same pod where that is the same. */
   of(pod: AskedPod): GivenPod;
+  /** The same, with no less than what is still in force: what a pod gives back is free once it is out of its hands. */
+  held(pod: AskedPod): GivenPod;
   /** The pod has been given what it asks for. */
   isGranted(pod: AskedPod): boolean;
   /** A pod is taken in: it has what it was given before, or gets what it asks for. */
   take(pod: AskedPod): void;
   /** Gives a pod what its spec asks for, on record. @throws when the target cannot be written to: then it has what it had. */
   give(pod: AskedPod): Promise<void>;
+  /** Puts on record what a pod has been given, before it asks for something else in vain. @throws as above. */
+  keep(pod: AskedPod): Promise<void>;
   /** Drops what is on record of pods that never came and are not among these. */
   dropRecords(known: ReadonlySet<string>): void;
 }
@@ -50,27 +55,16 @@ export interface Allocation {
 /** Containers carry what they were made with, so only pods whose resources have changed since are kept on the target, in a file
  *  of the root directory; of containers that a kubelet made its own checkpoints tell. */
 export function createAllocations(deps: AllocationsDeps): Allocations {
-  const { entries } = deps;
+  const { records, get, entryOf, put, change } = createEntries(deps);
   const answers = new WeakMap<Allocation, { readonly asked: AskedPod; readonly given: GivenPod }>();
-  const records = createRecordKeeper(deps, () => recordsOf(entries.entries()));
-  const runsOf = ({ metadata }: AskedPod | GivenPod) => deps.cache.get(metadata.uid)?.containers ?? [];
-  const entryOf = (pod: AskedPod | GivenPod): Allocation => {
-    const { uid } = pod.metadata;
-    const known = entries.get(uid);
-    if (known) return known;
-    const made = entryFrom(pod, runsOf(pod), records.claim(uid), records.left());
-    entries.set(uid, made);
-    return made;
-  };
   const inForceOf = (pod: AskedPod | GivenPod, entry: Allocation, status: ContainerStatus) =>
     entry.inForce.get(status.id) ?? inForceSinceStart(pod, entry, status, records.left());
-  const change = (uid: string, how: (entry: Allocation) => Partial<Allocation>) => {
-    const entry = entries.get(uid);
-    if (entry) entries.set(uid, { ...entry, ...how(entry), changed: true });
-    return records.save();
-  };
+  const running = (pod: AskedPod | GivenPod, entry: Allocation) =>
+    runsOf(deps, pod)
+      .filter(isRunning)
+      .map((run) => ({ run, resources: inForceOf(pod, entry, run) }));
   const of = (pod: AskedPod): GivenPod => {
-    const entry = entries.get(pod.metadata.uid);
+    const entry = get(pod.metadata.uid);
     if (!entry) return givenPod(pod);
     // Every pod that comes is weighed beside all others.
     const last = answers.get(entry);
@@ -82,6 +76,11 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
   return {
     records,
     of,
+    held(pod) {
+      const given = of(pod);
+      const entry = get(pod.metadata.uid);
+      return entry?.changed ? raisedPod(given, entry, running(given, entry)) : given;
+    },
     isGranted(pod) {
       // The same object where nothing was put in place of what the pod asks for.
       const given: Pod = of(pod);
@@ -89,22 +88,15 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
     },
     take: (pod) => void entryOf(pod),
     async give(pod) {
-      const { uid } = pod.metadata;
       const before = entryOf(pod);
       // Running containers keep their resources.
-      const inForce = new Map(
-        runsOf(pod)
-          .filter(isRunning)
-          .map((run) => [run.id, inForceOf(pod, before, run)]),
-      );
+      const inForce = new Map(running(pod, before).map(({ run, resources }) => [run.id, resources]));
       const wholeInForce = before.wholeInForce ?? before.allocated.pod ?? (pod.spec.resources && {});
-      entries.set(uid, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
-      try {
-        await records.save();
-      } catch (error) {
-        entries.set(uid, before);
-        throw error;
-      }
+      await put(pod, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
+    },
+    async keep(pod) {
+      const before = entryOf(pod);
+      if (!before.changed) await put(pod, { ...before, changed: true });
     },
     ofContainer: (pod, status) => inForceOf(pod, entryOf(pod), status),
     ofPod(pod) {
@@ -118,6 +110,61 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
       for (const uid of records.uids()) if (!known.has(uid)) records.forget(uid);
     },
   };
+}
+
+/** Allocations by pod, and their records on the target. */
+function createEntries(deps: AllocationsDeps) {
+  const { entries } = deps;
+  const records = createRecordKeeper(deps, () => recordsOf(entries.entries()));
+  const entryOf = (pod: AskedPod | GivenPod): Allocation => {
+    const { uid } = pod.metadata;
+    const known = entries.get(uid);
+    if (known) return known;
+    const made = entryFrom(pod, runsOf(deps, pod), records.claim(uid), records.left());
+    entries.set(uid, made);
+    return made;
+  };
+  return {
+    records,
+    get: (uid: string) => entries.get(uid),
+    /** That of a pod that is not known yet is found out. */
+    entryOf,
+    /** Puts another one in its place, on record. @throws when the target cannot be written to: then nothing is changed. */
+    async put(pod: AskedPod, entry: Allocation): Promise<void> {
+      const { uid } = pod.metadata;
+      const before = entryOf(pod);
+      entries.set(uid, entry);
+      try {
+        await records.save();
+      } catch (error) {
+        entries.set(uid, before);
+        throw error;
+      }
+    },
+    change(uid: string, how: (entry: Allocation) => Partial<Allocation>): Promise<void> {
+      const entry = entries.get(uid);
+      if (entry) entries.set(uid, { ...entry, ...how(entry), changed: true });
+      return records.save();
+    },
+  };
+}
+
+function runsOf({ cache }: Pick<AllocationsDeps, "cache">, { metadata }: AskedPod | GivenPod) {
+  return cache.get(metadata.uid)?.containers ?? [];
+}
+
+interface Running {
+  readonly run: ContainerStatus;
+  readonly resources: Resources;
+}
+
+/** The pod with no less than what is in force. */
+function raisedPod(given: GivenPod, { wholeInForce }: Allocation, running: readonly Running[]): GivenPod {
+  const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
+  const { containers, pod: whole } = resourcesOf(given.spec);
+  const raised = Object.entries(containers).map(([name, own]) => [name, raisedTo(own, inForce.get(name))] as const);
+  const own = whole && raisedTo(whole, wholeInForce);
+  return givenPod(withResources(given, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }
 
 /** Resources in force for a container that was not resized since its start: those it was created with. */

@@ -1,19 +1,20 @@
 import type { ResizeMeasures } from "../measures.ts";
 import type { Resources } from "../objects.ts";
-import { type PodResources, type ResizableResource, resourcesOf } from "../pod/resize.ts";
+import { type PodResources, type ResizableResource, resourcesOf, samePodResources } from "../pod/resize.ts";
 import { quantityNumber } from "../pod/quantity.ts";
-import type { AskedPod, GivenPod } from "../roles.ts";
+import type { AskedPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 
 /** Counts changes of what pods ask for. @param last what each pod asked for last; a column of this counter alone. */
 export function createWishes(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
   return {
-    /** @param pod as it has been given its resources. */
-    begin: ({ metadata, spec }: GivenPod): void => void last.set(metadata.uid, resourcesOf(spec)),
-    hear({ metadata: { uid }, spec }: AskedPod): void {
+    /** @returns true when it asks for something else than before, or is heard of for the first time. */
+    hear({ metadata: { uid }, spec }: AskedPod): boolean {
       const [before, now] = [last.get(uid), resourcesOf(spec)];
-      if (before) countChanges(before, now, measures);
       last.set(uid, now);
+      if (!before) return true;
+      countChanges(before, now, measures);
+      return !samePodResources(before, now);
     },
   };
 }

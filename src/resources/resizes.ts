@@ -81,15 +81,15 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
 
   return {
     allocated: allocations.of,
+    held: allocations.held,
     inForce: (pod, observed) => inForceOf(allocations, pod, observed),
     take(pod) {
       allocations.take(pod);
-      wishes.begin(allocations.of(pod));
       states.recall(pod.metadata.uid, shownConditions(pod));
     },
     ask(pod) {
       const { uid } = pod.metadata;
-      wishes.hear(pod);
+      if (!wishes.hear(pod)) return false;
       if (!allocations.isGranted(pod)) {
         pending.set(uid, true);
         return true;
@@ -128,12 +128,14 @@ async function weigh(
   // It may have ended meanwhile, for another's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
   if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
+  // An agent that starts anew would take what is asked for by then as given.
+  await allocations.keep(pod);
   if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
     deps.measures.infeasible("swap_limitation");
     const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
     return { settled: true, news: hold(deps, states, pod, why, why.reason) };
   }
-  const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.of);
+  const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.held);
   // Weighed as if it had been given what it asks for.
   const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {

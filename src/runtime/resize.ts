@@ -5,6 +5,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { ResizeMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { GivenPod } from "../roles.ts";
+import { runtimeErrorText } from "../pod/error-text.ts";
 import { type ResizableResource, amountsOf, mixedResources, sameAmounts } from "../pod/resize.ts";
 import type { ResourcesInForce } from "../resizes.ts";
 import type { Containers } from "../seams/runtime.ts";
@@ -133,7 +134,9 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
     const resources = { ...container.resources, ...now };
     const linux = await deps.configureResources(pod, { ...container, resources }, signal);
     const request = UpdateContainerResourcesRequest.fromPartial({ containerId, linux });
-    await deps.runtime.updateContainerResources(request, deps.uninterrupted);
+    await deps.runtime.updateContainerResources(request, deps.uninterrupted).catch((error: unknown) => {
+      throw new Error(runtimeErrorText(error), { cause: error });
+    });
     await record(deps, () => deps.inForce.setContainer(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });
   }

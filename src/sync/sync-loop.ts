@@ -175,7 +175,7 @@ async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, sign
 function admit(deps: SyncLoopDeps, pod: AskedPod, signal: AbortSignal): Promise<Rejection | undefined> {
   const { resizes, admission } = deps;
   resizes.take(pod);
-  return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.allocated), signal);
+  return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.held), signal);
 }
 
 /** One that was taken away meanwhile is not there any more. */

@@ -6,6 +6,7 @@ import type { PodGroups } from "../../src/runtime/resize.ts";
 /** Nobody asks for other resources than a pod has. */
 export const noResizes: Resizes & ResizeDecider = {
   allocated: givenPod,
+  held: givenPod,
   inForce: (pod) => pod,
   observe: () => undefined,
   failed: () => undefined,

@@ -168,6 +168,35 @@ test("what is on record of pods that have not come yet stays; of pods that are g
   assert.deepEqual([given(fourth.of(podOf("1"))), given(fourth.of(other("1")))], ["1", "300m"]);
 });
 
+test("what is kept of a pod without containers counts for an agent that starts anew, whatever is asked for by then", async () => {
+  const { host, start } = target();
+  const allocations = await start();
+  allocations.take(podOf("100m"));
+  await allocations.keep(podOf("800m"));
+  const written = host.files.changes.length;
+  await allocations.keep(podOf("900m"));
+  assert.equal(host.files.changes.length, written, "once");
+  const again = await start();
+  again.take(podOf("900m"));
+  assert.equal(given(again.of(podOf("900m"))), "100m");
+});
+
+test("a pod holds no less than what of its containers is in force, however little it has been given", async () => {
+  const { start, shows } = target();
+  const allocations = await start();
+  const [before, less, more] = [podOf("500m"), podOf("200m"), podOf("700m")];
+  shows(running(before));
+  allocations.take(before);
+  assert.equal(allocations.held(before), before);
+  await allocations.give(less);
+  assert.deepEqual(allocations.held(less).spec.containers[0]?.resources, cpu("500m"));
+  assert.equal(given(allocations.of(less)), "200m");
+  await allocations.setContainer("uid-1", "c-1", cpu("200m"));
+  assert.equal(given(allocations.held(less)), "200m");
+  await allocations.give(more);
+  assert.equal(given(allocations.held(more)), "700m");
+});
+
 test("what cannot be put on record is not given", async () => {
   const { host, start } = target();
   const allocations = await start();

@@ -87,6 +87,7 @@ function rig() {
       const container = aStatus(aContainer("c"), ContainerState.CONTAINER_RUNNING, { id: `c-${pod.metadata.uid}` });
       runs.set(pod.metadata.uid, observe([aSandbox()], [container]));
       resizes.take(pod);
+      resizes.ask(pod);
     }
   };
   const decide = async (trigger: ResizeTrigger = "pod_updated") =>
@@ -178,7 +179,11 @@ test("memory of a container that may use swap is not resized in place, and not l
   assert.equal(resizes.allocated(pod).spec.containers[0]?.resources?.requests?.["memory"], "64Mi");
   assert.deepEqual([measured.at(-1), countResizes(resize.list()).infeasible], ["swap_limitation", 1]);
   await decide();
-  assert.deepEqual([events.lines.length, weighed], [1, []]);
+  await ask({ ...pod, metadata: { ...pod.metadata, labels: { other: "label" } } });
+  assert.deepEqual(
+    [events.lines.length, weighed, measured.filter((one) => one === "swap_limitation").length],
+    [1, [], 1],
+  );
   await ask(with128("restarts", "RestartContainer"));
   assert.deepEqual([states("restarts"), weighed.length], [["PodResizeInProgress"], 1], "it starts anew with its swap");
   store.set("p", with64("p"));
@@ -205,6 +210,38 @@ test("what does not fit is deferred, told once, and given when others have gone"
   store.delete("q");
   await decide();
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
+});
+
+test("what a pod gives back is free once it is no longer in force", async () => {
+  const { allocations, weighed, run, ask, decide, states } = rig();
+  run(asking("p", "100m"), asking("q", "800m"));
+  await ask(asking("q", "300m"), asking("p", "500m"));
+  assert.deepEqual(weighed, ["q 300m beside 100m", "p 500m beside 800m"]);
+  assert.match(states("p").join(), /Deferred/);
+  await allocations.setContainer("q", "c-q", amounts("300m"));
+  await decide("pod_resized");
+  assert.equal(weighed.at(-1), "p 500m beside 300m");
+  assert.deepEqual(states("p"), ["PodResizeInProgress"]);
+});
+
+test("what was given is put on record before a wish waits", async () => {
+  const { host, allocations, run, ask } = rig();
+  run(asking("p", "100m"), asking("q", "500m"));
+  assert.deepEqual(host.files.changes, []);
+  await ask(asking("p", "800m"));
+  const again = createAllocations({
+    fs: host.fs,
+    rootDir: "/root",
+    cache: { get: () => undefined },
+    entries: aColumn<Allocation>(),
+    clock: fakeClock(),
+    log: createLogger(0, { write: () => undefined }),
+  });
+  await again.records.ready?.(never);
+  const wish = asking("p", "800m");
+  again.take(wish);
+  assert.equal(cpuOf(again.of(wish)), "100m");
+  assert.equal(cpuOf(allocations.of(wish)), "100m");
 });
 
 test("others count with what they have been given, not with what they ask for", async () => {
@@ -283,12 +320,12 @@ test("a new wish while the last is not in force yet: the newest generation is in
 });
 
 test("an agent that starts anew goes on showing what was shown, and does not tell it again", async () => {
-  const { events, run, ask, states } = rig();
+  const { events, resizes, run, ask, states } = rig();
   const shown = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
   run(asking("q", "500m"));
   const wish = asking("p", "800m");
   const condition = { ...shown, observedGeneration: wish.metadata.generation ?? 0 };
-  run({ ...asking("p", "100m"), status: { conditions: [condition] } });
+  resizes.take({ ...asking("p", "100m"), status: { conditions: [condition] } });
   assert.deepEqual(states("p"), ["PodResizePending Deferred full"]);
   await ask(wish);
   assert.deepEqual([states("p"), events.lines], [["PodResizePending Deferred requested: 800, used: 500"], []]);

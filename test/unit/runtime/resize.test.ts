@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LinuxContainerResources } from "../../../src/gen/cri.ts";
+import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
@@ -43,7 +44,7 @@ function rig(
     },
     runtime: {
       async updateContainerResources({ containerId, linux }) {
-        if (containerId === refuses) throw new Error("the runtime will not");
+        if (containerId === refuses) throw new CodedError("unknown", "the runtime will not");
         calls.push(`${containerId} ${linux?.cpuQuota} ${linux?.memoryLimitInBytes}`);
       },
     },
@@ -152,7 +153,7 @@ test("what the runtime refuses ends it; what was done before is on record, what 
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
     change("b", has("100m", "32Mi"), has("200m", "32Mi")),
   ];
-  await assert.rejects(resize(resizes), /the runtime will not/);
+  await assert.rejects(resize(resizes), /^Error: rpc error: code = Unknown desc = the runtime will not$/);
   assert.deepEqual(calls, [`id-a 10000 ${32 * Mi}`, "id-a has 100m/100m 32Mi/32Mi"]);
   assert.deepEqual(outcomes, [false]);
 });

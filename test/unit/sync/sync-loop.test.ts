@@ -291,7 +291,7 @@ test("a pod that is on the node is weighed before its worker sees what it asks f
   assert.deepEqual(calls, ["ask p", "update p"]);
 });
 
-test("a pod comes with what it was given before, beside what others were given; what it asks for is weighed after", async (t) => {
+test("a pod comes with what it was given before, beside what others hold; what it asks for is weighed after", async (t) => {
   const { calls, push, rigged } = resizing(t);
   rigged.asks = true;
   await push("ADD", named("p"), named("q"));
@@ -300,7 +300,7 @@ test("a pod comes with what it was given before, beside what others were given; 
     "admit given-p beside ",
     "update p",
     "take q",
-    "admit given-q beside given-p",
+    "admit given-q beside held-p",
     "update q",
     "ask p",
     "ask q",
@@ -331,6 +331,7 @@ function resizing(t: TestContext) {
   const made = rig(t, undefined, {
     take: ({ metadata }) => void said.calls.push(`take ${metadata.uid}`),
     allocated: (pod) => givenPod({ ...pod, metadata: { ...pod.metadata, uid: `given-${pod.metadata.uid}` } }),
+    held: (pod) => givenPod({ ...pod, metadata: { ...pod.metadata, uid: `held-${pod.metadata.uid}` } }),
     ask: ({ metadata }) => (said.calls.push(`ask ${metadata.uid}`), rigged.asks),
     async decide(active, trigger) {
       said.calls.push(
