@@ -19,7 +19,7 @@ export interface IssuedOptions extends ApprovalDeps {
   readonly measures: CertificateMeasures;
 }
 
-/** A certificate issued by the cluster; undefined until then. */
+/** A certificate issued by the cluster; undefined until then, and once it is no longer valid. */
 export interface IssuedCertificate extends Reloading<KeyPair | undefined>, Service {
   /** Name of the request that waits for approval. */
   waiting(): string | undefined;
@@ -39,24 +39,16 @@ const lookMs = 60_000;
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/#certificate-rotation */
 export async function createIssuedCertificate(options: IssuedOptions, signal: AbortSignal): Promise<IssuedCertificate> {
   const { name, clock, log, store, subject, measures } = options;
-  const listeners = new Set<() => void>();
   const first = Promise.withResolvers<void>();
   let waiting: string | undefined;
-  let pair: KeyPair | undefined;
-  let renewAt = 0;
-  const use = (found: KeyPair) => {
-    const { validFromDate, validToDate } = new X509Certificate(found.certificate);
-    const lifeMs = validToDate.getTime() - validFromDate.getTime();
-    pair = found;
-    renewAt = validFromDate.getTime() + lifeMs * clock.jitter(0.7, 0.9);
-    first.resolve();
-    for (const listener of listeners) listener();
-  };
+  const used = createUsed(clock);
   let looked = false;
   const look = async (stop: AbortSignal) => {
     const kept = await store.read(stop);
     looked = true;
-    if (kept && isFor(kept, subject()) && isValid(kept, clock.now())) use(kept);
+    if (!kept || !isFor(kept, subject()) || !isValid(kept, clock.now())) return;
+    used.take(kept);
+    first.resolve();
   };
   // An unavailable store is read again before a certificate is requested.
   await look(signal).catch((error: unknown) =>
@@ -69,30 +61,30 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
       log.info({ name, request }, `a certificate waits for approval: kubectl certificate approve ${request}`);
   };
   const renew = async (stop: AbortSignal) => {
-    const before = pair && new X509Certificate(pair.certificate).validFromDate;
+    const before = used.span();
     try {
-      use(await issue(options, told, clock.within(approvalMs, stop)));
-      if (before) measures.replaced(clock.now() - before.getTime());
-      log.info({ name, until: pair && new X509Certificate(pair.certificate).validTo }, "certificate issued");
+      used.take(await issue(options, told, clock.within(approvalMs, stop)));
+      first.resolve();
+      if (before) measures.replaced(clock.now() - before.from);
+      log.info({ name, until: new Date(used.span()?.until ?? 0).toISOString() }, "certificate issued");
     } finally {
       waiting = undefined;
     }
   };
   return {
     name,
-    current: () => pair,
+    current: used.current,
     waiting: () => waiting,
     issued: (stop) => untilAborted(first.promise, stop),
-    onChange(listener) {
-      listeners.add(listener);
-      return () => void listeners.delete(listener);
-    },
+    onChange: used.onChange,
     async run(stop) {
       let pause = firstPauseMs;
       while (!stop.aborted) {
-        const due = !pair || clock.now() >= renewAt || !isFor(pair, subject());
-        if (!due) {
-          await clock.sleep(Math.min(lookMs, renewAt - clock.now()), stop).catch(() => {});
+        if (used.dropExpired()) log.warn({ name }, "the certificate has expired before another was issued");
+        const pair = used.current();
+        const leftMs = used.renewAt() - clock.now();
+        if (pair && leftMs > 0 && isFor(pair, subject())) {
+          await clock.sleep(Math.min(lookMs, leftMs), stop).catch(() => {});
           continue;
         }
         try {
@@ -106,6 +98,47 @@ export async function createIssuedCertificate(options: IssuedOptions, signal: Ab
           pause = Math.min(pause * 2, longestPauseMs);
         }
       }
+    },
+  };
+}
+
+/** Span in which a certificate is valid, milliseconds since the epoch. */
+interface Span {
+  readonly from: number;
+  readonly until: number;
+}
+
+/** The certificate in use: none before the first, and none once it has expired. */
+function createUsed(clock: IssuedOptions["clock"]) {
+  const listeners = new Set<() => void>();
+  let pair: KeyPair | undefined;
+  let span: Span | undefined;
+  let renewAt = 0;
+  const tell = () => {
+    for (const listener of listeners) listener();
+  };
+  return {
+    current: () => pair,
+    /** Of the last one, though it may have expired. */
+    span: () => span,
+    renewAt: () => renewAt,
+    onChange(listener: () => void) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    take(found: KeyPair) {
+      const { validFromDate, validToDate } = new X509Certificate(found.certificate);
+      span = { from: validFromDate.getTime(), until: validToDate.getTime() };
+      renewAt = span.from + (span.until - span.from) * clock.jitter(0.7, 0.9);
+      pair = found;
+      tell();
+    },
+    /** @returns true when it has just expired. */
+    dropExpired(): boolean {
+      if (!pair || !span || clock.now() < span.until) return false;
+      pair = undefined;
+      tell();
+      return true;
     },
   };
 }

@@ -280,8 +280,8 @@ export const faults: readonly Fault[] = [
   {
     name: "late-renewal",
     file: "src/certificates/issued.ts",
-    text: "lifeMs * clock.jitter(0.7, 0.9)",
-    becomes: "lifeMs * clock.jitter(1.1, 1.2)",
+    text: "(span.until - span.from) * clock.jitter(0.7, 0.9)",
+    becomes: "(span.until - span.from) * clock.jitter(1.1, 1.2)",
     breaks: "A node's certificate is renewed once it has expired: the API server knows the node no more.",
     assertion:
       '"where this process may approve, a certificate and its renewal need nobody else; what it leaves waits": never: () => certificate.current() !== first',

@@ -175,6 +175,27 @@ test("it is renewed at 70 % of its life, with a new key, and the old one is used
   assert.deepEqual(at.measured, { failures: 0, agesMs: [7 * hourMs] });
 });
 
+test("one that nobody renewed is used no longer once it has expired, and that is told", async () => {
+  await using at = await place();
+  const { certificate } = await at.start();
+  await at.signer.approve(await until(() => certificate.waiting()), at.clock.now(), hourMs);
+  await until(() => certificate.current());
+  await until(() => certificate.waiting() === undefined);
+  let changes = 0;
+  certificate.onChange(() => (changes += 1));
+  await at.clock.advance(hourMs * 0.7);
+  await until(() => certificate.waiting());
+  assert.ok(certificate.current());
+  // The next look follows the deadline of a request.
+  for (let spans = 0; spans < 3; spans += 1) {
+    const request = await until(() => certificate.waiting());
+    await at.clock.advance(15 * 60_000);
+    await until(() => certificate.waiting() !== request);
+    await at.clock.advance(32_000);
+  }
+  assert.deepEqual([certificate.current(), changes], [undefined, 1]);
+});
+
 test("a certificate that does not name what it should is renewed at once", async () => {
   await using at = await place();
   const one = await at.start();
