@@ -81,8 +81,8 @@ export function createAdmission(deps: AdmissionDeps): Admission {
     async admit(pod, others, signal) {
       const pressed = pressureBorne(pod, deps.pressure());
       if (pressed) return pressed;
-      const node = source.node() ?? (isStaticPod(pod) ? ownNode() : await refresh(signal));
-      if (!node) return { reason: "InvalidNodeInfo", message: "Kubelet cannot get node info." };
+      // A Node that somebody deleted is registered anew: its pods need not end for that.
+      const node = source.node() ?? (isStaticPod(pod) ? undefined : await refresh(signal)) ?? ownNode();
       const asking = { pod, others, node, allocatable: extendedOf(node) };
       const refused = sysctls(asking) ?? (await devices.allocate(pod, others, signal));
       if (refused) return refused;

@@ -192,13 +192,17 @@ export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }
   return overhead ? sum([total, Object.fromEntries(limited)]) : total;
 }
 
-/** True where a limit holds for a whole pod: it is the pod's own, or every container has one.
+/** True where a limit holds for a whole pod: it is the pod's own, or every container has one. An init container has one, too, where a
+ *  sidecar before it has: a kubelet sums them up.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
 export function limitsWhole({ spec }: Pod, name: "cpu" | "memory"): boolean {
   const isLimited = ({ resources }: Pick<Container, "resources">) =>
     quantityValue(resources?.limits?.[name] ?? "0") > 0;
-  const all = [...spec.containers, ...(spec.initContainers ?? [])];
-  return qosClass(spec) !== "BestEffort" && (isLimited(spec) || all.every(isLimited));
+  const init = spec.initContainers ?? [];
+  const isSummedUp = (one: Container, index: number) =>
+    isLimited(one) || init.slice(0, index).some((before) => isSidecar(before) && isLimited(before));
+  const all = () => spec.containers.every(isLimited) && init.every(isSummedUp);
+  return qosClass(spec) !== "BestEffort" && (isLimited(spec) || all());
 }
 
 function requestsOf({ resources }: Container): ResourceList {

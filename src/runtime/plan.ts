@@ -151,5 +151,5 @@ function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
     ...runsIn(init, true),
   ];
   const resets = runs.map((status): Step => ({ do: "resetContainer", status }));
-  return resets.length === 0 ? [] : [...resets, ...pruneInit(pod, observed)];
+  return resets;
 }

@@ -1,4 +1,5 @@
 import type { PodCache } from "../pipeline.ts";
+import { isStaticPod } from "../pod/containers.ts";
 import { configSourceAnnotation } from "../pod/labels.ts";
 import { fullName } from "../pod/reference.ts";
 import { isAlive } from "../pod/sandbox.ts";
@@ -63,7 +64,7 @@ function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: AskedPod): b
     if (isOther && !fromApi && isAlive(one) && !worker.get(one.uid)) workers.terminate(one.uid, undefined);
   }
   return worker.entries().some(([otherUid, other]) => {
-    if (otherUid === uid || other.phase === "finished") return false;
+    if (otherUid === uid || other.phase === "finished" || (other.pod && !isStaticPod(other.pod))) return false;
     const seen = cache.get(otherUid);
     const otherName = other.pod ? fullName(other.pod) : seen && `${seen.namespace}/${seen.name}`;
     return otherName === fullName(pod);

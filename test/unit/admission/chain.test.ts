@@ -65,11 +65,10 @@ test("a pod that fits is admitted", async () => {
   assert.equal(await admit({ pod: requesting({ cpu: "4", memory: "8Gi", "ephemeral-storage": "10Gi" }) }), undefined);
 });
 
-test("without a node there is nothing to go by; a fresh one will do", async () => {
-  assert.deepEqual(await admit({ node: undefined }), {
-    reason: "InvalidNodeInfo",
-    message: "Kubelet cannot get node info.",
-  });
+test("while the Node is not there a fresh one is asked for, and else the one that would be registered counts", async () => {
+  const pod = requesting({ cpu: "5" });
+  assert.equal((await admit({ pod, node: undefined }))?.reason, "OutOfcpu");
+  assert.equal(await admit({ node: undefined }), undefined);
   assert.equal(await admit({ node: undefined, fresh: aNode() }), undefined);
 });
 

@@ -4,6 +4,7 @@ import type { Container } from "../../../src/objects.ts";
 import {
   containerResources,
   cpuAndMemory,
+  limitsWhole,
   milliCpuToQuota,
   milliCpuToShares,
   oomScoreAdjust,
@@ -174,4 +175,21 @@ describe("page sizes", () => {
   it("are named as cgroup files name them", () => {
     assert.deepEqual([65_536, 2_097_152, 2 ** 30].map(pageSizeName), ["64KB", "2MB", "1GB"]);
   });
+});
+
+describe("a limit of a whole pod", () => {
+  const limited = { resources: { limits: { cpu: "100m" } } };
+  const sidecar = (more: Partial<Container>) => aContainer("s", { restartPolicy: "Always", ...more });
+  const main = aContainer("c", limited);
+  const table: readonly (readonly [what: string, init: readonly Container[], holds: boolean])[] = [
+    ["holds where every container has one", [aContainer("i", limited)], true],
+    ["does not where an init container has none", [aContainer("i")], false],
+    ["holds where a sidecar before that one has one", [sidecar(limited), aContainer("i")], true],
+    ["does not where that sidecar comes after it", [aContainer("i"), sidecar(limited)], false],
+    ["does not where the sidecar has none", [sidecar({}), aContainer("i", limited)], false],
+  ];
+  for (const [what, initContainers, holds] of table)
+    it(what, () =>
+      assert.equal(limitsWhole(aPod({ initContainers: [...initContainers], containers: [main] }), "cpu"), holds),
+    );
 });

@@ -185,6 +185,7 @@ describe("restart policies of containers", () => {
       containers: [asking, aContainer("b")],
     });
     const statuses = [
+      aStatus(aContainer("i"), exited, { id: "i before" }),
       aStatus(aContainer("i"), exited, { id: "i" }),
       aStatus(sidecar("s"), running, { id: "s" }),
       aStatus(aContainer("b"), running, { id: "b" }),
@@ -192,7 +193,7 @@ describe("restart policies of containers", () => {
       aStatus(asking, exited, { id: "a", exitCode: 9 }),
     ];
     const steps = plan(pod, observe([aSandbox()], statuses), { restartAll: true });
-    assert.deepEqual(steps, ["reset earlier", "reset b", "reset i", "reset s", "reset a"]);
+    assert.deepEqual(steps, ["reset earlier", "reset b", "reset i", "reset i before", "reset s", "reset a"]);
     assert.deepEqual(plan(pod, observe([aSandbox()], [])), inSandbox("start init i"));
   });
 });

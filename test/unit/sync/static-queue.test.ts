@@ -7,7 +7,8 @@ import { createStaticQueue } from "../../../src/sync/static-queue.ts";
 import { type TestPod, aPod, aSandbox, observe } from "../../fakes/pods.ts";
 import { columnOf } from "../../fakes/state.ts";
 
-const named = (uid: string, name = "web-n"): TestPod => aPod({}, { uid, name });
+const annotations = { "kubernetes.io/config.source": "file" };
+const named = (uid: string, name = "web-n"): TestPod => aPod({}, { uid, name, annotations });
 
 function rig() {
   const phases = new Map<string, WorkerPhase>();
@@ -40,6 +41,12 @@ test("a new version waits until the old one has ended, and others do not wait wi
   assert.deepEqual(queue.free(), []);
   work(named("old"), "finished");
   assert.deepEqual([queue.free(), queue.has("new")], [[named("new")], false]);
+});
+
+test("a pod of the API server with its name holds nothing up", () => {
+  const { queue, work } = rig();
+  work(aPod({}, { uid: "apis", name: "web-n" }), "syncing");
+  assert.equal(queue.hold(named("new")), false);
 });
 
 test("what is wanted again under its old UID waits until its worker is forgotten", () => {
