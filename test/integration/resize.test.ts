@@ -252,4 +252,23 @@ describe("a resize that does not fit", () => {
     const small = await lab.pods.resized(await resize("asleep", { main: { requests: { cpu: "20m" } } }));
     assert.deepEqual(statusOf(small)?.resources, { requests: { cpu: "20m" } });
   });
+
+  test("one that waits is not granted by a restart, though no container tells what the pod has", async () => {
+    const { pods, cluster } = lab;
+    const main = sleeper("main", { requests: { cpu: "10m" } });
+    await pods.create("begins", { initContainers: [sleeper("init", {})], containers: [main] });
+    const initOf = ({ status }: Pod) => status?.initContainerStatuses?.[0];
+    const before = await pods.until("begins", "to begin", (pod) => initOf(pod)?.state?.running !== undefined);
+    const most = `${await allocatableMilli()}m`;
+    await resize("begins", { main: { requests: { cpu: most } } });
+    await pods.until("begins", "to be deferred", (pod) => condition(pod, "PodResizePending") !== undefined);
+    assert.equal(await agent.stop(), true);
+    agent = await startGraftlet(cluster);
+    // The agent that starts admits it before one that comes now.
+    await pods.create("after", { containers: [sleeper("main", {})] });
+    await pods.ready("after");
+    const pod = await pods.api.get<Pod>("/api/v1/namespaces/default/pods/begins");
+    assert.equal(condition(pod, "PodResizePending")?.reason, "Deferred");
+    assert.deepEqual([pod.status?.phase, initOf(pod)?.containerID], ["Pending", initOf(before)?.containerID]);
+  });
 });
