@@ -128,19 +128,17 @@ async function weigh(
   // It may have ended meanwhile, for another's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
   if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
-  // An agent that starts anew would take what is asked for by then as given.
-  await allocations.keep(pod);
   if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
     deps.measures.infeasible("swap_limitation");
     const why = { reason: "Infeasible", message: "In-place resize of containers with swap is not supported." } as const;
-    return { settled: true, news: hold(deps, states, pod, why, why.reason) };
+    return { settled: true, news: await hold(deps, states, pod, why, why.reason) };
   }
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.held);
   // Weighed as if it had been given what it asks for.
   const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {
     const { reason, message } = refusal;
-    return { settled: false, news: hold(deps, states, pod, { reason: "Deferred", message }, reason) };
+    return { settled: false, news: await hold(deps, states, pod, { reason: "Deferred", message }, reason) };
   }
   await allocations.give(pod);
   states.settle(uid);
@@ -149,16 +147,18 @@ async function weigh(
   return { settled: true, news: true, given: true };
 }
 
-/** Notes why a pod is not given what it asks for. @param refusal the reason that the event's text names: the admission's own, such as
- *  `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns whether that is news. */
-function hold(
+/** Notes why a pod is not given what it asks for, and keeps what it has. @param refusal the reason that the event's text names: the
+ *  admission's own, such as `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns whether that is news. */
+async function hold(
   deps: ResizesDeps,
   states: ResizeStates,
   pod: AskedPod,
   why: Pick<PendingResize, "reason" | "message">,
   refusal: string,
-): boolean {
+): Promise<boolean> {
   const { uid, generation = 0 } = pod.metadata;
+  // An agent that starts anew would take what is asked for by then as given.
+  await deps.allocations.keep(pod);
   const change = states.hold(uid, why, generation);
   if (change === "news")
     tell(deps, pod, `Resize${why.reason}`, resizeText(`Pod resize ${refusal}`, pod, generation, why.message));

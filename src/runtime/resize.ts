@@ -1,5 +1,6 @@
 import { type LinuxContainerResources, UpdateContainerResourcesRequest } from "../gen/cri.ts";
 import type { CgroupLimits } from "../host/cgroups.ts";
+import { CodedError, codeOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { ResizeMeasures } from "../measures.ts";
@@ -135,7 +136,7 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
     const linux = await deps.configureResources(pod, { ...container, resources }, signal);
     const request = UpdateContainerResourcesRequest.fromPartial({ containerId, linux });
     await deps.runtime.updateContainerResources(request, deps.uninterrupted).catch((error: unknown) => {
-      throw new Error(runtimeErrorText(error), { cause: error });
+      throw new CodedError(codeOf(error), runtimeErrorText(error), { cause: error });
     });
     await record(deps, () => deps.inForce.setContainer(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });

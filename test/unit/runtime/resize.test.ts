@@ -153,7 +153,10 @@ test("what the runtime refuses ends it; what was done before is on record, what 
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
     change("b", has("100m", "32Mi"), has("200m", "32Mi")),
   ];
-  await assert.rejects(resize(resizes), /^Error: rpc error: code = Unknown desc = the runtime will not$/);
+  await assert.rejects(resize(resizes), {
+    code: "unknown",
+    message: "rpc error: code = Unknown desc = the runtime will not",
+  });
   assert.deepEqual(calls, [`id-a 10000 ${32 * Mi}`, "id-a has 100m/100m 32Mi/32Mi"]);
   assert.deepEqual(outcomes, [false]);
 });
