@@ -83,11 +83,15 @@ const node = async () => (await cluster.get<Node>("node", cluster.nodeName)) as 
 
 const csiNode = async () => JSON.parse(await kubectl("get", "csinode", cluster.nodeName, "-o", "json")) as CSINode;
 
-/** Waits until the node's objects show a driver, or no longer. */
+/** IDs of the node by driver, as its Node shows them. */
+const nodeIds = async () => (await node()).metadata.annotations?.["csi.volume.kubernetes.io/nodeid"] ?? "{}";
+
+/** Waits until the node's objects show a driver, or no longer: one of them is written after the other. */
 const driverShown = (name: string, wanted: boolean) =>
   cluster.waitFor(`${name} to be ${wanted ? "" : "no longer "}shown`, async () => {
     const shown = await csiNode();
-    return shown?.spec.drivers?.some((one) => one.name === name) === wanted;
+    const isListed = (shown?.spec.drivers ?? []).some((one) => one.name === name);
+    return isListed === wanted && Object.hasOwn(JSON.parse(await nodeIds()) as object, name) === wanted;
   });
 
 const csiMounts = () => mountsOf(cluster).filter((path) => /kubernetes\.io[~/]csi/.test(path));
@@ -120,14 +124,14 @@ describe("csi", () => {
     ]);
     assert.equal(shown?.metadata.ownerReferences?.[0]?.uid, metadata.uid);
     assert.equal(metadata.labels?.["topology.graftlet.dev/rack"], "r1");
-    const ids = metadata.annotations?.["csi.volume.kubernetes.io/nodeid"];
+    const ids = await nodeIds();
     assert.equal(ids, JSON.stringify({ [driverName]: `${driverName}-node` }));
 
     const second = await startDriver({ name: "two.csi.graftlet.dev" });
     await driverShown("two.csi.graftlet.dev", true);
     second.stop();
     await driverShown("two.csi.graftlet.dev", false);
-    assert.equal((await node()).metadata.annotations?.["csi.volume.kubernetes.io/nodeid"], ids);
+    assert.equal(await nodeIds(), ids);
   });
 
   test("a volume is staged once for the node, published to each pod, and taken back with the last", async () => {
