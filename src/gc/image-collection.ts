@@ -1,4 +1,5 @@
 import { type Image, ImageSpec } from "../gen/cri.ts";
+import { aggregateText } from "../lib/aggregate.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import { goDuration } from "../lib/go-duration.ts";
@@ -267,6 +268,5 @@ async function imageSpace(
 
 /** Several errors as the kubelet joins them: each text once. */
 function failure(what: string, errors: readonly unknown[]): Error {
-  const texts = [...new Set(errors.map(runtimeErrorText))];
-  return new Error(`${what}: ${texts.length === 1 ? texts[0] : `[${texts.join(", ")}]`}`, { cause: errors[0] });
+  return new Error(`${what}: ${aggregateText(errors.map(runtimeErrorText))}`, { cause: errors[0] });
 }

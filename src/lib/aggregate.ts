@@ -1,8 +1,14 @@
 import { CodedError, codeOf, messageOf } from "./errors.ts";
 
-/** Combines errors into one, each text once: `[a, b]`, like Go's aggregated errors; a single one as it is. */
+/** Joins texts, each once: `[a, b]`, like Go's aggregated errors; a single one as it is. */
+export function aggregateText(texts: readonly string[]): string {
+  const different = [...new Set(texts)];
+  return different.length === 1 ? different.join() : `[${different.join(", ")}]`;
+}
+
+/** Combines errors into one with such a text; those of a single text into the first. */
 export function aggregated(errors: readonly unknown[]): unknown {
-  const texts = [...new Set(errors.map(messageOf))];
-  if (texts.length < 2) return errors[0];
-  return new CodedError(codeOf(errors[0]), `[${texts.join(", ")}]`, { cause: errors[0] });
+  const texts = errors.map(messageOf);
+  if (new Set(texts).size < 2) return errors[0];
+  return new CodedError(codeOf(errors[0]), aggregateText(texts), { cause: errors[0] });
 }

@@ -150,6 +150,5 @@ function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
     ...runsIn(spec.containers, true),
     ...runsIn(init, true),
   ];
-  const resets = runs.map((status): Step => ({ do: "resetContainer", status }));
-  return resets;
+  return runs.map((status): Step => ({ do: "resetContainer", status }));
 }

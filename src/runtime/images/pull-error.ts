@@ -1,3 +1,4 @@
+import { aggregateText } from "../../lib/aggregate.ts";
 import { CodedError } from "../../lib/errors.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
 
@@ -9,8 +10,7 @@ const named: readonly (readonly [reason: string, why: string])[] = [
 
 /** Joins the errors of several attempts, each text once. */
 export function joinedErrorText(errors: readonly unknown[]): string {
-  const texts = [...new Set(errors.map(pullErrorText))];
-  return texts.length === 1 ? (texts[0] ?? "") : `[${texts.join(", ")}]`;
+  return aggregateText(errors.map(pullErrorText));
 }
 
 /** The reason and message that a container's status shows after its image could not be pulled. */

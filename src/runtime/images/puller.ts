@@ -108,7 +108,7 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
   };
 }
 
-/** What of an image was found out; undefined where it was not asked. */
+/** Findings about an image; undefined where it was not asked. */
 interface Found {
   there?: boolean;
   pulled?: boolean;

@@ -12,9 +12,9 @@ import { createImagePuller } from "../../../src/runtime/images/puller.ts";
 import { StartError } from "../../../src/runtime/start-error.ts";
 import { usedVolumes } from "../../../src/volumes/paths.ts";
 import { fakeClock } from "../../fakes/clock.ts";
-import { unmeasured } from "../../fakes/measures.ts";
 import { aContainer, aPod, observe } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { unbounded } from "./images-rig.ts";
 import { podOf, preparerIn, signal } from "./preparer.ts";
 
 function aVolume(name: string, reference: string, pullPolicy?: string): Volume {
@@ -38,12 +38,7 @@ function setUp(...volumes: readonly Volume[]) {
     },
     clock,
     log: createLogger(0, { write: () => undefined }),
-    measures: unmeasured.pulls,
-    keyrings: [],
-    serialize: false,
-    maxParallel: undefined,
-    qps: 0,
-    burst: 0,
+    ...unbounded,
   });
   const ensure = async (...mounted: readonly string[]) => {
     const container = aContainer("c", { volumeMounts: mountsOf(...mounted) });

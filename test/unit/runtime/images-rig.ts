@@ -12,6 +12,16 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const { signal } = new AbortController();
 
+/** Settings of a puller that bounds, knows and measures nothing. */
+export const unbounded = {
+  measures: unmeasured.pulls,
+  keyrings: [],
+  serialize: false,
+  maxParallel: undefined,
+  qps: 0,
+  burst: 0,
+};
+
 /** A puller of images on a fake runtime, with these secrets in the cluster. */
 export function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] = []) {
   const clock = fakeClock();
@@ -33,12 +43,7 @@ export function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Sec
     },
     clock,
     log: createLogger(9, { write: (line: string) => void lines.push(line) }),
-    measures: unmeasured.pulls,
-    keyrings: [],
-    serialize: false,
-    maxParallel: undefined,
-    qps: 0,
-    burst: 0,
+    ...unbounded,
     ...more,
   };
   const puller = createImagePuller(deps);
