@@ -3,7 +3,7 @@ import type { Clock } from "../lib/clock.ts";
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 import { giveDirectory } from "./group.ts";
-import type { Payload } from "./payload.ts";
+import type { Payload, PayloadFile } from "./payload.ts";
 
 export interface AtomicWriterDeps {
   readonly host: Host;
@@ -78,9 +78,10 @@ function newVersion(
   return [
     ...filesOf(`${directory}/${target}`, content),
     // A new link dangles until the rename: with it all names change at once.
-    ...missing.map(
-      (name): FileChange => ({ do: "symlink", path: `${directory}/${name}`, target: `${dataLink}/${name}` }),
-    ),
+    ...missing.flatMap((name): FileChange[] => {
+      const path = `${directory}/${name}`;
+      return [{ do: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(content, name))];
+    }),
     { do: "symlink", path: `${directory}/${newDataLink}`, target },
     { do: "rename", from: `${directory}/${newDataLink}`, to: `${directory}/${dataLink}` },
   ];
@@ -112,11 +113,24 @@ function filesOf(root: string, { payload, group }: Content): FileChange[] {
       { do: "mkdir", path, mode: directoryMode },
       ...giveDirectory(group, { path, mode: directoryMode }),
     ]),
-    ...[...payload].flatMap(([path, { data, mode, uid = 0, gid = 0 }]): FileChange[] => [
+    ...[...payload].flatMap(([path, { data, mode, uid, gid }]): FileChange[] => [
       { do: "write", path: `${root}/${path}`, data, mode },
-      ...(uid === 0 && gid === 0 ? [] : [{ do: "chown", path: `${root}/${path}`, uid, gid } as const]),
+      ...ownerChange(`${root}/${path}`, { uid, gid }),
     ]),
   ];
+}
+
+/** Chowns a file, or a link itself, to its owner; root's files have root's IDs already. */
+function ownerChange(path: string, { uid = 0, gid = 0 }: Pick<PayloadFile, "uid" | "gid">): FileChange[] {
+  return uid === 0 && gid === 0 ? [] : [{ do: "chown", path, uid, gid }];
+}
+
+/** The first file that a link in the volume's top directory leads to: the link gets the file's owner, since the kernel
+ *  (`fs.protected_symlinks`) follows a link in a sticky, world-writable directory only if it belongs to the reader or to the
+ *  directory's owner. */
+function linkedFile({ payload }: Content, name: string): Pick<PayloadFile, "uid" | "gid"> {
+  const found = [...payload].find(([path]) => path === name || path.startsWith(`${name}/`));
+  return found?.[1] ?? {};
 }
 
 async function currentTarget(host: Host, directory: string, signal: AbortSignal): Promise<string | undefined> {

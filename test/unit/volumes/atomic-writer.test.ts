@@ -32,6 +32,19 @@ test("files lie in a dated directory behind ..data, and each top name leads thro
   assert.equal((await host.fs.readFile("/v/d/e/f")).toString(), "2");
 });
 
+test("a link in the top directory belongs to the owner of the file that it leads to", async () => {
+  const { host, write } = await writer();
+  const token = { data: Buffer.from("token"), mode: 0o600, uid: 1000 };
+  await write(
+    new Map([
+      ["token", token],
+      ["ca.crt", { data: Buffer.from("ca"), mode: 0o644 }],
+    ]),
+  );
+  assert.equal((await host.fs.lstat("/v/token")).uid, 1000);
+  assert.equal((await host.fs.lstat("/v/ca.crt")).uid, 0);
+});
+
 test("nothing is written when nothing differs, also by a writer that starts anew", async () => {
   const { host, clock, write } = await writer();
   await write(payloadOf({ a: "1", "d/g": "3" }));
