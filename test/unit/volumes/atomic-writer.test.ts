@@ -34,13 +34,11 @@ test("files lie in a dated directory behind ..data, and each top name leads thro
 
 test("a link in the top directory belongs to the owner of the file that it leads to", async () => {
   const { host, write } = await writer();
-  const token = { data: Buffer.from("token"), mode: 0o600, uid: 1000 };
-  await write(
-    new Map([
-      ["token", token],
-      ["ca.crt", { data: Buffer.from("ca"), mode: 0o644 }],
-    ]),
-  );
+  const payload: Payload = new Map([
+    ["token", { data: Buffer.from("token"), mode: 0o600, uid: 1000 }],
+    ["ca.crt", { data: Buffer.from("ca"), mode: 0o644 }],
+  ]);
+  await write(payload);
   assert.equal((await host.fs.lstat("/v/token")).uid, 1000);
   assert.equal((await host.fs.lstat("/v/ca.crt")).uid, 0);
 });
