@@ -12,21 +12,24 @@ const message = {
   lastOfLogin: 79,
   globalRequest: 80,
   channelOpen: 90,
+  windowAdjust: 93,
   channelData: 94,
   channelExtendedData: 95,
 } as const;
 
 /** Messages before the login is done: the answer to each key that is tried, banners. */
 const messagesBeforeLogin = 100;
-/** Messages other than data, a second and at once. OpenSSH adjusts a window every 96 KiB: 10,000 times in 1 GB. */
-const [controlRate, controlBurst] = [20_000, 40_000];
-/** Channels that the peer opens, a second and at once. */
-const [openRate, openBurst] = [2_000, 5_000];
+/** Messages that are none of those below, a second and at once: requests, answers, ends of channels. Each costs up to 50 µs. */
+const [controlRate, controlBurst] = [5_000, 10_000];
 /** Key exchanges that the peer begins, a second and at once. OpenSSH begins one after each GiB, or as RekeyLimit says. */
 const [exchangeRate, exchangeBurst] = [2, 20];
-/** Short data messages, a second and at once; a peer that sends more is read later. */
-const [shortRate, shortBurst] = [50_000, 50_000];
+/** Channels that the peer opens, a second and at once. A peer that opens more is read later, as pods may cause it; for so long, milliseconds. */
+const [openRate, openBurst] = [1_000, 2_000];
+const longestDebtMs = 4_000;
+/** Short data and adjusted windows, a second and at once; beyond that the peer is read later. OpenSSH adjusts a window every 96 KiB. */
+const [shortRate, shortBurst] = [20_000, 20_000];
 const shortBytes = 128;
+/** How often a peer that is read later is looked at, milliseconds. */
 const laterMs = 10;
 /** Bytes that wait for the peer to read them. While there are more it is not read either: its requests would add answers. */
 const mostUnsent = 2 * 2 ** 20;
@@ -42,35 +45,27 @@ export function limitMessages(
 ): void {
   const { protocol, socket } = peer;
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
-  const mayOpen = createTokenBucket(clock, openRate, openBurst);
   const mayExchange = createTokenBucket(clock, exchangeRate, exchangeBurst);
-  const mayBeShort = createTokenBucket(clock, shortRate, shortBurst);
+  const debtOfOpens = createDebt(clock, openRate, openBurst);
+  const debtOfShort = createDebt(clock, shortRate, shortBurst);
   let beforeLogin = 0;
-  let paused = false;
-  const readLater = () => {
-    if (paused) return;
-    paused = true;
-    socket.pause();
-    const look = () => {
-      if (socket.writableLength > mostUnsent && !socket.destroyed) return void clock.after(laterMs, look);
-      paused = false;
-      socket.resume();
-    };
-    clock.after(laterMs, look);
-  };
+  const { readLater } = createPauses(peer, clock);
   const examine = (type: number, length: number): void => {
     if (!protocol._authenticated && (beforeLogin += 1) > messagesBeforeLogin)
       throw exceeded(`sent more than ${messagesBeforeLogin} messages before the login was done`);
     if (protocol._authenticated && isOfLogin(type)) throw exceeded("asked for a login again after the login was done");
-    if (isData(type) && length > dataHead) {
-      if (length < shortBytes && !mayBeShort()) readLater();
+    if (isData(type) && length > dataHead) return length < shortBytes ? readLater(debtOfShort.take()) : undefined;
+    if (type === message.windowAdjust) return readLater(debtOfShort.take());
+    if (socket.writableLength > mostUnsent) readLater(laterMs);
+    if (type === message.channelOpen) {
+      readLater(debtOfOpens.take());
+      if (debtOfOpens.lasts() > longestDebtMs)
+        throw exceeded(`opened more than ${openRate} channels a second for ${longestDebtMs / 1000} seconds`);
       return;
     }
-    if (!mayControl()) throw exceeded(`sent more than ${controlRate} messages a second that are not data`);
-    if (type === message.channelOpen && !mayOpen()) throw exceeded(`opened more than ${openRate} channels a second`);
     if (type === message.kexInit && !mayExchange())
       throw exceeded(`asked for more than ${exchangeRate} key exchanges a second`);
-    if (socket.writableLength > mostUnsent) readLater();
+    if (!mayControl()) throw exceeded(`sent more than ${controlRate} messages a second that are not data`);
   };
   const handle = protocol._onPayload;
   protocol._onPayload = (payload) => {
@@ -79,6 +74,53 @@ export function limitMessages(
     return isHostKeys(payload) ? undefined : handle(payload);
   };
   clipTexts(peer);
+}
+
+/** A token bucket that can be overdrawn. */
+interface Debt {
+  /** Takes a token. @returns milliseconds until none is owed. */
+  take(): number;
+  /** Milliseconds for which tokens have been owed, again and again. */
+  lasts(): number;
+}
+
+function createDebt(clock: Pick<Clock, "monotonic">, perSecond: number, burst: number): Debt {
+  let tokens = burst;
+  let filledAt = clock.monotonic();
+  let since: number | undefined;
+  return {
+    take() {
+      const now = clock.monotonic();
+      tokens = Math.min(burst, tokens + ((now - filledAt) / 1000) * perSecond) - 1;
+      filledAt = now;
+      if (tokens > burst / 10) since = undefined;
+      if (tokens >= 0) return 0;
+      since ??= now;
+      return (-tokens / perSecond) * 1000;
+    },
+    lasts: () => (since === undefined ? 0 : clock.monotonic() - since),
+  };
+}
+
+/** Stops reading from a peer for a while. */
+function createPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "after">): { readLater(ms: number): void } {
+  let until: number | undefined;
+  const look = () => {
+    const isEarly = until !== undefined && clock.monotonic() < until;
+    if (!socket.destroyed && (isEarly || socket.writableLength > mostUnsent)) return void clock.after(laterMs, look);
+    until = undefined;
+    socket.resume();
+  };
+  return {
+    readLater(ms) {
+      if (ms <= 0) return;
+      const isPaused = until !== undefined;
+      until = Math.max(until ?? 0, clock.monotonic() + ms);
+      if (isPaused) return;
+      socket.pause();
+      clock.after(laterMs, look);
+    },
+  };
 }
 
 /** Bytes of a data message before its data. */
