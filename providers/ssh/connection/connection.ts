@@ -16,7 +16,7 @@ import type { Carrier } from "./channel-stream.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
 import { type InboundWindows, enforceWindows } from "./inbound-windows.ts";
 import { type LimitExceeded, exceedsLimit, limitExceeded } from "./limit-exceeded.ts";
-import { LinkError } from "./link-state.ts";
+import { LinkError, type LinkReason } from "./link-state.ts";
 import { lossOf } from "./loss.ts";
 import { limitMessages } from "./message-limits.ts";
 import { createOutbound } from "./outbound.ts";
@@ -54,7 +54,7 @@ type ConnectionClock = Pick<Clock, "within" | "now" | "after" | "monotonic">;
 export interface OpenDeps {
   readonly clock: ConnectionClock;
   /** The way to a first machine that dials in itself. */
-  readonly reverse?: Pick<ReverseWay, "open">;
+  readonly reverse?: Pick<ReverseWay, "open" | "judge">;
 }
 
 /** Connects and logs in, by way of the machines of proxyJump. @throws LinkError with the reason and a sentence. */
@@ -73,10 +73,11 @@ export async function openConnection(
     if (from) return wayFrom(from, door, soon);
     return reverse ? reverse.open(soon) : wayTo(door, config.proxy, soon);
   };
+  const enterFrom = (door: Door, entry: Entry) =>
+    reverse && hops.length === 0 ? enterByOneOf(reverse, door, entry) : enter(door, wayOn(door), entry);
   try {
-    for (const door of config.proxyJump)
-      hops.push({ door, connection: await enter(door, wayOn(door), { clock, signal }) });
-    const connection = await enter(config, wayOn(config), { clock, signal, hops });
+    for (const door of config.proxyJump) hops.push({ door, connection: await enterFrom(door, { clock, signal }) });
+    const connection = await enterFrom(config, { clock, signal, hops });
     if (connection.lost.aborted) closeHops();
     connection.lost.addEventListener("abort", closeHops, { once: true });
     return connection;
@@ -165,6 +166,28 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
     },
   };
 }
+
+/** Logs in at a machine that dials in. While one of its connections leads to another host key the others are tried. */
+async function enterByOneOf(
+  reverse: Pick<ReverseWay, "open" | "judge">,
+  door: Door,
+  entry: Entry,
+): Promise<Connection> {
+  for (;;) {
+    let opened: Duplex | undefined;
+    const way = async () => (opened = await reverse.open(entry.clock.within(readyTimeoutMs, entry.signal)));
+    try {
+      const connection = await enter(door, way, entry);
+      if (opened) reverse.judge(opened, true);
+      return connection;
+    } catch (error) {
+      const isFalse = error instanceof LinkError && falseHostKey.includes(error.reason);
+      if (!isFalse || !opened || !reverse.judge(opened, false)) throw error;
+    }
+  }
+}
+
+const falseHostKey: readonly LinkReason[] = ["HostKeyMismatch", "HostKeyUnknown"];
 
 interface HostKeyVerdict {
   readonly check: HostKeyCheck;

@@ -84,7 +84,7 @@ class Flows {
     if (data.length > flow.window)
       throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
     flow.window -= data.length;
-    if (to !== "dropped") this.#outlet(flow, channel, to).take(data);
+    this.#outlet(flow, channel, to)?.take(data);
     this.#settle(flow, channel);
   }
 
@@ -109,8 +109,11 @@ class Flows {
     else forget();
   }
 
-  #outlet(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr"): Outlet {
-    return (flow[to] ??= new Outlet(to === "stdout" ? channel : channel.stderr, () => this.#settle(flow, channel)));
+  #outlet(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
+    if (to === "dropped") return undefined;
+    const stream = to === "stdout" ? channel : channel.stderr;
+    if (!("push" in stream)) return undefined;
+    return (flow[to] ??= new Outlet(stream, () => this.#settle(flow, channel)));
   }
 
   #share(): number {

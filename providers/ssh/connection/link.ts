@@ -165,10 +165,11 @@ class SshLink implements Link {
     return ready;
   }
 
-  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. */
+  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. A false host key may have been
+   *  that of another connection. */
   #hurry(): void {
     const state = this.#state;
-    if (state.is !== "down" || !["NotDialledIn", "LinkDown"].includes(state.why.reason)) return;
+    if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
     state.timer.cancel();
     void this.#connect().catch(() => undefined);
   }

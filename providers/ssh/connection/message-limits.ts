@@ -36,8 +36,8 @@ const mostUnsent = 2 * 2 ** 20;
 
 const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
-/** Limits what the messages of a server cost that graftlet has connected to: how many there are, beside the data of channels, which
- *  enforceWindows limits, and how long their texts are. */
+/** Limits what a peer's messages cost: how many there are, beside the data of channels, which enforceWindows limits, and how long their
+ *  texts are. */
 export function limitMessages(
   peer: SshPeer,
   clock: Pick<Clock, "monotonic" | "after">,
@@ -63,6 +63,9 @@ export function limitMessages(
         throw exceeded(`opened more than ${openRate} channels a second for ${longestDebtMs / 1000} seconds`);
       return;
     }
+    // ssh2 does not show the first one here.
+    if (type === message.kexInit && !protocol._authenticated)
+      throw exceeded("asked for a second key exchange before the login was done");
     if (type === message.kexInit && !mayExchange())
       throw exceeded(`asked for more than ${exchangeRate} key exchanges a second`);
     if (!mayControl()) throw exceeded(`sent more than ${controlRate} messages a second that are not data`);

@@ -1,4 +1,4 @@
-import type { Duplex, Readable } from "node:stream";
+import type { Duplex, Readable, Writable } from "node:stream";
 import type { Client, Connection as ServerConnection } from "ssh2";
 
 /** ssh2 keeps few limits on its peer. This file names the parts of a connection that graftlet's own limits hook into, as of ssh2 1.17.0:
@@ -30,7 +30,7 @@ export interface PeerProtocol {
   _onPayload: (payload: Buffer) => unknown;
   /** Defined while keys are exchanged. */
   readonly _kexinit: unknown;
-  /** On the client's side: the login is done. */
+  /** The login is done. */
   readonly _authenticated: boolean;
   channelWindowAdjust(peersId: number, bytes: number): void;
   channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
@@ -43,7 +43,8 @@ export interface PeerProtocol {
 export interface PeerChannel extends Duplex {
   readonly outgoing: { readonly id: number; readonly state: "open" | "eof" | "closing" | "closed" };
   readonly incoming: { readonly state: "open" | "eof" | "closed" };
-  readonly stderr: Readable;
+  /** A server's is not readable. */
+  readonly stderr: Readable | Writable;
 }
 
 /** The functions that open a channel from this side; their second argument is the first window that the peer gets. */
