@@ -124,6 +124,9 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
       connection._protocol.rekey();
     },
   },
+  "long ignored message": {
+    begin: (connection) => send(connection, Buffer.concat([Buffer.of(2), text("z".repeat(30_000))])),
+  },
   "ignored messages": { begin: floodOf(ignore) },
   "requests whose answers are not read": {
     begin(connection) {
