@@ -197,7 +197,9 @@ describe("a hostile SSH server", () => {
       await using other = hostOf();
       await using target = await startHostileSsh(attack);
       await using host = sshHost({ config: readSshConfig(target.fields), clock, log: silentLog() });
-      const isLate = ["compression", "groups of its own", "banners", "greeting", "endless greeting line"].includes(attack);
+      const isLate = ["compression", "groups of its own", "banners", "greeting", "endless greeting line"].includes(
+        attack,
+      );
       if (!isLate) await host.run(["true"]);
       await endure(
         () => seen({ host, target }),

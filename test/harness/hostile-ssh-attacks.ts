@@ -80,12 +80,14 @@ const newest = (sessions: readonly Session[]): number => sessions.at(-1)?.id ?? 
 
 /** By name; the tests say what must be seen of each. */
 export const sshAttacks: Readonly<Record<string, SshAttack>> = {
-  "none": {},
-  "channels": {
+  none: {},
+  channels: {
     begin(connection, _sessions, forwards) {
       let id = 1000;
       flood(connection._sock, () =>
-        connection._protocol.openssh_forwardedStreamLocal(id++, 2 ** 21, 2 ** 15, { socketPath: forwards.at(-1) ?? "" }),
+        connection._protocol.openssh_forwardedStreamLocal(id++, 2 ** 21, 2 ** 15, {
+          socketPath: forwards.at(-1) ?? "",
+        }),
       );
     },
   },
@@ -95,7 +97,7 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
         connection._protocol.openssh_forwardedStreamLocal(id, 2 ** 21, 2 ** 15, { socketPath: forwards.at(-1) ?? "" });
     },
   },
-  "window": {
+  window: {
     begin(connection, sessions) {
       const block = Buffer.alloc(32_000);
       flood(connection._sock, () => connection._protocol.channelData(newest(sessions), block));
@@ -153,12 +155,12 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
       connection._sock.pause();
     },
   },
-  "compression": { server: { algorithms: { compress: ["zlib"] } } },
+  compression: { server: { algorithms: { compress: ["zlib"] } } },
   "groups of its own": { server: { algorithms: { kex: ["diffie-hellman-group-exchange-sha256"] } } },
-  "banners": {
+  banners: {
     connected: (connection) =>
       void connection.once("handshake", () => flood(connection._sock, () => send(connection, banner))),
   },
-  "greeting": { raw: (socket) => flood(socket, () => socket.write(`${"x".repeat(60)}\r\n`)) },
+  greeting: { raw: (socket) => flood(socket, () => socket.write(`${"x".repeat(60)}\r\n`)) },
   "endless greeting line": { raw: (socket) => flood(socket, () => socket.write("x".repeat(1000))) },
 };

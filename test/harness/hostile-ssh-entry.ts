@@ -1,8 +1,10 @@
 // A hostile target: an SSH server that serves this machine's commands and files, until it is told to attack. Run by startHostileSsh;
-// process.argv: the attack's name, a file with the host key.
+// process.argv: the attack's name, a file with the host key. Says its port in a line; a line "begin" begins the attack, on this connection
+// and on later ones; the end of its input ends it.
 import { type ChildProcess, spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { type AddressInfo, type Socket, connect, createServer } from "node:net";
+import { createInterface } from "node:readline";
 import type { Duplex } from "node:stream";
 import ssh2, { type ServerChannel } from "ssh2";
 import { type HostileConnection, type Session, sshAttacks } from "./hostile-ssh-attacks.ts";
@@ -14,6 +16,9 @@ const forwards: string[] = [];
 const sessions: Session[] = [];
 const children = new Set<ChildProcess>();
 let newest: HostileConnection | undefined;
+let begun = false;
+/** A connection works for so long before it is attacked, too, milliseconds. */
+const againMs = 3_000;
 
 const run = (channel: ServerChannel, argv: readonly string[], change = (data: Buffer) => data): void => {
   const [program = "", ...args] = argv;
@@ -39,6 +44,10 @@ const joined = (there: Duplex, here: Duplex): void => {
   there.pipe(here).pipe(there);
 };
 
+function begin(): void {
+  if (newest) attack?.begin?.(newest, sessions, forwards);
+}
+
 const server = new ssh2.Server({ hostKeys: [readFileSync(hostKeyFile)], ...attack.server }, (plain) => {
   const connection = plain as HostileConnection;
   newest = connection;
@@ -61,6 +70,7 @@ const server = new ssh2.Server({ hostKeys: [readFileSync(hostKeyFile)], ...attac
     joined(accept(), connect({ path: socketPath })),
   );
   attack.connected?.(connection);
+  if (begun) connection.once("ready", () => setTimeout(begin, againMs));
 });
 
 const raw = attack.raw;
@@ -69,12 +79,14 @@ const listener = createServer((socket: Socket) => {
   if (raw) raw(socket);
   else server.injectSocket(socket);
 });
-listener.listen(0, "127.0.0.1", () => process.send?.({ port: (listener.address() as AddressInfo).port }));
-process.on("message", () => {
-  if (newest) attack.begin?.(newest, sessions, forwards);
-  process.send?.({ begun: true });
+listener.listen(0, "127.0.0.1", () => console.log((listener.address() as AddressInfo).port));
+const lines = createInterface({ input: process.stdin });
+lines.on("line", () => {
+  begun = true;
+  begin();
+  console.log("begun");
 });
-process.on("disconnect", () => {
+lines.on("close", () => {
   for (const { pid } of children) if (pid !== undefined) killGroup(pid);
   process.exit(0);
 });

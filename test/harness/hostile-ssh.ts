@@ -1,10 +1,12 @@
-import { fork } from "node:child_process";
+import type { ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import ssh2 from "ssh2";
 import { fingerprintOf } from "../../providers/ssh/connection/fingerprint.ts";
+import { start } from "./processes.ts";
 
 /** A hostile target in a process of its own: this machine, by an SSH server that lies. */
 export interface HostileSsh extends AsyncDisposable {
@@ -14,8 +16,10 @@ export interface HostileSsh extends AsyncDisposable {
   begin(): Promise<void>;
 }
 
-/** @param attack its name in hostile-ssh-attacks.ts. */
-export async function startHostileSsh(attack: string): Promise<HostileSsh> {
+type Start = (argv: readonly string[]) => ChildProcess;
+
+/** @param attack its name in hostile-ssh-attacks.ts. @param run starts it elsewhere than on this machine's own network. */
+export async function startHostileSsh(attack: string, run: Start = start): Promise<HostileSsh> {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-hostile-"));
   const key = ssh2.utils.generateKeyPairSync("ed25519");
   const at = (name: string, content: string) => {
@@ -23,8 +27,11 @@ export async function startHostileSsh(attack: string): Promise<HostileSsh> {
     return join(dir, name);
   };
   const entry = join(import.meta.dirname, "hostile-ssh-entry.ts");
-  const child = fork(entry, [attack, at("host-key", key.private)], { stdio: ["ignore", "inherit", "inherit", "ipc"] });
-  const [{ port }] = (await once(child, "message")) as [{ port: number }];
+  const child = run([process.execPath, entry, attack, at("host-key", key.private)]);
+  child.stderr?.pipe(process.stderr);
+  if (!child.stdout) throw new Error("the hostile target cannot say its port");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const port = Number((await lines.next()).value);
   const parsed = ssh2.utils.parseKey(key.public);
   if (parsed instanceof Error) throw parsed;
   return {
@@ -36,13 +43,12 @@ export async function startHostileSsh(attack: string): Promise<HostileSsh> {
       hostKeyFingerprints: [fingerprintOf(parsed.getPublicSSH())],
     },
     async begin() {
-      const begun = once(child, "message");
-      child.send("begin");
-      await begun;
+      child.stdin?.write("begin\n");
+      await lines.next();
     },
     async [Symbol.asyncDispose]() {
       const over = once(child, "exit");
-      child.disconnect();
+      child.stdin?.end();
       await over;
       rmSync(dir, { recursive: true });
     },

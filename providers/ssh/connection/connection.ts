@@ -224,7 +224,11 @@ interface Attempt {
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: Settings, { door, socket, refused, connecting, signal }: Attempt): Promise<void> {
+function ready(
+  client: Client,
+  settings: Settings,
+  { door, socket, refused, connecting, signal }: Attempt,
+): Promise<void> {
   const greeted = listenIn(client, socket, limitExceeded(nameOf(door)));
   giveBackRead(client, socket);
   return new Promise((resolve, reject) => {
@@ -261,11 +265,7 @@ const keptOfGreeting = 200;
 const bytesOfHandshake = 256 * 1024;
 
 /** Records the start of the peer's output until both sides have agreed to speak SSH, and limits it. */
-function listenIn(
-  client: Client,
-  socket: Duplex,
-  exceeded: LimitExceeded,
-): { turnedAway(): boolean; said(): string } {
+function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { turnedAway(): boolean; said(): string } {
   let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
@@ -316,7 +316,12 @@ function connectError(door: Door, error: unknown): LinkError {
     );
   const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
   const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
-  return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${clipped(messageOf(error))}): ${hint}.`, cause);
+  return new LinkError(
+    "LinkDown",
+    "unavailable",
+    `${target} cannot be reached (${clipped(messageOf(error))}): ${hint}.`,
+    cause,
+  );
 }
 
 const networkHints: Readonly<Record<string, string>> = {

@@ -38,11 +38,7 @@ const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
 /** Limits what a peer's messages cost: how many there are, beside the data of channels, which enforceWindows limits, and how long their
  *  texts are. */
-export function limitMessages(
-  peer: SshPeer,
-  clock: Pick<Clock, "monotonic" | "after">,
-  exceeded: LimitExceeded,
-): void {
+export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "after">, exceeded: LimitExceeded): void {
   const { protocol, socket } = peer;
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
   const mayExchange = createTokenBucket(clock, exchangeRate, exchangeBurst);

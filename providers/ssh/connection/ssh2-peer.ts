@@ -50,7 +50,14 @@ export interface PeerChannel extends Duplex {
 /** The functions that open a channel from this side; their second argument is the first window that the peer gets. */
 export const opening = ["session", "directTcpip", "openssh_directStreamLocal", "forwardedTcpip"] as const;
 
-const handled = ["DISCONNECT", "CHANNEL_OPEN_FAILURE", "CHANNEL_DATA", "CHANNEL_EXTENDED_DATA", "CHANNEL_EOF", "CHANNEL_CLOSE"];
+const handled = [
+  "DISCONNECT",
+  "CHANNEL_OPEN_FAILURE",
+  "CHANNEL_DATA",
+  "CHANNEL_EXTENDED_DATA",
+  "CHANNEL_EOF",
+  "CHANNEL_CLOSE",
+];
 const called = ["_onPayload", "channelWindowAdjust", "channelOpenConfirm", ...opening];
 
 /** The parts of a connection. To be called right after a client's connect, or once a server has its connection.
@@ -92,4 +99,3 @@ export function clipped(text: string): string {
 }
 
 const longestText = 300;
-
