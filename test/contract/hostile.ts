@@ -33,10 +33,11 @@ export async function endure(attack: () => Promise<void>, neighbour: () => Promi
   const before = process.memoryUsage.rss();
   const delay = monitorEventLoopDelay({ resolution: 10 });
   delay.enable();
-  let [peak, slowest, over] = [before, 0, false];
+  let [peak, slowest] = [before, 0];
+  const over = new AbortController();
   const look = setInterval(() => (peak = Math.max(peak, process.memoryUsage.rss())), 20);
   const asking = (async () => {
-    while (!over) {
+    while (!over.signal.aborted) {
       const begun = performance.now();
       await neighbour();
       slowest = Math.max(slowest, performance.now() - begun);
@@ -48,7 +49,7 @@ export async function endure(attack: () => Promise<void>, neighbour: () => Promi
     // What was queued by the attack's end counts, too.
     await sleep(neighbourEveryMs);
   } finally {
-    over = true;
+    over.abort();
     clearInterval(look);
     delay.disable();
     await asking;

@@ -24,7 +24,7 @@ export interface Carrier {
 export function channelStream(channel: ClientChannel, carrier: Carrier, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
-  let stopListening: (() => void) | undefined;
+  const listening: { stop?: () => void } = {};
   // A failed write would discard output that has not been read yet.
   const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
   const stream = new Duplex({
@@ -47,7 +47,7 @@ export function channelStream(channel: ClientChannel, carrier: Carrier, late: La
       done();
     },
     destroy(error, done) {
-      stopListening?.();
+      listening.stop?.();
       writing = undefined;
       // ssh2 reports the close only after all output has been read.
       channel.resume();
@@ -69,7 +69,7 @@ export function channelStream(channel: ClientChannel, carrier: Carrier, late: La
     writing = undefined;
     waiting?.(tooLate());
   });
-  stopListening = endWith(stream, carrier);
+  listening.stop = endWith(stream, carrier);
   return stream;
 }
 
@@ -87,11 +87,11 @@ function hungUp(): CodedError {
 /** A channel's standard error as a stream that fails like channelStream's. */
 export function errorStream(channel: ClientChannel, carrier: Carrier): Readable {
   const { stderr } = channel;
-  let stopListening: (() => void) | undefined;
+  const listening: { stop?: () => void } = {};
   const stream = new Readable({
     read: () => void stderr.resume(),
     destroy(error, done) {
-      stopListening?.();
+      listening.stop?.();
       stderr.resume();
       done(error);
     },
@@ -101,7 +101,7 @@ export function errorStream(channel: ClientChannel, carrier: Carrier): Readable 
     if (!stream.push(chunk)) stderr.pause();
   });
   stderr.once("end", () => stream.push(null));
-  stopListening = endWith(stream, carrier);
+  listening.stop = endWith(stream, carrier);
   return stream;
 }
 

@@ -31,13 +31,32 @@ const mostConnections = 4;
 /** How long a machine that has just lost its connection is waited for, and how long each connection may take, milliseconds. */
 const [patienceMs, eachMs] = [2_000, 4_000];
 
-/** Creates them. @param name of the node, for messages. */
-export function createDialledConnections(name: string, clock: Clock): DialledConnections {
-  let live: readonly Dialled[] = [];
-  /** Which connection leads where, as far as that is known. */
+/** What is known of where connections lead. */
+function createVerdicts() {
   const verdicts = new WeakMap<Dialled, boolean>();
   const openedBy = new WeakMap<Duplex, Dialled>();
   const isInDoubt = (connection: Dialled) => verdicts.get(connection) === false;
+  return {
+    isInDoubt,
+    opened: (stream: Duplex, by: Dialled) => void openedBy.set(stream, by),
+    judge(stream: Duplex, isRight: boolean) {
+      const connection = openedBy.get(stream);
+      if (connection) verdicts.set(connection, isRight);
+    },
+    /** Those in doubt come last. */
+    inOrder: (connections: readonly Dialled[]) => [
+      ...connections.filter((each) => !isInDoubt(each)),
+      ...connections.filter(isInDoubt),
+    ],
+    /** The one to close for another: a stolen key must not push the machine's own connection out. @param old oldest first. */
+    least: (old: readonly Dialled[]) => old.find(isInDoubt) ?? old.find((each) => !verdicts.has(each)) ?? old[0],
+  };
+}
+
+/** Creates them. @param name of the node, for messages. */
+export function createDialledConnections(name: string, clock: Clock): DialledConnections {
+  let live: readonly Dialled[] = [];
+  const verdicts = createVerdicts();
   const listeners = new Set<() => void>();
   let lastAt: number | undefined;
   const throughOneOf = async (connections: readonly Dialled[], signal: AbortSignal): Promise<Duplex> => {
@@ -45,7 +64,7 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
     for (const connection of connections) {
       try {
         const opened = await connection.forward(clock.within(eachMs, signal));
-        openedBy.set(opened, connection);
+        verdicts.opened(opened, connection);
         return opened;
       } catch (error) {
         throwIfAborted(signal);
@@ -68,9 +87,7 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
     arrived(connection) {
       live = [connection, ...live];
       if (live.length > mostConnections) {
-        // A stolen key must not push the machine's own connection out.
-        const old = live.slice(1).toReversed();
-        const least = old.find(isInDoubt) ?? old.find((each) => !verdicts.has(each)) ?? old[0];
+        const least = verdicts.least(live.slice(1).toReversed());
         live = live.filter((each) => each !== least);
         least?.close();
       }
@@ -83,8 +100,7 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
     async open(signal) {
       if (live.length === 0) await arrival(onArrival, clock.within(patienceMs, signal)).catch(() => undefined);
       throwIfAborted(signal);
-      const inOrder = [...live.filter((each) => !isInDoubt(each)), ...live.filter(isInDoubt)];
-      if (inOrder.length > 0) return throughOneOf(inOrder, signal);
+      if (live.length > 0) return throughOneOf(verdicts.inOrder(live), signal);
       const since =
         lastAt === undefined ? "not dialled in yet" : `not dialled in again since ${new Date(lastAt).toISOString()}`;
       throw new LinkError(
@@ -94,9 +110,8 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
       );
     },
     judge(opened, isRight) {
-      const connection = openedBy.get(opened);
-      if (connection) verdicts.set(connection, isRight);
-      return live.some((each) => !isInDoubt(each));
+      verdicts.judge(opened, isRight);
+      return live.some((each) => !verdicts.isInDoubt(each));
     },
     close() {
       const closing = live;

@@ -41,7 +41,7 @@ async function listener(t: TestContext) {
     for (const client of clients) client.destroy();
     await server[Symbol.asyncDispose]();
   });
-  const connect = (algorithms: Algorithms = {}, privateKey: string | Buffer | undefined = undefined) => {
+  const connect = (algorithms: Algorithms = {}, privateKey?: string | Buffer) => {
     const client = new ssh2.Client();
     clients.push(client);
     const closed = once(client, "close").catch(() => undefined);
