@@ -129,7 +129,7 @@ class Flows {
   /** Counts what is unread, and grants the peer more when it has used half of its window. */
   #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
     this.#count(flow);
-    if (incoming.state !== "open" || outgoing.state === "closing" || outgoing.state === "closed") return;
+    if (incoming.state !== "open" || outgoing.state === "closed") return;
     const share = this.#share();
     if (flow.window > share / 2) return;
     const own = flow.window + flow.counted;
