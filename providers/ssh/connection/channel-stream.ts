@@ -6,13 +6,25 @@ import { CodedError, abortError } from "../../../src/lib/errors.ts";
  *  output still counts; `fail` fails them once the peer's output has been read. */
 export type LateWrites = "fail" | "drop";
 
-/** A channel as a duplex stream: each half closes by itself, memory is bounded by SSH's window, and a broken link is an
- *  error for the reader.
- *  @param lost aborts when the channel's connection is lost.
+/** A channel's connection, as far as its streams use it. */
+export interface Carrier {
+  /** Aborts when the connection is lost. */
+  readonly lost: AbortSignal;
+  /** Calls back when the connection is lost, at once if it is. However many listeners there are, adding and removing one takes the same
+   *  time. @returns what removes the listener. */
+  onLost(listener: () => void): () => void;
+  /** Sends now, or once the peer has read enough of what was sent before. */
+  whenWritable(send: () => void): void;
+}
+
+/** A channel as a duplex stream: each half closes by itself, memory is bounded by SSH's window and by what the peer reads, and a broken
+ *  link is an error for the reader.
+ *  @param carrier the channel's connection.
  *  @param late handling of writes after the peer has closed. */
-export function channelStream(channel: ClientChannel, lost: AbortSignal, late: LateWrites = "fail"): Duplex {
+export function channelStream(channel: ClientChannel, carrier: Carrier, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
+  const listening: { stop?: () => void } = {};
   // A failed write would discard output that has not been read yet.
   const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
   const stream = new Duplex({
@@ -21,9 +33,13 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
     write(chunk: Buffer, _encoding, done) {
       if (gone) return done(tooLate());
       writing = done;
-      channel.write(chunk, () => {
-        writing = undefined;
-        done();
+      carrier.whenWritable(() => {
+        // The channel may have closed meanwhile.
+        if (writing !== done) return;
+        channel.write(chunk, () => {
+          writing = undefined;
+          done();
+        });
       });
     },
     final(done) {
@@ -31,7 +47,8 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
       done();
     },
     destroy(error, done) {
-      lost.removeEventListener("abort", onLost);
+      listening.stop?.();
+      writing = undefined;
       // ssh2 reports the close only after all output has been read.
       channel.resume();
       channel.stderr.resume();
@@ -39,7 +56,6 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
       done(error);
     },
   });
-  const onLost = () => void stream.destroy(brokenBy(lost));
   channel.pause();
   channel.on("data", (chunk: Buffer) => {
     if (!stream.push(chunk)) channel.pause();
@@ -49,17 +65,19 @@ export function channelStream(channel: ClientChannel, lost: AbortSignal, late: L
   channel.once("close", () => {
     // ssh2 drops a write that waits for window space when the peer closes.
     gone = true;
-    writing?.(tooLate());
+    const waiting = writing;
+    writing = undefined;
+    waiting?.(tooLate());
   });
-  return endWith(stream, lost, onLost);
+  listening.stop = endWith(stream, carrier);
+  return stream;
 }
 
-/** Ends the stream when the link is lost. Its error needs no listener: the holder may not be reading just now. */
-function endWith<T extends Readable>(stream: T, lost: AbortSignal, onLost: () => void): T {
+/** Ends the stream when the link is lost. Its error needs no listener: the holder may not be reading just now.
+ *  @returns what stops that. */
+function endWith(stream: Readable, { lost, onLost }: Carrier): () => void {
   stream.on("error", () => undefined);
-  if (lost.aborted) onLost();
-  else lost.addEventListener("abort", onLost, { once: true });
-  return stream;
+  return onLost(() => void stream.destroy(brokenBy(lost)));
 }
 
 function hungUp(): CodedError {
@@ -67,23 +85,24 @@ function hungUp(): CodedError {
 }
 
 /** A channel's standard error as a stream that fails like channelStream's. */
-export function errorStream(channel: ClientChannel, lost: AbortSignal): Readable {
+export function errorStream(channel: ClientChannel, carrier: Carrier): Readable {
   const { stderr } = channel;
+  const listening: { stop?: () => void } = {};
   const stream = new Readable({
     read: () => void stderr.resume(),
     destroy(error, done) {
-      lost.removeEventListener("abort", onLost);
+      listening.stop?.();
       stderr.resume();
       done(error);
     },
   });
-  const onLost = () => void stream.destroy(brokenBy(lost));
   stderr.pause();
   stderr.on("data", (chunk: Buffer) => {
     if (!stream.push(chunk)) stderr.pause();
   });
   stderr.once("end", () => stream.push(null));
-  return endWith(stream, lost, onLost);
+  listening.stop = endWith(stream, carrier);
+  return stream;
 }
 
 /** The error of an operation cut short by a lost connection. */

@@ -11,26 +11,34 @@ import type { Door } from "../door.ts";
 import type { Proxy } from "../proxy.ts";
 import type { ReverseWay } from "../reverse/way.ts";
 import type { Credentials } from "./credentials.ts";
+import { targetAlgorithms } from "./algorithms.ts";
+import type { Carrier } from "./channel-stream.ts";
 import { type HostKeyCheck, hostKeyCheck } from "./host-key.ts";
-import { LinkError } from "./link-state.ts";
+import { type InboundWindows, enforceWindows } from "./inbound-windows.ts";
+import { type LimitExceeded, exceedsLimit, limitExceeded } from "./limit-exceeded.ts";
+import { LinkError, type LinkReason } from "./link-state.ts";
+import { lossOf } from "./loss.ts";
+import { limitMessages } from "./message-limits.ts";
+import { createOutbound } from "./outbound.ts";
 import { readLogin } from "./login.ts";
 import { orDropped } from "./or-dropped.ts";
 import { offerHostCertificates, showCertificate } from "./ssh2-certificates.ts";
 import { giveBackRead } from "./read-blocks.ts";
+import { clipped, peerOf } from "./ssh2-peer.ts";
 import { sendTogether } from "./send-together.ts";
 import { throughProxy } from "./through-proxy.ts";
 
-/** One SSH connection to the target. */
-export interface Connection {
+/** One SSH connection to the target. Its signal aborts with a LinkError. */
+export interface Connection extends Carrier {
   readonly client: Client;
-  /** Aborts with a LinkError when the connection is lost. */
-  readonly lost: AbortSignal;
   /** Session channels that are open or being opened, counted by the link. */
   sessions: number;
   /** Those held by users of the kubelet API. */
   forUsers: number;
   /** The target's known limit of sessions per connection. */
   limit: number;
+  /** Channels that are open, or closed and not read to their end. */
+  channels(): number;
   close(): void;
 }
 
@@ -41,10 +49,12 @@ const keepaliveMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
 
+type ConnectionClock = Pick<Clock, "within" | "now" | "after" | "monotonic">;
+
 export interface OpenDeps {
-  readonly clock: Pick<Clock, "within" | "now">;
+  readonly clock: ConnectionClock;
   /** The way to a first machine that dials in itself. */
-  readonly reverse?: Pick<ReverseWay, "open">;
+  readonly reverse?: Pick<ReverseWay, "open" | "judge">;
 }
 
 /** Connects and logs in, by way of the machines of proxyJump. @throws LinkError with the reason and a sentence. */
@@ -63,10 +73,11 @@ export async function openConnection(
     if (from) return wayFrom(from, door, soon);
     return reverse ? reverse.open(soon) : wayTo(door, config.proxy, soon);
   };
+  const enterFrom = (door: Door, entry: Entry) =>
+    reverse && hops.length === 0 ? enterByOneOf(reverse, door, entry) : enter(door, wayOn(door), entry);
   try {
-    for (const door of config.proxyJump)
-      hops.push({ door, connection: await enter(door, wayOn(door), { clock, signal }) });
-    const connection = await enter(config, wayOn(config), { clock, signal, hops });
+    for (const door of config.proxyJump) hops.push({ door, connection: await enterFrom(door, { clock, signal }) });
+    const connection = await enterFrom(config, { clock, signal, hops });
     if (connection.lost.aborted) closeHops();
     connection.lost.addEventListener("abort", closeHops, { once: true });
     return connection;
@@ -95,13 +106,13 @@ async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Prom
     return await orDropped(channel, soon);
   } catch (error) {
     const [there, hop] = [`${host}:${port}`, nameOf(from.door)];
-    const why = `${there} cannot be reached from ${hop} (${messageOf(error)}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
+    const why = `${there} cannot be reached from ${hop} (${clipped(messageOf(error))}): check host and port, and that sshd of ${hop} forwards (AllowTcpForwarding, PermitOpen).`;
     throw new LinkError("LinkDown", "unavailable", why, { cause: error });
   }
 }
 
 interface Entry {
-  readonly clock: Pick<Clock, "now">;
+  readonly clock: ConnectionClock;
   readonly signal: AbortSignal;
   /** Machines on the way, whose loss is the loss of this connection. */
   readonly hops?: readonly Hop[];
@@ -114,27 +125,35 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   const socket = sendTogether(givesBack(await way()));
-  const certify = () => {
+  let windows: InboundWindows | undefined;
+  const connecting = () => {
     if (check.certificateAlgorithms.length > 0) offerHostCertificates(client, check.certificateAlgorithms);
     if (certificate) showCertificate(client, certificate);
+    const [peer, exceeded] = [peerOf(client), limitExceeded(nameOf(door))];
+    limitMessages(peer, clock, exceeded);
+    windows = enforceWindows(peer, exceeded);
   };
-  const attempt = { door, socket, refused, certify, signal };
+  const attempt = { door, socket, refused, connecting, signal };
   await ready(client, connectConfig(door, credentials, { check, refused }), attempt);
   client.setNoDelay(true);
   // One listener per socket that graftlet listens on at the target.
   client.setMaxListeners(0);
-  const lost = new AbortController();
-  const lose = (error?: unknown) => {
-    if (!lost.signal.aborted) lost.abort(error instanceof LinkError ? error : lostError(door, error));
-  };
-  client.on("error", lose);
+  const outbound = createOutbound(peerOf(client), (listener) => client.on("handshake", listener));
+  const { lost, lose, onLost } = lossOf((error) => (error instanceof LinkError ? error : lostError(door, error)));
+  client.on("error", (error) => {
+    lose(error);
+    if (exceedsLimit(error)) socket.destroy();
+  });
   client.once("close", () => lose());
   for (const { connection: hop } of hops)
     hop.lost.addEventListener("abort", () => lose(hop.lost.reason), { once: true });
   await check.remember();
   return {
     client,
-    lost: lost.signal,
+    lost,
+    onLost,
+    whenWritable: outbound.whenWritable,
+    channels: () => windows?.channels() ?? 0,
     sessions: 0,
     forUsers: 0,
     limit: defaultSessionLimit,
@@ -148,6 +167,28 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   };
 }
 
+/** Logs in at a machine that dials in. While one of its connections leads to another host key the others are tried. */
+async function enterByOneOf(
+  reverse: Pick<ReverseWay, "open" | "judge">,
+  door: Door,
+  entry: Entry,
+): Promise<Connection> {
+  for (;;) {
+    let opened: Duplex | undefined;
+    const way = async () => (opened = await reverse.open(entry.clock.within(readyTimeoutMs, entry.signal)));
+    try {
+      const connection = await enter(door, way, entry);
+      if (opened) reverse.judge(opened, true);
+      return connection;
+    } catch (error) {
+      const isFalse = error instanceof LinkError && falseHostKey.includes(error.reason);
+      if (!isFalse || !opened || !reverse.judge(opened, false)) throw error;
+    }
+  }
+}
+
+const falseHostKey: readonly LinkReason[] = ["HostKeyMismatch", "HostKeyUnknown"];
+
 interface HostKeyVerdict {
   readonly check: HostKeyCheck;
   readonly refused: { by?: LinkError };
@@ -160,6 +201,7 @@ function connectConfig({ user }: Door, credentials: Credentials, { check, refuse
     username: user,
     ...credentials,
     algorithms: {
+      ...targetAlgorithms,
       serverHostKey: [...check.algorithms] as NonNullable<ConnectConfig["algorithms"]>["serverHostKey"] & {},
     },
     hostVerifier: (key: Buffer) => {
@@ -177,13 +219,17 @@ interface Attempt {
   readonly door: Door;
   readonly socket: Duplex;
   readonly refused: { readonly by?: LinkError };
-  /** Has the client use certificates, once it has begun to connect. */
-  certify(): void;
+  /** Prepares the client, once it has begun to connect. */
+  connecting(): void;
   readonly signal: AbortSignal;
 }
 
-function ready(client: Client, settings: Settings, { door, socket, refused, certify, signal }: Attempt): Promise<void> {
-  const greeted = listenIn(client, socket);
+function ready(
+  client: Client,
+  settings: Settings,
+  { door, socket, refused, connecting, signal }: Attempt,
+): Promise<void> {
+  const greeted = listenIn(client, socket, limitExceeded(nameOf(door)));
   giveBackRead(client, socket);
   return new Promise((resolve, reject) => {
     const finish = (settle: () => void) => {
@@ -197,7 +243,8 @@ function ready(client: Client, settings: Settings, { door, socket, refused, cert
         reject(refused.by ?? (error instanceof LinkError ? error : connectError(door, error)));
       });
     // An early end of the socket is reported as an error, without the peer's message.
-    const end = (error?: unknown) => fail(greeted.turnedAway() ? turnedAway(door, greeted.said(), error) : error);
+    const end = (error?: unknown) =>
+      fail(greeted.turnedAway() && !exceedsLimit(error) ? turnedAway(door, greeted.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
     // Later errors belong to a connection that is not in use.
     client.on("error", end);
@@ -206,7 +253,7 @@ function ready(client: Client, settings: Settings, { door, socket, refused, cert
     signal.addEventListener("abort", onAbort, { once: true });
     try {
       client.connect({ ...settings, sock: socket });
-      certify();
+      connecting();
     } catch (error) {
       fail(error);
     }
@@ -214,15 +261,21 @@ function ready(client: Client, settings: Settings, { door, socket, refused, cert
 }
 
 const keptOfGreeting = 200;
+/** Limit of the peer's output until both sides have agreed to speak SSH: a greeting and one key exchange. */
+const bytesOfHandshake = 256 * 1024;
 
-/** Records the peer's output until both sides have agreed to speak SSH. */
-function listenIn(client: Client, socket: Duplex): { turnedAway(): boolean; said(): string } {
+/** Records the start of the peer's output until both sides have agreed to speak SSH, and limits it. */
+function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { turnedAway(): boolean; said(): string } {
+  let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
   socket.once("connect", () => (heard.connected = true));
   for (const event of ["error", "end", "close"]) socket.once(event, () => (heard.ended = true));
   const listen = (chunk: Buffer) => {
-    heard.text = (heard.text + chunk.toString("latin1")).slice(0, keptOfGreeting);
-    if (heard.text.length === keptOfGreeting) socket.off("data", listen);
+    bytes += chunk.length;
+    if (heard.text.length < keptOfGreeting)
+      heard.text = (heard.text + chunk.toString("latin1", 0, keptOfGreeting)).slice(0, keptOfGreeting);
+    if (bytes > bytesOfHandshake)
+      client.emit("error", exceeded(`sent more than ${bytesOfHandshake} bytes before the first key exchange`));
   };
   // Data flows once ssh2 listens for it as well.
   socket.setMaxListeners(0).pause().on("data", listen);
@@ -263,7 +316,12 @@ function connectError(door: Door, error: unknown): LinkError {
     );
   const errno = level === "client-timeout" ? "ETIMEDOUT" : (errnoOf(error) ?? "");
   const hint = networkHints[errno] ?? "check host and port, and that sshd runs there";
-  return new LinkError("LinkDown", "unavailable", `${target} cannot be reached (${messageOf(error)}): ${hint}.`, cause);
+  return new LinkError(
+    "LinkDown",
+    "unavailable",
+    `${target} cannot be reached (${clipped(messageOf(error))}): ${hint}.`,
+    cause,
+  );
 }
 
 const networkHints: Readonly<Record<string, string>> = {
@@ -297,7 +355,7 @@ function lostError(door: Door, error: unknown): LinkError {
       ? "it no longer answers"
       : error === undefined
         ? "it closed the connection"
-        : messageOf(error);
+        : clipped(messageOf(error));
   return new LinkError("LinkDown", "unavailable", `the connection to ${nameOf(door)} is lost: ${why}.`, {
     cause: error,
   });

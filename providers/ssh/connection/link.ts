@@ -5,6 +5,7 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { SshConfig } from "../config.ts";
 import type { ReverseWay } from "../reverse/way.ts";
 import { type Connection, nameOf, openConnection, wentSilent } from "./connection.ts";
+import { exceedsLimit } from "./limit-exceeded.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
 /** Link to a target: SSH connections, re-established when they break. One reconnect serves all waiting callers. */
@@ -164,10 +165,11 @@ class SshLink implements Link {
     return ready;
   }
 
-  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. */
+  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. A false host key may have been
+   *  that of another connection. */
   #hurry(): void {
     const state = this.#state;
-    if (state.is !== "down" || !["NotDialledIn", "LinkDown"].includes(state.why.reason)) return;
+    if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
     state.timer.cancel();
     void this.#connect().catch(() => undefined);
   }
@@ -216,8 +218,9 @@ class SshLink implements Link {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
-    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss.
-    if (this.#live.size > 0 && !wentSilent(why)) return this.#become(this.#state);
+    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss. One that exceeds a limit
+    // would do so again.
+    if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) return this.#become(this.#state);
     this.fail(why);
   }
 

@@ -95,6 +95,8 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
       for (const [index, reply] of replies.entries()) {
         if (isEnd(reply)) break;
         const data = textAt(expectReply(reply, sftp.data, path), 0);
+        if (data.length > (sizes[index] ?? 0))
+          throw new CodedError("unknown", `${path}: the target's SFTP server sent more than was asked for`);
         parts.push(data);
         // After a short piece, the following pieces are not contiguous.
         if (data.length < (sizes[index] ?? 0)) break;

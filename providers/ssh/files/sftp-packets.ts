@@ -1,4 +1,5 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
+import { clipped } from "../connection/ssh2-peer.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
 /** Numbers of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
@@ -135,6 +136,6 @@ export function expectReply({ type, body }: Reply, expected: number, what: strin
   if (type !== sftp.status)
     throw new CodedError("unknown", `${what}: the target's SFTP server sent an unexpected reply`);
   const code = body.readUInt32BE(0);
-  const said = body.length > 8 ? textAt(body, 4).toString("utf8") : `status ${code}`;
+  const said = body.length > 8 ? clipped(textAt(body, 4).toString("utf8")) : `status ${code}`;
   throw new CodedError(codes[code] ?? "unknown", `${what}: ${said}`);
 }

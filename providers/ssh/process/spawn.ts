@@ -50,8 +50,8 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
     const program = programOf(argv);
     const session = await sessions.open({ start: { exec: await command(signal) }, forUser, signal });
     const { channel, connection } = session;
-    const io = channelStream(channel, connection.lost, "drop");
-    const stderr = errorStream(channel, connection.lost);
+    const io = channelStream(channel, connection, "drop");
+    const stderr = errorStream(channel, connection);
     const exited = exitOf(session);
     link.exchanged();
     const group = await introduce(io, argv, clock.within(startWithinMs, signal)).catch((error: unknown) => {

@@ -5,7 +5,7 @@ import type { Logger } from "../../../src/lib/log.ts";
 import { hasErrno } from "../../local/errors.ts";
 import { readSecret } from "../connection/credentials.ts";
 import { LinkError } from "../connection/link-state.ts";
-import { readAuthorizedKeys } from "./authorized-keys.ts";
+import { type PublicKeys, readAuthorizedKeys } from "./authorized-keys.ts";
 import type { Reverse } from "./config.ts";
 import { type DialledConnections, createDialledConnections } from "./dialled.ts";
 import type { ReverseWay } from "./way.ts";
@@ -39,6 +39,27 @@ export function createEntrances(): Entrances {
 interface Member extends Joining {
   readonly reverse: Reverse;
   readonly connections: DialledConnections;
+  /** Keys of the node's machine; undefined while they cannot be read. */
+  readonly keys: () => Promise<PublicKeys | undefined>;
+}
+
+/** Strangers may ask for keys as often as they like: a file is read at most so often, milliseconds. */
+const readEveryMs = 1_000;
+
+function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Member["keys"] {
+  let last: { readonly at: number; readonly keys: Promise<PublicKeys | undefined> } | undefined;
+  return () => {
+    const now = clock.monotonic();
+    if (last === undefined || now - last.at >= readEveryMs)
+      last = {
+        at: now,
+        keys: readAuthorizedKeys(authorizedKeysFile).catch((error: unknown) => {
+          log.debug({ err: error }, "no keys of the node's machine");
+          return undefined;
+        }),
+      };
+    return last.keys;
+  };
 }
 
 /** One listener and its nodes. */
@@ -54,10 +75,11 @@ class Entrance {
   /** @param empty is called when the last member has left. */
   join(reverse: Reverse, node: Joining, empty: () => void): ReverseWay {
     const connections = createDialledConnections(node.nodeName, node.clock);
-    const member: Member = { ...node, reverse, connections };
+    const member: Member = { ...node, reverse, connections, keys: keysOf(reverse, node) };
     this.#members.add(member);
     return {
       onArrival: connections.onArrival,
+      judge: connections.judge,
       open: async (signal) => {
         await this.#listen(member);
         try {
@@ -113,12 +135,8 @@ class Entrance {
   async #holderOf(key: Buffer): Promise<KeyHolder | undefined> {
     const text = key.toString("base64");
     const holders: KeyHolder[] = [];
-    for (const { nodeName: name, reverse, connections, log } of this.#members) {
-      const keys = await readAuthorizedKeys(reverse.authorizedKeysFile).catch((error: unknown) => {
-        log.debug({ err: error }, "no keys of the node's machine");
-        return undefined;
-      });
-      const held = keys?.get(text);
+    for (const { nodeName: name, connections, keys } of this.#members) {
+      const held = (await keys())?.get(text);
       if (held) holders.push({ name, key: held, arrived: connections.arrived, gone: connections.gone });
     }
     const [holder, another] = holders;

@@ -11,11 +11,17 @@ import { messageOf } from "../../../src/lib/errors.ts";
 import { givesBack } from "../../../src/lib/give-back.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { opened } from "../connection/connection.ts";
+import { listenerAlgorithms } from "../connection/algorithms.ts";
 import { fingerprintOf } from "../connection/fingerprint.ts";
+import { enforceWindows } from "../connection/inbound-windows.ts";
+import { exceedsLimit, limitExceeded } from "../connection/limit-exceeded.ts";
+import { limitMessages } from "../connection/message-limits.ts";
 import { orDropped } from "../connection/or-dropped.ts";
+import { peerOf } from "../connection/ssh2-peer.ts";
 import { sendTogether } from "../connection/send-together.ts";
 import type { Dialled } from "./dialled.ts";
 import { type Doorkeeper, createDoorkeeper } from "./doorkeeper.ts";
+import { type Place, type Turnstiles, createTurnstiles } from "./turnstiles.ts";
 
 /** The machine that holds a key. */
 export interface KeyHolder {
@@ -45,6 +51,10 @@ const [loginMs, forwardMs] = [10_000, 10_000];
 /** A failed key is answered after this time, milliseconds; ssh tries each key of its agent. */
 const failureMs = 300;
 const mostKeysTried = 6;
+/** A login's questions: each key may be asked for before it is shown, after one free `none`. */
+const mostQuestions = 2 * mostKeysTried + 1;
+/** What a visitor may send before its login, bytes: identification, one key exchange, keys. */
+const bytesBeforeLogin = 64 * 1024;
 /** A dead machine is noticed after three of them, milliseconds. */
 const keepaliveMs = 5_000;
 /** How often refused connections are told of, milliseconds. */
@@ -55,13 +65,20 @@ const tellMs = 60_000;
 export async function startReverseServer(options: ReverseServerOptions): Promise<ReverseServer> {
   const { address, port, hostKey, clock, log } = options;
   const keeper = createDoorkeeper(clock);
+  const turnstiles = createTurnstiles(clock);
   const visits = new Map<string, Visitor>();
   const sockets = new Set<Socket>();
   const ssh = new ssh2.Server(
-    { hostKeys: [hostKey], ident: "graftlet", keepaliveInterval: keepaliveMs, keepaliveCountMax: 2 },
+    {
+      hostKeys: [hostKey],
+      ident: "graftlet",
+      keepaliveInterval: keepaliveMs,
+      keepaliveCountMax: 2,
+      algorithms: listenerAlgorithms,
+    },
     (client, { ip, port: from }) => {
       const visitor = visits.get(placeOf(ip, from));
-      if (visitor) serve(client, visitor, options);
+      if (visitor) serve(client, visitor, { ...options, turnstiles });
       else client.end();
     },
   );
@@ -71,8 +88,14 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
     const place = placeOf(socket.remoteAddress, socket.remotePort);
     const late = clock.after(loginMs, () => socket.destroy());
     sockets.add(sendTogether(givesBack(socket.setNoDelay(true))));
+    let bytes = 0;
+    const count = (chunk: Buffer) => {
+      bytes += chunk.length;
+      if (bytes > bytesBeforeLogin) socket.destroy();
+    };
     const loggedIn = () => {
       late.cancel();
+      socket.off("data", count);
       visit.loggedIn();
     };
     visits.set(place, { loggedIn, socket });
@@ -84,6 +107,8 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
       sockets.delete(socket);
     });
     ssh.injectSocket(socket);
+    // ssh2 has paused it until it listens itself.
+    socket.on("data", count);
   });
   await listening(net, address, port);
   // Such as too many open files: those that wait are taken later.
@@ -134,38 +159,72 @@ interface Visitor {
   loggedIn(): void;
 }
 
-function serve(client: ServerConnection, { loggedIn, socket }: Visitor, options: ReverseServerOptions): void {
-  const { clock, log, holderOf } = options;
+interface Serving extends ReverseServerOptions {
+  readonly turnstiles: Turnstiles;
+}
+
+function serve(client: ServerConnection, visitor: Visitor, options: Serving): void {
+  const { loggedIn, socket } = visitor;
+  const { clock, log } = options;
+  const login = createLogin(client, visitor, options);
+  const peer = peerOf(client);
+  const exceeded = limitExceeded(`the machine at ${socket.remoteAddress}`);
+  limitMessages(peer, clock, exceeded);
+  enforceWindows(peer, exceeded);
+  client.on("error", (error) => {
+    log.debug({ err: error, from: socket.remoteAddress }, "a connection to the listener for machines failed");
+    if (exceedsLimit(error)) socket.destroy();
+  });
+  client.on("authentication", (ctx) => {
+    login.answer(ctx).catch((error: unknown) => {
+      log.warn({ err: error }, "a machine's key could not be looked up");
+      client.end();
+    });
+  });
+  client.once("ready", () => {
+    const holder = login.holder();
+    const place = holder && options.turnstiles.enter(holder.name, () => void socket.destroy());
+    if (!holder || !place) return void socket.destroy();
+    loggedIn();
+    welcome(client, { holder, socket, place }, options);
+  });
+}
+
+interface Login {
+  answer(ctx: AuthContext): Promise<void>;
+  /** Who has logged in. */
+  holder(): KeyHolder | undefined;
+}
+
+/** One connection's login. The first `none`, by which a client asks what it may show, is free. */
+function createLogin(client: ServerConnection, { socket }: Visitor, { clock, holderOf }: ReverseServerOptions): Login {
   let holder: KeyHolder | undefined;
-  let tried = 0;
+  let [questions, tried] = [0, 0];
   const turnAway = async (ctx: AuthContext): Promise<void> => {
     tried += 1;
     await clock.sleep(failureMs);
     if (tried >= mostKeysTried) client.end();
     else ctx.reject(["publickey"]);
   };
-  const login = async (ctx: AuthContext): Promise<void> => {
-    if (ctx.method === "none") return ctx.reject(["publickey"]);
-    if (ctx.method !== "publickey") return turnAway(ctx);
-    const known = await holderOf(ctx.key.data);
-    if (!known || !mayUse(known.key, ctx)) return turnAway(ctx);
-    if (ctx.signature) holder = known;
-    ctx.accept();
+  return {
+    holder: () => holder,
+    async answer(ctx) {
+      questions += 1;
+      if (questions > mostQuestions) return void socket.destroy();
+      if (ctx.method === "none" && questions === 1) return ctx.reject(["publickey"]);
+      if (ctx.method !== "publickey") return turnAway(ctx);
+      const known = await holderOf(ctx.key.data);
+      if (!known || !mayUse(known.key, ctx)) return turnAway(ctx);
+      if (ctx.signature) holder = known;
+      else nameAlgorithm(ctx);
+      ctx.accept();
+    },
   };
-  client.on("error", (error) =>
-    log.debug({ err: error, from: socket.remoteAddress }, "a connection to the listener for machines failed"),
-  );
-  client.on("authentication", (ctx) => {
-    login(ctx).catch((error: unknown) => {
-      log.warn({ err: error }, "a machine's key could not be looked up");
-      client.end();
-    });
-  });
-  client.once("ready", () => {
-    if (!holder) return void client.end();
-    loggedIn();
-    welcome(client, { holder, socket }, options);
-  });
+}
+
+/** Has the answer name the algorithm that was asked for: ssh2 would name the key's type, which OpenSSH from 10.6 on does not take for RSA. */
+function nameAlgorithm({ key, hashAlgo }: PublicKeyAuthContext): void {
+  if (key.algo === "ssh-rsa" && hashAlgo !== undefined) key.algo = `rsa-sha2-${hashAlgo === "sha256" ? "256" : "512"}`;
 }
 
 /** True if the key may be shown, or was proved to be held. */
@@ -179,7 +238,7 @@ function mayUse(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAuthCont
 /** Serves a machine that has logged in. */
 function welcome(
   client: ServerConnection,
-  { holder, socket }: { readonly holder: KeyHolder; readonly socket: Socket },
+  { holder, socket, place }: { readonly holder: KeyHolder; readonly socket: Socket; readonly place: Place },
   { clock, log }: ReverseServerOptions,
 ): void {
   const about = { machine: holder.name, from: socket.remoteAddress, key: fingerprintOf(holder.key.getPublicSSH()) };
@@ -191,6 +250,7 @@ function welcome(
   client.on("request", (accept, reject, name, info) => {
     if (name !== "tcpip-forward" || dialled) return reject?.();
     late.cancel();
+    place.leave();
     // What the machine was told must come back in each channel, to the letter.
     const port = info.bindPort || anyPort;
     accept?.(port);
@@ -205,6 +265,7 @@ function welcome(
   });
   socket.once("close", () => {
     late.cancel();
+    place.leave();
     if (!dialled) return;
     log.info(about, "a machine's connection is gone");
     holder.gone(dialled);

@@ -57,7 +57,7 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
       const channel = await openForward(connection, to, signal);
       link.exchanged();
       if ("unix" in to) forwarding.add(connection);
-      return channelStream(channel, connection.lost);
+      return channelStream(channel, connection);
     } catch (error) {
       throwIfAborted(signal);
       if (connection.lost.aborted) throw brokenBy(connection.lost);

@@ -2,6 +2,7 @@ import type { Duplex } from "node:stream";
 import type { ClientChannel } from "ssh2";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, hasCode, messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
+import { createLimitedWarning } from "../../../src/lib/limited-warning.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address, HostFs, HostListener } from "../../../src/seams/host.ts";
@@ -22,6 +23,13 @@ export interface ListenerOptions extends RootListenerOptions {
 
 type OnConnection = (connection: Duplex) => void;
 
+/** A connection that the target has opened a channel for. */
+interface Offered {
+  readonly connection: Connection;
+  take(): ClientChannel;
+  refuse(): void;
+}
+
 /** An active forwarding on a connection. */
 interface Forwarding {
   readonly address: Address;
@@ -30,6 +38,10 @@ interface Forwarding {
 }
 
 const retryMs = 1000;
+/** Connections that one listener keeps open, and channels of an SSH connection, its own sessions and dials included. The target closes
+ *  what is refused, as OpenSSH does. */
+const [mostOfListener, mostOfConnection] = [2_048, 4_096];
+const fullWarning = "a socket on the target has as many connections as graftlet keeps open; further ones are refused";
 /** Time for the target to close a socket, milliseconds: a hung target is not waited for. */
 const giveUpMs = 1_000;
 
@@ -42,8 +54,13 @@ export function createListeners(options: ListenerOptions) {
     throwIfAborted(signal);
     const open = new Set<Duplex>();
     const closing = new AbortController();
-    const accept = (channel: ClientChannel, lost: AbortSignal) => {
-      const stream = channelStream(channel, lost);
+    const full = createLimitedWarning({ log, clock }, fullWarning);
+    const accept = ({ connection, take, refuse }: Offered) => {
+      if (open.size >= mostOfListener || connection.channels() > mostOfConnection) {
+        full({ address: nameOfAddress(at), open: open.size });
+        return refuse();
+      }
+      const stream = channelStream(take(), connection);
       open.add(stream);
       stream.once("close", () => open.delete(stream));
       onConnection(stream);
@@ -95,7 +112,7 @@ export function createListeners(options: ListenerOptions) {
   };
 }
 
-type Accept = (channel: ClientChannel, lost: AbortSignal) => void;
+type Accept = (offered: Offered) => void;
 
 async function forward(
   options: ListenerOptions,
@@ -154,10 +171,10 @@ async function forwardTcp(
   { host, port }: { readonly host: string; readonly port: number },
   accept: Accept,
 ): Promise<Forwarding> {
-  const { client, lost } = connection;
+  const { client } = connection;
   const bound = await bindTcp(connection, host, port);
-  const onTcp = (details: { readonly destPort: number }, take: () => ClientChannel) => {
-    if (details.destPort === bound) accept(take(), lost);
+  const onTcp = (details: { readonly destPort: number }, take: () => ClientChannel, refuse: () => void) => {
+    if (details.destPort === bound) accept({ connection, take, refuse });
   };
   client.on("tcp connection", onTcp);
   return {
@@ -177,10 +194,10 @@ function bindTcp({ client }: Connection, host: string, port: number): Promise<nu
 }
 
 async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
-  const { client, lost } = connection;
-  const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown) => {
+  const { client } = connection;
+  const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown, refuse: () => void) => {
     // Typed as a server's channel; it is the client's, as for TCP.
-    if (socketPath === at.unix) accept(take() as ClientChannel, lost);
+    if (socketPath === at.unix) accept({ connection, take: () => take() as ClientChannel, refuse });
   };
   client.on("unix connection", onUnix);
   const stop = async () => {

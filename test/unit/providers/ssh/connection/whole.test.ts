@@ -6,6 +6,7 @@ import { test } from "node:test";
 import ssh2, { type CipherAlgorithm } from "ssh2";
 import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
 import { opened } from "../../../../../providers/ssh/connection/connection.ts";
+import { lossOf } from "../../../../../providers/ssh/connection/loss.ts";
 import { giveBackRead } from "../../../../../providers/ssh/connection/read-blocks.ts";
 import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
 import { givesBack } from "../../../../../src/lib/give-back.ts";
@@ -39,10 +40,11 @@ for (const cipher of ciphers)
     giveBackRead(client, socket);
     client.connect({ username: "me", sock: socket });
     await once(client, "ready");
-    const lost = new AbortController().signal;
+    const { lost, onLost } = lossOf(() => new Error("lost"));
+    const carrier = { lost, onLost, whenWritable: (send: () => void) => send() };
     const carry = async (pod: Socket) => {
       const channel = await opened((done) => client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
-      await joinStreams(pod, channelStream(channel, lost));
+      await joinStreams(pod, channelStream(channel, carrier));
     };
     const carried = Promise.withResolvers<void>();
     const door = createServer({ allowHalfOpen: true }, (pod) => carried.resolve(carry(pod)));

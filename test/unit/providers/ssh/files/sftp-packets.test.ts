@@ -70,3 +70,12 @@ test("a status is an error in gRPC's words", () => {
   assert.equal(isEnd(status(2)), false);
   assert.throws(() => expectReply({ type: sftp.data, body: Buffer.alloc(4) }, sftp.handle, "/x"), { code: "unknown" });
 });
+
+test("an error text as long as the server likes is cut", () => {
+  const text = `no\n${"x".repeat(400_000)}`;
+  const status = packet(sftp.status, 8, 4, text, "").subarray(9);
+  assert.throws(
+    () => expectReply({ type: sftp.status, body: status }, sftp.data, "/file"),
+    (error: Error) => error.message.startsWith("/file: no xxx") && error.message.length < 400,
+  );
+});

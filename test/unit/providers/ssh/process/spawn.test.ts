@@ -26,7 +26,12 @@ function shellThat() {
   const clock = fakeClock();
   const spawn = createSpawner({
     link: { exchanged: () => undefined },
-    sessions: { open: async () => ({ channel, connection: { lost: never } }) } as unknown as Sessions,
+    sessions: {
+      open: async () => ({
+        channel,
+        connection: { lost: never, onLost: () => () => undefined, whenWritable: (send: () => void) => send() },
+      }),
+    } as unknown as Sessions,
     groups: { own: () => () => undefined, kill: () => undefined },
     clock,
     command: async () => "sh",

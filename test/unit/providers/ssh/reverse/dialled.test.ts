@@ -1,6 +1,7 @@
 import assert from "node:assert/strict";
+import { Duplex } from "node:stream";
 import { test } from "node:test";
-import { createDialledConnections } from "../../../../../providers/ssh/reverse/dialled.ts";
+import { type Dialled, createDialledConnections } from "../../../../../providers/ssh/reverse/dialled.ts";
 import { abortError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
@@ -11,4 +12,39 @@ test("who has stopped waiting is told so at once, also where nobody has dialled 
   over.abort();
   await assert.rejects(waiting, { message: abortError(over.signal).message });
   await assert.rejects(connections.open(over.signal), { message: abortError(over.signal).message });
+});
+
+/** A machine's connection that leads to a stream of its own. */
+function dialled(): { readonly connection: Dialled; readonly stream: Duplex; readonly closed: () => boolean } {
+  const stream = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
+  let isClosed = false;
+  const connection = { forward: async () => stream, close: () => void (isClosed = true) };
+  return { connection, stream, closed: () => isClosed };
+}
+
+const never = new AbortController().signal;
+
+test("a connection that led to a false host key is tried after the others", async () => {
+  const connections = createDialledConnections("edge", fakeClock());
+  const [machine, thief] = [dialled(), dialled()];
+  connections.arrived(machine.connection);
+  connections.arrived(thief.connection);
+  assert.equal(await connections.open(never), thief.stream);
+  assert.equal(connections.judge(thief.stream, false), true, "there is another one");
+  assert.equal(await connections.open(never), machine.stream);
+  connections.judge(machine.stream, true);
+  connections.gone(machine.connection);
+  assert.equal(await connections.open(never), thief.stream);
+  assert.equal(connections.judge(thief.stream, false), false, "there is no other");
+});
+
+test("many connections with a stolen key do not push out the one that led to the machine", async () => {
+  const connections = createDialledConnections("edge", fakeClock());
+  const machine = dialled();
+  connections.arrived(machine.connection);
+  connections.judge(await connections.open(never), true);
+  const thieves = Array.from({ length: 10 }, dialled);
+  for (const { connection } of thieves) connections.arrived(connection);
+  assert.equal(machine.closed(), false);
+  assert.equal(thieves.filter(({ closed }) => !closed()).length, 3);
 });

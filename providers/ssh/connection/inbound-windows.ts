@@ -1,0 +1,212 @@
+import type { Readable } from "node:stream";
+import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import type { LimitExceeded } from "./limit-exceeded.ts";
+import { type PeerChannel, type SshPeer, isChannel, opening } from "./ssh2-peer.ts";
+
+/** Window of one channel, bytes: the largest while there are few of them, and the smallest that each gets. */
+const [largestWindow, smallestWindow] = [2 * 2 ** 20, 8 * 1024];
+/** Bytes that all channels of a connection may hold unread, beyond the smallest window of each. */
+const connectionBytes = 32 * 2 ** 20;
+/** A new channel gets this part of its share: the rest follows what is read. */
+const initialPart = 8;
+/** Unread data is handed on in such pieces, so that a reader can pause between them. */
+const pieceBytes = 64 * 1024;
+const standardError = 1;
+
+/** What a connection holds of its peer's. */
+export interface InboundWindows {
+  /** Channels that are open, or closed and not read to their end. */
+  channels(): number;
+}
+
+/** Takes flow control of a connection's channels over from ssh2, which announces 2 MiB to each channel and accepts more than it announced.
+ *  A channel's window is its share of the connection's, unread data is kept in few blocks however small its packets are, and a
+ *  peer that sends more than its window loses the connection.
+ *  @see RFC 4254 §5.2 */
+export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundWindows {
+  const flows = new Flows(peer, exceeded);
+  const { protocol, channels } = peer;
+  const { _handlers: handlers } = protocol;
+  for (const name of opening) {
+    const open = protocol[name].bind(protocol);
+    protocol[name] = (id, _window, ...rest) => open(id, flows.open(id), ...rest);
+  }
+  const confirm = protocol.channelOpenConfirm.bind(protocol);
+  protocol.channelOpenConfirm = (peersId, id, _window, longestPacket) =>
+    confirm(peersId, id, flows.open(id), longestPacket);
+  const { CHANNEL_OPEN_FAILURE: fail, CHANNEL_EOF: end, CHANNEL_CLOSE: close } = handlers;
+  handlers.CHANNEL_DATA = (_protocol, id, data) => flows.take(id, data, "stdout");
+  handlers.CHANNEL_EXTENDED_DATA = (_protocol, id, data, type) =>
+    flows.take(id, data, type === standardError ? "stderr" : "dropped");
+  handlers.CHANNEL_OPEN_FAILURE = (of, id, ...rest) => {
+    flows.close(id);
+    fail(of, id, ...rest);
+  };
+  handlers.CHANNEL_EOF = (of, id) => {
+    flows.flush(id);
+    end(of, id);
+  };
+  handlers.CHANNEL_CLOSE = (of, id) => {
+    flows.flush(id);
+    const channel = channels.get(id);
+    flows.close(id, isChannel(channel) ? channel : undefined);
+    close(of, id);
+  };
+  return { channels: () => flows.size };
+}
+
+class Flows {
+  readonly #peer: SshPeer;
+  readonly #exceeded: LimitExceeded;
+  readonly #flows = new Map<number, Flow>();
+  #unread = 0;
+
+  constructor(peer: SshPeer, exceeded: LimitExceeded) {
+    this.#peer = peer;
+    this.#exceeded = exceeded;
+  }
+
+  get size(): number {
+    return this.#flows.size;
+  }
+
+  /** @returns the new channel's first window. */
+  open(id: number): number {
+    const flow = new Flow();
+    this.#flows.set(id, flow);
+    flow.window = Math.max(smallestWindow, Math.floor(this.#share() / initialPart));
+    return flow.window;
+  }
+
+  take(id: number, data: Buffer, to: "stdout" | "stderr" | "dropped"): void {
+    const [channel, flow] = [this.#peer.channels.get(id), this.#flows.get(id)];
+    if (!isChannel(channel) || !flow) return;
+    if (data.length > flow.window)
+      throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
+    flow.window -= data.length;
+    this.#outlet(flow, channel, to)?.take(data);
+    this.#settle(flow, channel);
+  }
+
+  flush(id: number): void {
+    const flow = this.#flows.get(id);
+    if (!flow) return;
+    for (const outlet of flow.outlets()) outlet.flush();
+    this.#count(flow);
+  }
+
+  /** @param channel that has to be read to its end, if there is any. */
+  close(id: number, channel?: PeerChannel): void {
+    const flow = this.#flows.get(id);
+    if (!flow) return;
+    flow.window = 0;
+    const forget = () => {
+      this.#flows.delete(id);
+      this.#unread -= flow.counted;
+      flow.counted = 0;
+    };
+    if (channel) channel.once("close", forget);
+    else forget();
+  }
+
+  #outlet(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
+    if (to === "dropped") return undefined;
+    const stream = to === "stdout" ? channel : channel.stderr;
+    if (!("push" in stream)) return undefined;
+    return (flow[to] ??= new Outlet(stream, () => this.#settle(flow, channel)));
+  }
+
+  #share(): number {
+    return Math.min(largestWindow, Math.max(smallestWindow, Math.floor(connectionBytes / Math.max(1, this.size))));
+  }
+
+  #count(flow: Flow): void {
+    const unread = flow.unread();
+    this.#unread += unread - flow.counted;
+    flow.counted = unread;
+  }
+
+  /** Counts what is unread, and grants the peer more when it has used half of its window. */
+  #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
+    this.#count(flow);
+    if (incoming.state !== "open" || outgoing.state === "closed") return;
+    const share = this.#share();
+    if (flow.window > share / 2) return;
+    const own = flow.window + flow.counted;
+    const grant = Math.min(share - own, Math.max(connectionBytes - this.#unread, smallestWindow - own));
+    if (grant < smallestWindow / 2) return;
+    flow.window += grant;
+    this.#peer.protocol.channelWindowAdjust(outgoing.id, grant);
+  }
+}
+
+/** What one channel has brought. */
+class Flow {
+  /** Bytes that the peer may still send. */
+  window = 0;
+  /** Unread bytes, as they are in the connection's sum. */
+  counted = 0;
+  stdout: Outlet | undefined;
+  stderr: Outlet | undefined;
+
+  outlets(): readonly Outlet[] {
+    return [this.stdout, this.stderr].filter((outlet) => outlet !== undefined);
+  }
+
+  unread(): number {
+    return this.outlets().reduce((sum, outlet) => sum + outlet.unread, 0);
+  }
+}
+
+/** Data on its way to one stream of a channel. While the stream's reader has paused it is kept here. */
+class Outlet {
+  readonly #stream: Readable;
+  readonly #kept = new KeptBytes(largestWindow);
+  /** Kept before, and being handed on. */
+  #rest: Buffer = Buffer.alloc(0);
+  /** Bytes that the reader was given last, when it paused on them. */
+  #held = 0;
+
+  constructor(stream: Readable, onRead: () => void) {
+    this.#stream = stream;
+    stream.on("resume", () => {
+      this.#held = 0;
+      while (this.#stream.readableFlowing && this.#hasKept()) this.#push(this.#next());
+      onRead();
+    });
+  }
+
+  get unread(): number {
+    return this.#rest.length + this.#kept.length + this.#held;
+  }
+
+  take(data: Buffer): void {
+    if (this.#stream.readableFlowing && !this.#hasKept()) this.#push(data);
+    else this.#kept.add(data);
+  }
+
+  /** Hands everything on, whether it is read or not: the stream's end follows. */
+  flush(): void {
+    while (this.#hasKept()) {
+      const piece = this.#next();
+      this.#held += piece.length;
+      this.#stream.push(piece);
+    }
+  }
+
+  #hasKept(): boolean {
+    return this.#rest.length + this.#kept.length > 0;
+  }
+
+  #next(): Buffer {
+    if (this.#rest.length === 0) this.#rest = this.#kept.take();
+    const piece = this.#rest.subarray(0, pieceBytes);
+    this.#rest = this.#rest.subarray(piece.length);
+    return piece;
+  }
+
+  #push(data: Buffer): void {
+    this.#stream.push(data);
+    this.#held = this.#stream.readableFlowing ? 0 : data.length;
+  }
+}

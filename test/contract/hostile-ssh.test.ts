@@ -1,0 +1,209 @@
+import assert from "node:assert/strict";
+import { setTimeout as sleep } from "node:timers/promises";
+import { describe, test } from "node:test";
+import { readSshConfig } from "../../providers/ssh/config.ts";
+import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
+import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import { createJoiner } from "../../src/network/connections.ts";
+import { type HostileSsh, startHostileSsh } from "../harness/hostile-ssh.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type HostileCase, endure } from "./hostile.ts";
+import { sshBench } from "./ssh-bench.ts";
+
+const clock = systemClock();
+
+/** A host on the hostile target, and the target. */
+interface Bench {
+  readonly host: SshHost;
+  readonly target: HostileSsh;
+}
+
+interface SshCase extends HostileCase<Bench> {
+  /** Its name in hostile-ssh-attacks.ts. */
+  readonly attack: string;
+}
+
+/** Waits until the link is down for this reason. */
+async function isDown({ host }: Bench, reason: LinkReason | readonly LinkReason[], sentence: RegExp): Promise<void> {
+  const why = await waitFor(
+    "the link to be down",
+    () => {
+      const state = host.link.state();
+      return state.is === "down" && state.why;
+    },
+    { timeoutMs: 20_000, everyMs: 20, explain: () => JSON.stringify(host.link.state()) },
+  );
+  assert.ok(reason.includes(why.reason), why.message);
+  assert.match(why.message, sentence);
+  assert.ok(why.message.length < 700, "the message is as long as the peer likes");
+}
+
+/** What an attack may do while the link stays up. */
+const ignored = async ({ host, target }: Bench): Promise<void> => {
+  await target.begin();
+  await sleep(2_000);
+  assert.equal((await host.run(["echo", "up"])).stdout, "up\n");
+};
+
+const exceeded =
+  (sentence: RegExp) =>
+  async (bench: Bench): Promise<void> => {
+    await bench.target.begin();
+    await isDown(bench, "LimitExceeded", sentence);
+  };
+
+/** Before `exceeded`: a command whose output nobody reads. */
+const unread =
+  (then: (bench: Bench) => Promise<unknown>) =>
+  async (bench: Bench): Promise<void> => {
+    await bench.host.spawn(["sleep", "600"]);
+    await then(bench);
+  };
+
+/** Before it: a socket on the target that graftlet listens at, as that of the pods' network. */
+const listening =
+  (then: (bench: Bench) => Promise<void>) =>
+  async (bench: Bench): Promise<void> => {
+    const join = createJoiner({ allowed: () => false, refused: () => undefined, clock });
+    assert.ok(bench.host.listen);
+    await bench.host.listen({ unix: `/tmp/graftlet-hostile-${process.pid}.sock` }, (stream) => void join(stream));
+    await then(bench);
+  };
+
+const refusedBy =
+  (reason: LinkReason, sentence: RegExp) =>
+  async (bench: Bench): Promise<void> => {
+    await assert.rejects(bench.host.run(["true"]), { code: "unavailable" });
+    await isDown(bench, reason, sentence);
+  };
+
+const cases: readonly SshCase[] = [
+  {
+    name: "opens channels without end",
+    attack: "channels",
+    endure: listening(exceeded(/opened more than 1000 channels a second for 4 seconds/)),
+  },
+  {
+    name: "opens more channels than a listener keeps",
+    attack: "few channels",
+    endure: listening(ignored),
+  },
+  {
+    name: "sends more output than the window allows",
+    attack: "window",
+    endure: unread(exceeded(/sent 32000 bytes on a channel with a window of \d+/)),
+  },
+  {
+    name: "sends more standard error than the window allows",
+    attack: "window of stderr",
+    endure: unread(exceeded(/sent 32000 bytes on a channel with a window of \d+/)),
+  },
+  {
+    name: "fills the window of a command that nobody reads with packets of one byte",
+    attack: "small packets",
+    endure: unread(async ({ host, target }) => {
+      await target.begin();
+      await sleep(3_000);
+      assert.equal(host.link.state().is, "up");
+    }),
+  },
+  {
+    name: "sends empty packets without end",
+    attack: "empty packets",
+    endure: unread(exceeded(/more than 5000 messages a second that are not data/)),
+  },
+  {
+    name: "exchanges keys without end",
+    attack: "key exchanges",
+    endure: exceeded(/asked for more than 2 key exchanges a second/),
+  },
+  {
+    name: "sends messages to ignore without end",
+    attack: "ignored messages",
+    endure: exceeded(/more than 5000 messages a second/),
+  },
+  {
+    name: "asks and does not read the answers",
+    attack: "requests whose answers are not read",
+    endure: async (bench) => {
+      await bench.target.begin();
+      await isDown(bench, ["LinkDown", "LimitExceeded"], /it no longer answers|more than 5000 messages a second/);
+    },
+  },
+  {
+    name: "announces host keys without end",
+    attack: "host keys",
+    endure: async ({ host, target }) => {
+      await target.begin();
+      await sleep(2_000);
+      const state = host.link.state();
+      assert.ok(state.is !== "down" || state.why.reason === "LimitExceeded", JSON.stringify(state));
+    },
+  },
+  { name: "asks for another login", attack: "another login", endure: exceeded(/asked for a login again/) },
+  {
+    name: "disconnects with a text of 30 KB",
+    attack: "long farewell",
+    endure: async (bench) => {
+      await bench.target.begin();
+      await isDown(bench, "LinkDown", /is lost: bye y+…\.$/);
+    },
+  },
+  {
+    name: "announces a window of gigabytes and reads nothing",
+    attack: "input that is not read",
+    endure: async ({ host, target }) => {
+      const cat = await host.spawn(["sleep", "600"]);
+      cat.stdin.on("error", () => undefined);
+      await target.begin();
+      const block = Buffer.alloc(256 * 1024);
+      for (let written = 0; written < 2 ** 30 && cat.stdin.writable; written += block.length)
+        if (!cat.stdin.write(block)) {
+          const drained = new Promise((resolve) => cat.stdin.once("drain", () => resolve(true)).once("close", resolve));
+          if ((await Promise.race([drained, sleep(3_000)])) !== true) break;
+        }
+    },
+  },
+  { name: "offers compression alone", attack: "compression", endure: refusedBy("LinkDown", /compression/) },
+  {
+    name: "chooses the group of the key exchange",
+    attack: "groups of its own",
+    endure: refusedBy("LinkDown", /no matching key exchange/),
+  },
+  {
+    name: "sends banners without end",
+    attack: "banners",
+    endure: refusedBy("LimitExceeded", /more than 100 messages before the login/),
+  },
+  {
+    name: "sends lines before its identification without end",
+    attack: "greeting",
+    endure: refusedBy("LimitExceeded", /more than 262144 bytes before the first key exchange/),
+  },
+  {
+    name: "sends a line before its identification without end",
+    attack: "endless greeting line",
+    endure: refusedBy("LinkDown", /line too long/),
+  },
+];
+
+describe("a hostile SSH server", () => {
+  const { hostOf } = sshBench("hostile");
+
+  for (const { name, attack, endure: seen } of cases)
+    test(`${name}: this process stays small and responsive, and another link serves`, async () => {
+      await using other = hostOf();
+      await using target = await startHostileSsh(attack);
+      await using host = sshHost({ config: readSshConfig(target.fields), clock, log: silentLog() });
+      const isLate = ["compression", "groups of its own", "banners", "greeting", "endless greeting line"].includes(
+        attack,
+      );
+      if (!isLate) await host.run(["true"]);
+      await endure(
+        () => seen({ host, target }),
+        async () => assert.equal((await other.run(["echo", "here"])).stdout, "here\n"),
+      );
+    });
+});

@@ -1,0 +1,56 @@
+import type { ChildProcess } from "node:child_process";
+import { once } from "node:events";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import ssh2 from "ssh2";
+import { fingerprintOf } from "../../providers/ssh/connection/fingerprint.ts";
+import { start } from "./processes.ts";
+
+/** A hostile target in a process of its own: this machine, by an SSH server that lies. */
+export interface HostileSsh extends AsyncDisposable {
+  /** Fields of the ssh provider that lead there. */
+  readonly fields: Readonly<Record<string, unknown>>;
+  /** Begins the attack on the newest connection. */
+  begin(): Promise<void>;
+}
+
+type Start = (argv: readonly string[]) => ChildProcess;
+
+/** @param attack its name in hostile-ssh-attacks.ts. @param run starts it elsewhere than on this machine's own network. */
+export async function startHostileSsh(attack: string, run: Start = start): Promise<HostileSsh> {
+  const dir = mkdtempSync(join(tmpdir(), "graftlet-hostile-"));
+  const key = ssh2.utils.generateKeyPairSync("ed25519");
+  const at = (name: string, content: string) => {
+    writeFileSync(join(dir, name), content, { mode: 0o600 });
+    return join(dir, name);
+  };
+  const entry = join(import.meta.dirname, "hostile-ssh-entry.ts");
+  const child = run([process.execPath, entry, attack, at("host-key", key.private)]);
+  child.stderr?.pipe(process.stderr);
+  if (!child.stdout) throw new Error("the hostile target cannot say its port");
+  const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
+  const port = Number((await lines.next()).value);
+  const parsed = ssh2.utils.parseKey(key.public);
+  if (parsed instanceof Error) throw parsed;
+  return {
+    fields: {
+      host: "127.0.0.1",
+      port,
+      user: "root",
+      passwordFile: at("password", "any"),
+      hostKeyFingerprints: [fingerprintOf(parsed.getPublicSSH())],
+    },
+    async begin() {
+      child.stdin?.write("begin\n");
+      await lines.next();
+    },
+    async [Symbol.asyncDispose]() {
+      const over = once(child, "exit");
+      child.stdin?.end();
+      await over;
+      rmSync(dir, { recursive: true });
+    },
+  };
+}

@@ -1,0 +1,177 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
+import { type TestContext, test } from "node:test";
+import ssh2, { type Algorithms, type Client } from "ssh2";
+import { type KeyHolder, startReverseServer } from "../../../../../providers/ssh/reverse/server.ts";
+import { systemClock } from "../../../../../src/lib/clock.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
+import { sshAttacks } from "../../../../harness/hostile-ssh-attacks.ts";
+import { sshKey } from "../../../../harness/ssh-keys.ts";
+
+interface Inside {
+  readonly _sock: { readonly bytesWritten: number };
+  readonly _protocol: {
+    rekey(): void;
+    authNone(user: string): void;
+    authPassword(): void;
+    readonly _handlers: Record<string, (...args: never[]) => void>;
+  };
+}
+
+const machine = sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" });
+
+/** The listener, with one node whose machine has the key `machine`. */
+async function listener(t: TestContext) {
+  const key = ssh2.utils.parseKey(machine);
+  assert.ok(!(key instanceof Error));
+  let arrived = 0;
+  const holder: KeyHolder = { name: "edge", key, arrived: () => (arrived += 1), gone: () => undefined };
+  const isMachines = (shown: Buffer) => shown.equals(key.getPublicSSH());
+  const server = await startReverseServer({
+    address: "127.0.0.1",
+    port: 0,
+    hostKey: Buffer.from(ssh2.utils.generateKeyPairSync("ed25519").private),
+    holderOf: async (shown) => (isMachines(shown) ? holder : undefined),
+    clock: systemClock(),
+    log: silentLog(),
+  });
+  const clients: Client[] = [];
+  t.after(async () => {
+    for (const client of clients) client.destroy();
+    await server[Symbol.asyncDispose]();
+  });
+  const connect = (algorithms: Algorithms = {}, privateKey?: string | Buffer) => {
+    const client = new ssh2.Client();
+    clients.push(client);
+    const closed = once(client, "close").catch(() => undefined);
+    const errors: string[] = [];
+    client.on("error", (error) => errors.push(error.message));
+    client.connect({
+      host: "127.0.0.1",
+      port: server.port,
+      username: "any",
+      algorithms,
+      ...(privateKey !== undefined && { privateKey }),
+    });
+    return { client, inside: client as unknown as Inside, closed, errors };
+  };
+  /** A client that has exchanged keys and does not log in. */
+  const visitor = async (algorithms?: Algorithms) => {
+    const one = connect(algorithms);
+    one.inside._protocol._handlers.SERVICE_ACCEPT = () => undefined;
+    await once(one.client, "handshake");
+    return one;
+  };
+  return { connect, visitor, arrived: () => arrived };
+}
+
+const within = async (closed: Promise<unknown>, ms: number): Promise<boolean> =>
+  Promise.race([closed.then(() => true), sleep(ms, false)]);
+
+for (const [what, algorithms] of [
+  ["compression", { compress: ["zlib"] }],
+  ["a key exchange of 8192 bits", { kex: ["diffie-hellman-group18-sha512"] }],
+  ["SHA-1", { cipher: ["aes128-ctr"], hmac: ["hmac-sha1"] }],
+] satisfies readonly [string, Algorithms][])
+  test(`a machine that offers ${what} alone is turned away`, async (t) => {
+    const { connect } = await listener(t);
+    const { errors, closed } = connect(algorithms);
+    await closed;
+    assert.match(errors.join(), /no matching/i);
+  });
+
+test("a visitor who exchanges keys again before the login is closed at once", async (t) => {
+  const { visitor } = await listener(t);
+  const { inside, closed } = await visitor();
+  inside._protocol.rekey();
+  assert.ok(await within(closed, 3_000));
+});
+
+test("a visitor who sends more than 64 KiB before the login is closed at once", async (t) => {
+  const { visitor } = await listener(t);
+  const { client, inside, closed } = await visitor();
+  const ignored = sshAttacks["long ignored message"]?.begin;
+  assert.ok(ignored);
+  for (let n = 0; n < 3; n += 1) ignored(client as never, [], []);
+  assert.ok(await within(closed, 3_000));
+  assert.ok(inside._sock.bytesWritten > 64 * 1024);
+});
+
+test("the first login without a key is free, the others take time and are counted", async (t) => {
+  const { connect } = await listener(t);
+  const { inside, closed, client } = connect();
+  let answers = 0;
+  const ask = () => inside._protocol.authNone("any");
+  inside._protocol._handlers.SERVICE_ACCEPT = ask;
+  inside._protocol._handlers.USERAUTH_FAILURE = () => {
+    answers += 1;
+    ask();
+  };
+  await once(client, "handshake");
+  await sleep(1_000);
+  assert.ok(answers <= 4, `${answers} answers in a second`);
+  assert.ok(await within(closed, 4_000));
+});
+
+test("the question whether an RSA key may be shown is answered with the algorithm asked for", async (t) => {
+  const { connect, arrived } = await listener(t);
+  const { client, inside } = connect({}, machine);
+  const { _handlers: handlers } = inside._protocol;
+  const answer = Promise.withResolvers<string>();
+  const { USERAUTH_PK_OK: next } = handlers;
+  handlers.USERAUTH_PK_OK = (...args) => {
+    answer.resolve(args[1] as unknown as string);
+    next?.(...args);
+  };
+  await once(client, "ready");
+  assert.match(await answer.promise, /^rsa-sha2-(256|512)$/);
+  client.forwardIn("127.0.0.1", 22, () => undefined);
+  while (arrived() === 0) await sleep(10);
+});
+
+test("a machine that exchanges keys without end after its login is closed", async (t) => {
+  const { connect } = await listener(t);
+  const { client, inside, closed } = connect({}, machine);
+  await once(client, "ready");
+  let exchanges = 0;
+  client.on("handshake", () => {
+    exchanges += 1;
+    inside._protocol.rekey();
+  });
+  inside._protocol.rekey();
+  assert.ok(await within(closed, 10_000));
+  assert.ok(exchanges < 60, `${exchanges} key exchanges`);
+});
+
+test("of one machine's connections that forward nothing, the fifth closes the first", async (t) => {
+  const { connect } = await listener(t);
+  const all = [];
+  for (let n = 0; n < 5; n += 1) {
+    const one = connect({}, machine);
+    await once(one.client, "ready");
+    all.push(one.closed);
+  }
+  assert.ok(await within(all[0] ?? Promise.resolve(), 2_000));
+  assert.ok(!(await within(Promise.race(all.slice(1)), 300)));
+});
+
+test("one machine's logins have a rate", async (t) => {
+  const { connect } = await listener(t);
+  let loggedIn = 0;
+  for (let n = 0; n < 26; n += 1) {
+    const { client, closed } = connect({}, machine);
+    await Promise.race([once(client, "ready").then(() => undefined), closed]);
+    const forwarded = await new Promise<boolean>((resolve) => {
+      void closed.then(() => resolve(false));
+      try {
+        client.forwardIn("127.0.0.1", 22, (error) => resolve(!error));
+      } catch {
+        resolve(false);
+      }
+    });
+    if (forwarded) loggedIn += 1;
+    client.destroy();
+  }
+  assert.ok(loggedIn >= 20 && loggedIn < 26, `${loggedIn} of 26`);
+});
