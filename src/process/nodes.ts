@@ -46,7 +46,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
   const notes = createNotes(clock);
-  const { log, verbosity } = createProcessLog(logging, notes.line);
+  const { log, verbosity } = createProcessLog(logging, clock, notes.line);
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
