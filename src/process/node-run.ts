@@ -18,6 +18,7 @@ import type { Readiness } from "../node/readiness.ts";
 import type { NodeTelling } from "../report/node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
+import { visibleText } from "../lib/visible-text.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { Strangers } from "../server/strangers.ts";
@@ -64,7 +65,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
     } catch (error) {
       if (signal.aborted && codeOf(error) === "cancelled") return true;
       if (!several || signal.aborted) {
-        process.stderr.write(`graftlet: node ${config.nodeName}: ${textOf(error)}\n`);
+        process.stderr.write(`graftlet: node ${config.nodeName}: ${visibleText(textOf(error))}\n`);
         return false;
       }
       const message = messageOf(error);
