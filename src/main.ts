@@ -71,6 +71,8 @@ async function hanging(hang: () => void): Promise<void> {
 }
 
 if (isMainThread) {
+  // Whoever reads them may go first: a pager, or what keeps the log.
+  for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined);
   const stop = new AbortController();
   main(stop).then(
     (code) => end(code, stop.signal),

@@ -45,6 +45,8 @@ export function createProcessLog(
 ): { readonly log: Logger; readonly verbosity: Verbosity } {
   const verbosity = createVerbosity(logging.verbosity, logging.vmodule);
   const standardError = pino.destination(2);
+  // Whoever read it is gone, or is slow: the nodes go on.
+  standardError.on("error", () => undefined);
   const newLimit = () => createLineLimit(clock);
   const log =
     logging.format === "json"

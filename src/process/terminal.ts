@@ -29,6 +29,8 @@ export function processTerminal(): Terminal {
     say,
     async ask(question, signal) {
       const lines = createInterface({ input: process.stdin, output: process.stdout });
+      // An input that fails has ended.
+      lines.on("error", () => lines.close());
       try {
         // The end of the input is an answer too.
         const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
