@@ -3,8 +3,9 @@ import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { type Message, createConnection, messageType } from "dbus-native";
+import { type Message, messageType } from "dbus-native";
 import type { Host } from "../../src/seams/host.ts";
+import { type Answer, type Service, connectService } from "../harness/bus-service.ts";
 import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 
@@ -19,12 +20,6 @@ export interface SystemBusRig extends AsyncDisposable {
   asNobody(script: string): Promise<void>;
 }
 
-/** Values of a reply, with their types. */
-export interface Answer {
-  readonly signature?: string;
-  readonly body?: unknown[];
-}
-
 export interface BusService {
   signal(message: Pick<Message, "path" | "interface" | "member" | "signature" | "body" | "destination">): void;
   /** Gives the name up, and stays connected. */
@@ -32,11 +27,6 @@ export interface BusService {
 }
 
 const root = join(import.meta.dirname, "..", "..");
-const broker = {
-  destination: "org.freedesktop.DBus",
-  path: "/org/freedesktop/DBus",
-  interface: "org.freedesktop.DBus",
-};
 
 /** What systemd's packages let root and others do. */
 const policyOf = (name: string) => `
@@ -97,32 +87,4 @@ export async function systemBusRig(...names: readonly string[]): Promise<SystemB
       rmSync(dir, { recursive: true, force: true });
     },
   };
-}
-
-interface Service {
-  readonly uniqueName: string;
-  send(message: Omit<Message, "serial">): void;
-  ask(member: string, signature: string, ...body: unknown[]): Promise<unknown>;
-  end(): void;
-}
-
-/** A connection that answers calls. */
-async function connectService(socket: string, answer: (call: Message) => Answer): Promise<Service> {
-  const connection = createConnection({ socket, variants: "wrap" });
-  const pending = new Map<number, (value: unknown) => void>();
-  let serial = 0;
-  const send = (message: Omit<Message, "serial">) => void connection.message({ ...message, serial: ++serial });
-  connection.on("error", () => undefined);
-  connection.on("message", (message: Message) => {
-    if (message.replySerial !== undefined) pending.get(message.replySerial)?.(message.body?.[0]);
-    if (message.type !== messageType.methodCall) return;
-    const about = { replySerial: message.serial ?? 0, destination: message.sender ?? "" };
-    send({ type: messageType.methodReturn, ...about, ...answer(message) });
-  });
-  const ask = (member: string, signature: string, ...body: unknown[]) => {
-    send({ ...broker, type: messageType.methodCall, member, ...(signature !== "" && { signature, body }) });
-    return new Promise((resolve) => pending.set(serial, resolve));
-  };
-  const uniqueName = String(await ask("Hello", ""));
-  return { uniqueName, send, ask, end: () => connection.end() };
 }

@@ -5,8 +5,9 @@ import { connectBus } from "../../src/host/systemd/bus.ts";
 import { connectLogind } from "../../src/host/systemd/logind.ts";
 import { dialed } from "../../src/host/systemd/reach.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import type { Answer } from "../harness/bus-service.ts";
 import { waitFor } from "../harness/wait.ts";
-import { type Answer, type BusService, type SystemBusRig, systemBusRig } from "./bus-rig.ts";
+import { type BusService, type SystemBusRig, systemBusRig } from "./bus-rig.ts";
 
 const never = new AbortController().signal;
 const clock = systemClock();
