@@ -44,15 +44,33 @@ export function createProcessLog(
   read?: (line: string) => void,
 ): { readonly log: Logger; readonly verbosity: Verbosity } {
   const verbosity = createVerbosity(logging.verbosity, logging.vmodule);
-  const standardError = pino.destination(2);
-  // Whoever read it is gone, or is slow: the nodes go on.
-  standardError.on("error", () => undefined);
+  const standardError = standardErrorStream();
   const newLimit = () => createLineLimit(clock);
   const log =
     logging.format === "json"
       ? createLogger(verbosity, readBy(read, standardError), newLimit)
       : createTextLogger(verbosity, standardError, { pid: process.pid, read, newLimit });
   return { log, verbosity };
+}
+
+/** Standard error, also while it cannot be written to, as a file on a full disk: lines are lost then. The stream for it keeps what it could
+ *  not write, and has the end of the process wait for that: so another takes its place. */
+function standardErrorStream(): DestinationStream {
+  let stream: ReturnType<typeof pino.destination> | undefined;
+  const open = () => {
+    const opened = pino.destination(2);
+    opened.on("error", () => {
+      opened.destroy();
+      if (stream === opened) stream = undefined;
+    });
+    return opened;
+  };
+  return {
+    write(line) {
+      stream ??= open();
+      stream.write(line);
+    },
+  };
 }
 
 /** A destination whose lines, JSON and redacted, are read on their way. */

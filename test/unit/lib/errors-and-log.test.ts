@@ -1,4 +1,8 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   abortError,
@@ -81,6 +85,21 @@ test("texts and lists of a line are cut, in errors and their causes, too", () =>
   assert.ok((lines[0]?.length ?? 0) < 40_000, `${lines[0]?.length} characters`);
   assert.match(lines[0] ?? "", /xxx… \(1044480 more characters\)/);
   assert.match(lines[0] ?? "", /… \(9801 more\)/);
+});
+
+test("a process whose standard error is a file on a full disk goes on", async () => {
+  const log = join(import.meta.dirname, "../../../src/lib/log.ts");
+  const code = `
+    const { createProcessLog } = await import(${JSON.stringify(log)});
+    const clock = { monotonic: () => performance.now() };
+    const { log } = createProcessLog({ format: "json", verbosity: 0, vmodule: [] }, clock);
+    for (let n = 0; n < 100; n++) log.info({ n }, "said to nobody");
+    setTimeout(() => process.exit(0), 100);`;
+  const full = openSync("/dev/full", "w");
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], { stdio: ["ignore", "inherit", full] });
+  closeSync(full);
+  const [status] = (await once(child, "exit")) as [number];
+  assert.equal(status, 0);
 });
 
 test("verbosity chooses the level", () => {
