@@ -41,7 +41,7 @@ test test-all: ## everything: check, unit, contract, integration, a part of Kube
 	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
 .ONESHELL: test test-all unit real real-all api-versions clean
 
-check: types lint imports format links spelling chart ## types, lint, import rules, format, the documents' links and spelling, the chart; no root
+check: types lint imports streams format links spelling chart ## types, lint, import rules, format, the documents' links and spelling, the chart; no root
 
 types: $(deps)
 	$(call say,types)
@@ -55,6 +55,11 @@ lint: $(deps) $(tools)
 imports: $(deps)
 	$(call say,import rules)
 	@node tools/check-imports.ts
+
+.PHONY: streams
+streams: $(deps)
+	$(call say,streams whose errors nobody hears)
+	@node tools/check-streams.ts
 
 format: $(deps) $(tools)
 	$(call say,format (make format-write mends it))

@@ -4,6 +4,7 @@ import { parseCommandLine } from "./config/command-line.ts";
 import { processIo } from "./config/process-io.ts";
 import { systemClock } from "./lib/clock.ts";
 import { CodedError, messageOf } from "./lib/errors.ts";
+import { visibleText } from "./lib/visible-text.ts";
 import { processTerminal } from "./process/terminal.ts";
 
 /** Work of Node's threads that cannot be called off: an exit waits for it, be it for minutes. */
@@ -70,13 +71,14 @@ async function hanging(hang: () => void): Promise<void> {
 }
 
 if (isMainThread) {
+  // Whoever reads them may go first: a pager, or what keeps the log.
+  for (const output of [process.stdout, process.stderr]) output.on("error", () => undefined);
   const stop = new AbortController();
   main(stop).then(
     (code) => end(code, stop.signal),
     (error: unknown) => {
-      process.stderr.write(
-        `graftlet: ${error instanceof CodedError ? error.message : error instanceof Error ? error.stack : messageOf(error)}\n`,
-      );
+      const text = error instanceof Error && !(error instanceof CodedError) ? error.stack : messageOf(error);
+      process.stderr.write(`graftlet: ${visibleText(text ?? messageOf(error))}\n`);
       process.exit(1);
     },
   );

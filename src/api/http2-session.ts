@@ -107,6 +107,8 @@ function manage(session: ClientHttp2Session, generation: number, deps: SessionDe
       idle?.cancel();
       streams += 1;
       const stream = session.request(headers, { endStream: true });
+      // Whoever reads the answer hears it, too; one that was called off has no reader.
+      stream.on("error", () => undefined);
       stream.once("close", () => {
         streams -= 1;
         if (streams === 0) rest();

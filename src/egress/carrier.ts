@@ -47,6 +47,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     const place = leadsTo(protocol, address);
     if (!place) return send({ type: "error", connection, text: `${protocol}/${address} is not served here` });
     const socket = connect({ ...place, noDelay: true });
+    socket.on("error", (error) => end(messageOf(error)));
     const known: Carried = { socket, paused: false, full: false };
     carried.set(connection, known);
     const end = (text: string) => {
@@ -64,7 +65,6 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       if (known.full && !known.paused) send({ type: "resume", connection });
       known.full = false;
     });
-    socket.once("error", (error) => end(messageOf(error)));
     socket.once("close", () => {
       room.forget(known);
       end("EOF");

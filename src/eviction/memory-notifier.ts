@@ -3,6 +3,7 @@ import { readLines } from "../host/command-lines.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { paced } from "../lib/paced.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Presence } from "../pipeline.ts";
@@ -25,6 +26,10 @@ export interface MemoryNotifier extends Service {
 
 /** Pause before the listener is started again after its end, milliseconds. */
 const retryMs = 10_000;
+/** Shortest time between two crossings that are news, milliseconds: each has the eviction manager look. */
+const newsMs = 1_000;
+/** Reasons that are told, and the length of one, characters: they are the target's words. */
+const [maxReasons, maxReasonLength] = [16, 512];
 
 /** Takes lines `BYTES DIRECTORY NAME`, `-` for none of that name, and prints `crossed NAME` when the kernel says so: cgroup.event_control
  *  of cgroup version 1 wants a file descriptor for events, which no command makes. It ends with its standard input, also when its
@@ -72,24 +77,34 @@ for (;;) {
  *  no perl, or the kernel does not tell, that is said once: the memory is then looked at as often as otherwise.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
 export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
-  const { host, log } = deps;
+  const { host, clock, log } = deps;
   const told = new Set<string>();
-  const failed = (why: string) => {
-    if (!told.has(why)) log.warn({ why }, "eviction: the kernel will not tell when memory runs short");
+  const failed = (reason: string) => {
+    const why = reason.slice(0, maxReasonLength);
+    if (told.has(why) || told.size >= maxReasons) return;
     told.add(why);
+    log.warn({ why }, "eviction: the kernel will not tell when memory runs short");
   };
   let bounds: readonly MemoryBound[] = [];
   let listener: HostProcess | undefined;
   const crossings = new EventEmitter();
   let isNews = false;
 
+  const wake = paced(
+    () => {
+      isNews = true;
+      crossings.emit("crossed");
+    },
+    newsMs,
+    clock,
+  );
   const heard = (line: string) => {
-    const [, what, rest = ""] = /^(crossed|failed) (.*)$/.exec(line) ?? [];
-    if (what === "failed") return failed(rest);
-    if (what !== "crossed") return;
-    log.info({}, `eviction manager: ${rest} eviction threshold crossed`);
-    isNews = true;
-    crossings.emit("crossed");
+    const [, why] = /^failed (.*)$/.exec(line) ?? [];
+    if (why !== undefined) return failed(why);
+    const [, name] = /^crossed ((?:hard|soft) (?:allocatable )?memory)$/.exec(line) ?? [];
+    if (name === undefined) return;
+    log.info({}, `eviction manager: ${name} eviction threshold crossed`);
+    wake();
   };
   const say = (now: readonly MemoryBound[], former: readonly MemoryBound[] = []) => {
     const over = former.filter(({ name }) => !now.some((bound) => bound.name === name));

@@ -52,6 +52,8 @@ export async function hold(
   pulse?: Pulse,
 ): Promise<Held | Ended> {
   const holder = await host.spawn(argv, signal);
+  // Its end is reported by `exited`.
+  holder.stdin.on("error", () => undefined);
   const complaint = collect(holder);
   const code = await untilAborted(Promise.race([firstWord(holder), holder.exited]), signal);
   if (code !== undefined) {
@@ -79,8 +81,6 @@ function beat({ stdin }: HostProcess, { clock, everyMs }: Pulse): () => void {
     stdin.write(".");
     timer = clock.after(everyMs, next);
   };
-  // The holder's exit is reported by `exited`.
-  stdin.on("error", () => undefined);
   let timer = clock.after(everyMs, next);
   return () => timer.cancel();
 }

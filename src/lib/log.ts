@@ -1,5 +1,7 @@
 import { type DestinationStream, pino } from "pino";
+import type { Clock } from "./clock.ts";
 import { klogText } from "./klog-text.ts";
+import { boundedFields, boundedText, createLineLimit } from "./line-limit.ts";
 import { createSourcePlaces } from "./source-place.ts";
 import { type FileVerbosity, type Verbosity, createVerbosity } from "./verbosity.ts";
 
@@ -28,7 +30,8 @@ const secretFields = [
 /** Each kind of line in klog's levels; 0 is always written. */
 const levels = { trace: 5, debug: 3, info: 0, warn: 0, error: 0 } as const;
 
-/** The log of a process on standard error, and how much is written of it. Lines are written at once.
+/** The log of a process on standard error, and how much is written of it. Lines are written at once. Of lines with the same sentence about
+ *  the same node there are 200 at once and 5 a second after that: the next one says how many are left out.
  *  @param logging the group of that name of KubeletConfiguration.
  *  @param read is given each line that is written, JSON and redacted, whatever the format. */
 export function createProcessLog(
@@ -37,15 +40,37 @@ export function createProcessLog(
     readonly verbosity: number;
     readonly vmodule: readonly FileVerbosity[];
   },
+  clock: Pick<Clock, "monotonic">,
   read?: (line: string) => void,
 ): { readonly log: Logger; readonly verbosity: Verbosity } {
   const verbosity = createVerbosity(logging.verbosity, logging.vmodule);
-  const standardError = pino.destination(2);
+  const standardError = standardErrorStream();
+  const newLimit = () => createLineLimit(clock);
   const log =
     logging.format === "json"
-      ? createLogger(verbosity, readBy(read, standardError))
-      : createTextLogger(verbosity, standardError, { pid: process.pid, read });
+      ? createLogger(verbosity, readBy(read, standardError), newLimit)
+      : createTextLogger(verbosity, standardError, { pid: process.pid, read, newLimit });
   return { log, verbosity };
+}
+
+/** Standard error, also while it cannot be written to, as a file on a full disk: lines are lost then. The stream for it keeps what it could
+ *  not write, and has the end of the process wait for that: so another takes its place. */
+function standardErrorStream(): DestinationStream {
+  let stream: ReturnType<typeof pino.destination> | undefined;
+  const open = () => {
+    const opened = pino.destination(2);
+    opened.on("error", () => {
+      opened.destroy();
+      if (stream === opened) stream = undefined;
+    });
+    return opened;
+  };
+  return {
+    write(line) {
+      stream ??= open();
+      stream.write(line);
+    },
+  };
 }
 
 /** A destination whose lines, JSON and redacted, are read on their way. */
@@ -60,23 +85,35 @@ export function readBy(read: ((line: string) => void) | undefined, destination: 
 }
 
 /** @param verbosity the kubelet's `-v`: 0 to 2 logs info and above, 3 to 4 debug, 5 and more trace.
- *  @param destination where lines of JSON go; standard error by default. */
+ *  @param destination where lines of JSON go; standard error by default.
+ *  @param newLimit makes the limit of lines, once for the process and once for each node. */
 export function createLogger(
   verbosity: number | Verbosity,
   destination: DestinationStream = pino.destination(2),
+  newLimit?: NewLimit,
 ): Logger {
-  return new SelectiveLogger(pinoTo(destination), verbosityOf(verbosity));
+  return new SelectiveLogger(pinoTo(destination), verbosityOf(verbosity), { newLimit });
 }
+
+type NewLimit = () => ReturnType<typeof createLineLimit>;
 
 /** As createLogger, in the kubelet's text format; each line names its place in the source.
  *  @param process its pid, and who reads its lines as JSON, if anybody does. */
 export function createTextLogger(
   verbosity: number | Verbosity,
   destination: DestinationStream,
-  { pid, read }: { readonly pid: number; readonly read?: ((line: string) => void) | undefined },
+  {
+    pid,
+    read,
+    newLimit,
+  }: {
+    readonly pid: number;
+    readonly read?: ((line: string) => void) | undefined;
+    readonly newLimit?: NewLimit;
+  },
 ): Logger {
   const text = readBy(read, klogText(destination, pid));
-  return new SelectiveLogger(pinoTo(text), verbosityOf(verbosity), createSourcePlaces());
+  return new SelectiveLogger(pinoTo(text), verbosityOf(verbosity), { placeOf: createSourcePlaces(), newLimit });
 }
 
 function verbosityOf(verbosity: number | Verbosity): Verbosity {
@@ -92,21 +129,29 @@ function pinoTo(destination: DestinationStream): Logger {
       base: null,
       timestamp: pino.stdTimeFunctions.isoTime,
       serializers: { err: errorFields },
+      formatters: { log: boundedFields },
     },
     destination,
   );
+}
+
+interface Writing {
+  readonly placeOf?: ReturnType<typeof createSourcePlaces>;
+  readonly newLimit?: NewLimit | undefined;
 }
 
 /** Writes the lines that the verbosity shows. A line that it does not show costs a comparison. */
 class SelectiveLogger implements Logger {
   readonly #to: Logger;
   readonly #verbosity: Verbosity;
-  readonly #placeOf: ReturnType<typeof createSourcePlaces> | undefined;
+  readonly #writing: Writing;
+  readonly #limit: ReturnType<NewLimit> | undefined;
 
-  constructor(to: Logger, verbosity: Verbosity, placeOf?: ReturnType<typeof createSourcePlaces>) {
+  constructor(to: Logger, verbosity: Verbosity, writing: Writing, limit = writing.newLimit?.()) {
     this.#to = to;
     this.#verbosity = verbosity;
-    this.#placeOf = placeOf;
+    this.#writing = writing;
+    this.#limit = limit;
   }
 
   trace(fields: object, message: string): void {
@@ -125,15 +170,21 @@ class SelectiveLogger implements Logger {
     this.#write("error", fields, message);
   }
   child(fields: object): Logger {
-    return new SelectiveLogger(this.#to.child(fields), this.#verbosity, this.#placeOf);
+    const limit = "node" in fields ? this.#writing.newLimit?.() : this.#limit;
+    return new SelectiveLogger(this.#to.child(fields), this.#verbosity, this.#writing, limit);
   }
 
   #write(kind: keyof typeof levels, fields: object, message: string): void {
     const level = levels[kind];
+    const { placeOf } = this.#writing;
     if (level > this.#verbosity.current() && !this.#verbosity.byFile) return;
-    if (!this.#placeOf) return this.#to[kind](fields, message);
-    const { file, line } = this.#placeOf(2);
-    if (this.#verbosity.shows(level, file)) this.#to[kind]({ ...fields, caller: `${file}:${line}` }, message);
+    // What is asked for by a verbosity is written whole.
+    const leftOut = level === 0 ? (this.#limit ? this.#limit(message) : 0) : 0;
+    if (leftOut === undefined) return;
+    const all = leftOut === 0 ? fields : { ...fields, leftOut };
+    if (!placeOf) return this.#to[kind](all, message);
+    const { file, line } = placeOf(2);
+    if (this.#verbosity.shows(level, file)) this.#to[kind]({ ...all, caller: `${file}:${line}` }, message);
   }
 }
 
@@ -142,9 +193,9 @@ function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const code = "code" in error ? error.code : undefined;
   return {
-    message: error.message,
+    message: boundedText(error.message),
     ...(typeof code === "string" && { code }),
-    ...(error.stack && code === undefined && { stack: error.stack }),
+    ...(error.stack && code === undefined && { stack: boundedText(error.stack) }),
     ...(error.cause !== undefined && { cause: errorFields(error.cause) }),
   };
 }

@@ -20,6 +20,8 @@ export interface LogOutput {
 
 /** @param onBadLine is told of lines that do not parse; they are left out. */
 export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void): LogOutput {
+  // A reader that goes closes it, which `flush` notices.
+  out.on("error", () => undefined);
   const pieces: Buffer[] = [];
   let parse: LineParser | undefined;
   let bytesLeft = options.limitBytes ?? Infinity;

@@ -35,6 +35,8 @@ export function createJoiner({
 }: JoinerDeps): (connection: Duplex) => Promise<void> {
   return async (connection) => {
     let to = "?";
+    // It closes then, which ends what is joined to it.
+    connection.on("error", () => undefined);
     try {
       const line = await headerOf(connection);
       const [, , host = "", port = ""] = line.split(" ");

@@ -137,6 +137,8 @@ async function listenNext(
     try {
       server.listen({ host, port });
       await once(server, "listening");
+      // Such as too many open files: callers that wait are taken later.
+      server.on("error", () => undefined);
       return server;
     } catch (error) {
       if ((error as NodeJS.ErrnoException).code !== "EADDRINUSE") throw error;

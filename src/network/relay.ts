@@ -35,6 +35,8 @@ export interface Relay {
 
 /** Time for the program to say that it listens, milliseconds. */
 const startMs = 15_000;
+/** Longest line of the program, bytes: a datagram in hexadecimal digits, with its addresses. */
+const maxLineBytes = 2 * (64 << 10) + 256;
 /** Bytes that may wait to be sent to the relay; beyond that datagrams are dropped, as on any full way. */
 const mostWaiting = 1024 * 1024;
 
@@ -62,7 +64,7 @@ export async function startRelay(
       events.datagram({ to, pod, data: Buffer.from(hex, "hex") });
     }
   };
-  const ended = readLines(program, hear, signal).catch((error: unknown) => {
+  const ended = readLines(program, hear, signal, maxLineBytes).catch((error: unknown) => {
     if (signal.aborted || hasCode(error, "unavailable")) return "";
     throw error;
   });

@@ -145,6 +145,10 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   };
   let reachable: ReadonlySet<string> = new Set();
   const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
+  const rulesLost = createLimitedWarning(
+    { log, clock },
+    "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
+  );
   const link = wayLink(rootDir);
   const join = createJoiner({ allowed: (to) => reachable.has(to), refused, clock });
   stack.use(await listenAt(host, link, (connection) => void join(connection), until));
@@ -157,10 +161,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     {
       datagram: (datagram) => flows.send(datagram),
       lost() {
-        log.warn(
-          {},
-          "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
-        );
+        rulesLost({});
         applied = undefined;
         follow();
       },

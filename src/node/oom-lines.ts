@@ -8,8 +8,9 @@ export interface OomKill {
 }
 
 const first = /invoked oom-killer:/;
-const inCgroup =
-  /oom-kill:constraint=.*,nodemask=.*,cpuset=.*,mems_allowed=.*,oom_memcg=(?<cgroup>.*),task_memcg=.*,task=(?<name>.*),pid=(?<pid>\d+),uid=/;
+/** Parts of the line that names the victim, in the kernel's order. Names of cgroups and processes may have commas. */
+const parts = ["oom-kill:constraint=", ",nodemask=", ",cpuset=", ",mems_allowed=", ",oom_memcg=", ",task_memcg="];
+const lastParts = [",task=", ",pid=", ",uid="] as const;
 /** Kernels before 5.0. */
 const inCgroupBefore = /Task in .* killed as a result of limit of (?<cgroup>.*)/;
 const last = /Killed process (?<pid>\d+) \((?<name>.+)\)/;
@@ -25,11 +26,33 @@ export function createOomParser(): (line: string) => OomKill | undefined {
       return undefined;
     }
     cgroup = inCgroupBefore.exec(line)?.groups?.["cgroup"] ?? cgroup;
-    const whole = inCgroup.exec(line)?.groups;
+    const whole = victimOf(line);
     const victim = whole ?? last.exec(line)?.groups;
     if (!victim) return undefined;
-    const kill = { cgroup: whole?.["cgroup"] ?? cgroup, process: victim["name"] ?? "", pid: Number(victim["pid"]) };
+    const kill = { cgroup: whole?.cgroup ?? cgroup, process: victim["name"] ?? "", pid: Number(victim["pid"]) };
     cgroup = undefined;
     return kill;
   };
+}
+
+/** Reads the line that names a victim and its cgroup. A regular expression for it takes time that grows with a power of the line's length. */
+function victimOf(line: string): { readonly cgroup: string; readonly name: string; readonly pid: string } | undefined {
+  const ends: number[] = [];
+  for (const part of parts) {
+    const at = line.indexOf(part, ends.at(-1) ?? 0);
+    if (at < 0) return undefined;
+    ends.push(at + part.length);
+  }
+  const begins: number[] = [];
+  for (const part of lastParts.toReversed()) {
+    const at = line.lastIndexOf(part, begins[0] ?? line.length);
+    if (at < 0) return undefined;
+    begins.unshift(at);
+  }
+  const [cgroupAt = 0, taskCgroupAt = 0] = ends.slice(-2);
+  const [task = 0, pidAt = 0, uid = 0] = begins;
+  const pid = line.slice(pidAt + lastParts[1].length, uid);
+  if (task < taskCgroupAt || !/^\d+$/.test(pid)) return undefined;
+  const cgroup = line.slice(cgroupAt, taskCgroupAt - ",task_memcg=".length);
+  return { cgroup, name: line.slice(task + lastParts[0].length, pidAt), pid };
 }

@@ -19,6 +19,8 @@ export interface OomWatcherDeps {
 }
 
 const listening = "listening";
+/** Longest record of the kernel's log, bytes. */
+const maxLineBytes = 8 << 10;
 /** Pause before the kernel's log is read again after its reader has ended, milliseconds. */
 const retryMs = 10_000;
 
@@ -53,7 +55,8 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
   };
   const watch = async (signal: AbortSignal) => {
     try {
-      const said = await readLines(await host.spawn(["sh", "-c", reading], signal), heard(createOomParser()), signal);
+      const reader = await host.spawn(["sh", "-c", reading], signal);
+      const said = await readLines(reader, heard(createOomParser()), signal, maxLineBytes);
       if (!signal.aborted && said !== listening) failed(said);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) return;

@@ -13,8 +13,9 @@ import { usageShown } from "./usage-shown.ts";
 export interface Listener {
   /** True for a node that they may see. */
   sees(node: string): boolean;
-  /** Takes a message as JSON. */
-  send(message: string): void;
+  /** Takes a message as JSON. @param about a later message about the same takes the place of one that is not sent yet; undefined when
+   *  each has to be sent. */
+  send(message: string, about?: string): void;
 }
 
 export interface Feed extends Service {
@@ -55,7 +56,7 @@ export function createFeed(deps: FeedDeps): Feed {
     const known = told.get(node) ?? {};
     if (known[kind] === text) return;
     told.set(node, { ...known, [kind]: text });
-    for (const listener of listeners) if (listener.sees(node)) listener.send(text);
+    for (const listener of listeners) if (listener.sees(node)) listener.send(text, `${kind} ${node}`);
   };
   const start = () => {
     const stop = new AbortController();
@@ -75,10 +76,13 @@ export function createFeed(deps: FeedDeps): Feed {
     name: "page feed",
     listen(listener) {
       const nodes = reports.nodes.map(({ name }) => name).filter((name) => listener.sees(name));
-      listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message));
+      listener.send(JSON.stringify({ kind: "hello", version, now: clock.now(), nodes } satisfies Message), "hello");
       for (const name of nodes) {
-        const { node, pods, usage } = told.get(name) ?? {};
-        for (const text of [node, pods, usage]) if (text !== undefined) listener.send(text);
+        const known = told.get(name) ?? {};
+        for (const kind of ["node", "pods", "usage"] as const) {
+          const text = known[kind];
+          if (text !== undefined) listener.send(text, `${kind} ${name}`);
+        }
       }
       sendNotes(reports, listener, reports.notes.all());
       listeners.add(listener);

@@ -19,7 +19,9 @@ export function leadOf({ nodes }: Pick<Reports, "nodes">): ReadGate | undefined 
 }
 
 /** The nodes that a caller may see: of each node, its own kubelet API's authentication and authorization decide. A client certificate
- *  counts only for nodes that trust the CA by which TLS has verified it. @param ca that CA, PEM.
+ *  counts only for nodes that trust the CA by which TLS has verified it. Nodes that trust the same CA are of one cluster: a caller whom the
+ *  first of them does not know is not asked about by the others, for each of them would send the token to the same API server.
+ *  @param ca that CA, PEM.
  *  @returns the reason of the refusal if there is none. */
 export async function visibleNodes(
   {
@@ -34,23 +36,36 @@ export async function visibleNodes(
   request: IncomingMessage,
   signal: AbortSignal,
 ): Promise<ReadonlySet<string> | Refused> {
-  const judged = await Promise.all(
-    reports.nodes.flatMap((node) => {
-      const gate = node.work()?.gate;
-      if (!gate) return [];
-      const sameCA = ca !== undefined && gate.clientCA.current() === ca;
-      return verdictOf(gate, sameCA ? certificates : { ...certificates, ...noCertificates }, request, signal).then(
-        (verdict) => ({
-          name: node.name,
-          verdict,
-        }),
-      );
-    }),
-  );
+  const judgeOne = async ({ name, gate }: Judged) => {
+    const sameCA = ca !== undefined && gate.clientCA.current() === ca;
+    const known = sameCA ? certificates : { ...certificates, ...noCertificates };
+    return { name, verdict: await verdictOf(gate, known, request, signal) };
+  };
+  const judgeCluster = async ([first, ...others]: readonly Judged[]) => {
+    if (!first) return [];
+    const verdict = await judgeOne(first);
+    return isUnknown(verdict.verdict) ? [verdict] : [verdict, ...(await Promise.all(others.map(judgeOne)))];
+  };
+  const gates = reports.nodes.flatMap(({ name, work }) => {
+    const gate = work()?.gate;
+    return gate ? [{ name, gate }] : [];
+  });
+  const clusters = Object.values(Object.groupBy(gates, ({ name, gate }) => gate.clientCA.current() ?? name));
+  const judged = (await Promise.all(clusters.map((nodes = []) => judgeCluster(nodes)))).flat();
   const seen = judged.filter(({ verdict }) => verdict.is === "allowed").map(({ name }) => name);
   if (seen.length > 0) return new Set(seen);
   const refusals = judged.flatMap(({ verdict }) => (verdict.is === "refused" ? [verdict] : []));
   return refusals.find(({ status }) => status !== 401) ?? unauthorized;
+}
+
+interface Judged {
+  readonly name: string;
+  readonly gate: ReadGate;
+}
+
+/** True when the caller is nobody, or could not be asked about because others ask too much. */
+function isUnknown(verdict: Verdict): boolean {
+  return verdict.is === "refused" && (verdict.status === 401 || verdict.status === tooMany.status);
 }
 
 const unauthorized = { is: "refused", status: 401, text: "Unauthorized\n" } as const;

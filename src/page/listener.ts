@@ -4,6 +4,7 @@ import type { Server } from "node:net";
 import type { TLSSocket } from "node:tls";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
+import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import { requestTimes } from "../server/listen.ts";
 import { createPeerCertificates } from "../server/peer-certificates.ts";
@@ -31,7 +32,7 @@ export interface ListenerDeps {
 /** Plain HTTP for loopback: whoever reaches it sees all nodes. */
 export function openListener(answer: (admit: Admit) => RequestListener): Listening {
   const admit: Admit = async ({ headers }) => refusedOnLoopback(headers) ?? (() => true);
-  return { server: createServer(requestTimes, answer(admit)), end: () => undefined };
+  return { server: guardResponses(createServer(requestTimes, answer(admit))), end: () => undefined };
 }
 
 /** TLS with the certificate and the client CA of the first node that has them; each caller sees the nodes whose kubelet API lets them.
@@ -54,8 +55,9 @@ export function guardedListener(
     return "status" in seen ? seen : (node) => seen.has(node);
   };
   const options = { requestCert: true, rejectUnauthorized: false, handshakeTimeout: tlsHandshakeMs, ...requestTimes };
-  const server = createTlsServer({ ...context, ...options }, answer(admit));
+  const server = guardResponses(createTlsServer({ ...context, ...options }, answer(admit)));
   server.prependListener("secureConnection", (socket: TLSSocket) => certificates.accept(socket));
+  server.on("error", (error) => log.debug({ why: messageOf(error) }, "the page's server has failed"));
   server.on("tlsClientError", (error) => log.debug({ why: messageOf(error) }, "TLS handshake failed"));
   const end = followGates(reports, () => {
     const now = contextOf(reports);

@@ -50,7 +50,7 @@ export function createPage(deps: PageDeps, open = isLoopback(deps.address)): Kub
         listening.resolve();
       };
       try {
-        await serve({ server, at, strangers, clock, onListening }, signal);
+        await serve({ server, at, strangers, clock, log, onListening }, signal);
       } finally {
         end();
         bound = undefined;

@@ -2,9 +2,10 @@ import type { ServerResponse } from "node:http";
 import type { Clock } from "../lib/clock.ts";
 import type { Feed } from "./feed.ts";
 
-/** Unsent bytes at which a page that reads too slowly is dropped; it connects again by itself. A message of a node with all its pods is
- *  some 100 KB. */
-const mostUnsent = 16 << 20;
+/** Notes that wait for a page that reads too slowly; beyond them it is dropped, and connects again by itself. */
+const maxWaitingNotes = 500;
+/** Time for a page to read the end of its answer, milliseconds: one whose machine sleeps never does. */
+const endWithinMs = 5_000;
 /** After so long a page has to connect again, and its rights are looked at again, milliseconds. */
 const longestMs = 600_000;
 /** The browser's pause before it connects again, milliseconds. */
@@ -19,24 +20,63 @@ interface Answered {
   readonly stopped: AbortSignal;
 }
 
-/** Answers with the feed as server-sent events until the browser goes.
+/** Answers with the feed as server-sent events until the browser goes. A page that does not read costs one message in its connection, and
+ *  the newest of each kind, which all pages share.
  *  @see https://html.spec.whatwg.org/multipage/server-sent-events.html */
 export function answerFeed(response: ServerResponse, { feed, sees, clock, stopped }: Answered): void {
+  // A connection that is reset closes the response, too.
+  response.on("error", () => undefined);
   response.writeHead(200, { "Content-Type": "text/event-stream; charset=utf-8" });
   response.write(`retry: ${againMs}\n\n`);
-  const end = feed.listen({
-    sees,
-    send(message) {
+  const waiting = createWaiting();
+  const flush = () => {
+    while (!response.writableEnded && !response.writableNeedDrain) {
+      const message = waiting.next();
+      if (message === undefined) return;
       response.write(`data: ${message}\n\n`);
-      if (response.writableLength > mostUnsent) response.destroy();
+    }
+  };
+  response.on("drain", flush);
+  const stop = feed.listen({
+    sees,
+    send(message, about) {
+      if (!waiting.add(message, about)) response.destroy();
+      else flush();
     },
   });
-  const over = () => void response.end();
-  const timer = clock.after(longestMs, over);
+  const over = () => {
+    stop();
+    response.end();
+    timer.cancel();
+    timer = clock.after(endWithinMs, () => void response.destroy());
+  };
+  let timer = clock.after(longestMs, over);
   stopped.addEventListener("abort", over, { once: true });
   response.once("close", () => {
     timer.cancel();
     stopped.removeEventListener("abort", over);
-    end();
+    stop();
   });
+}
+
+/** Messages that are not sent yet, in order. */
+function createWaiting() {
+  const messages = new Map<string | number, string>();
+  let [lastNote, notes] = [0, 0];
+  return {
+    /** @returns false when too many wait. */
+    add(message: string, about: string | undefined): boolean {
+      if (about === undefined) notes += 1;
+      messages.set(about ?? ++lastNote, message);
+      return notes <= maxWaitingNotes;
+    },
+    next(): string | undefined {
+      const [key] = messages.keys();
+      if (key === undefined) return undefined;
+      const message = messages.get(key);
+      messages.delete(key);
+      if (typeof key === "number") notes -= 1;
+      return message;
+    },
+  };
 }

@@ -20,7 +20,7 @@ import { graftletVersion } from "../version.ts";
 import { examineOwnMachine } from "./doctor-here.ts";
 import { openTarget } from "./open-target.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
-import type { Terminal } from "./terminal.ts";
+import { type Terminal, sayJson } from "./terminal.ts";
 
 export interface DoctorOptions {
   readonly nodes: readonly NodeConfig[];
@@ -53,7 +53,7 @@ export async function runDoctor(options: DoctorOptions): Promise<boolean> {
     reports.push({ node: node.nodeName, findings });
     if (output === "text") for (const line of lines(node.nodeName, findings)) terminal.say(line);
   }
-  if (output === "json") terminal.say(JSON.stringify({ nodes: reports }, null, 2));
+  if (output === "json") sayJson(terminal, { nodes: reports });
   return !reports.some(({ findings }) => findings.some(({ level }) => level === "failure"));
 }
 

@@ -18,6 +18,8 @@ import type { Readiness } from "../node/readiness.ts";
 import type { NodeTelling } from "../report/node.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
+import { visibleText } from "../lib/visible-text.ts";
+import type { LastResort } from "./last-resort.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
 import type { Strangers } from "../server/strangers.ts";
@@ -39,6 +41,8 @@ export interface NodeRun {
   readonly verbosity: Verbosity;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
+  /** Ends the node, and not the process, after an error that nothing handles. */
+  readonly lastResort: Pick<LastResort, "run">;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
   /** Told what the node is at. */
@@ -58,13 +62,13 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   const backoff = createBackoff({ clock, ...retry });
   for (let told = ""; ; ) {
     try {
-      await runOnce(run, signal);
+      await run.lastResort.run(config.nodeName, (stop) => runOnce(run, stop), signal);
       log.info({}, "graftlet has stopped, its pods run on");
       return true;
     } catch (error) {
       if (signal.aborted && codeOf(error) === "cancelled") return true;
       if (!several || signal.aborted) {
-        process.stderr.write(`graftlet: node ${config.nodeName}: ${textOf(error)}\n`);
+        process.stderr.write(`graftlet: node ${config.nodeName}: ${visibleText(textOf(error))}\n`);
         return false;
       }
       const message = messageOf(error);

@@ -12,6 +12,7 @@ import type { PageDeps } from "../page/server.ts";
 import { createReportedNode, type ReportedNode } from "../report/node.ts";
 import { createNotes, type Reports } from "../report/notes.ts";
 import { processReport } from "./report.ts";
+import { createLastResort } from "./last-resort.ts";
 import { tellServiceManager } from "./service-manager.ts";
 import { createStatusSocket } from "./status-socket.ts";
 import type { ProviderFactory, Sharing } from "../seams/provider.ts";
@@ -46,7 +47,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
   const notes = createNotes(clock);
-  const { log, verbosity } = createProcessLog(logging, notes.line);
+  const { log, verbosity } = createProcessLog(logging, clock, notes.line);
   log.info(
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
@@ -62,8 +63,21 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   );
   const liveness = createLiveness();
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
+  using lastResort = createLastResort({ clock, log, exit: () => process.exit(1) });
   const { several, providers, env } = options;
-  const common = { several, providers, env, liveness, instance, uses, readiness, strangers, verbosity, clock };
+  const common = {
+    several,
+    lastResort,
+    providers,
+    env,
+    liveness,
+    instance,
+    uses,
+    readiness,
+    strangers,
+    verbosity,
+    clock,
+  };
   const runs = nodes.map((config): NodeRun & { readonly report: ReportedNode } => {
     const { nodeName: name, provider } = config;
     const report = createReportedNode({ name, provider }, page && notes.event.bind(undefined, name));

@@ -45,6 +45,8 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
         log.warn({ err: error, path }, "graftlet status will have no answer: its socket was not made");
         return;
       }
+      // Such as too many open files: callers that wait are taken later.
+      server.on("error", (err) => log.warn({ err }, "a caller of graftlet status could not be taken"));
       await onAbort(signal);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const caller of callers) caller.destroy();
@@ -90,6 +92,8 @@ async function isAnswered(path: string): Promise<boolean> {
 /** Asks the process that listens on a socket. @throws CodedError, one sentence, when none answers. */
 export async function askStatus(path: string, clock: Clock, signal: AbortSignal): Promise<ProcessReport> {
   const socket = createConnection({ path, signal: clock.within(patienceMs, signal) });
+  // Reading it fails with the same.
+  socket.on("error", () => undefined);
   try {
     return JSON.parse(await text(socket)) as ProcessReport;
   } catch (cause) {

@@ -4,7 +4,7 @@ import { goDuration } from "../lib/go-duration.ts";
 import type { NodeReport, PodReport } from "../report/summary.ts";
 import type { ProcessReport } from "./report.ts";
 import { askStatus } from "./status-socket.ts";
-import type { Terminal } from "./terminal.ts";
+import { type Terminal, sayJson } from "./terminal.ts";
 
 export interface StatusOptions {
   /** Path of the process' socket. */
@@ -27,7 +27,7 @@ export async function runStatus({ socket, node, output, terminal, signal }: Stat
     throw new CodedError("not_found", `--node is "${node}": the process has no such node; name one of ${names}`);
   }
   const report = { ...all, nodes };
-  if (output === "json") terminal.say(JSON.stringify(report, null, 2));
+  if (output === "json") sayJson(terminal, report);
   else for (const line of statusLines(report)) terminal.say(line);
   return nodes.every(({ ready }) => ready);
 }

@@ -1,11 +1,18 @@
 import { createInterface } from "node:readline/promises";
 import { throwIfAborted } from "../lib/errors.ts";
+import { visibleLine } from "../lib/visible-text.ts";
 
 /** User interface of a command. */
 export interface Terminal {
+  /** Writes a line. Control characters in it are escaped: it may have words of a target. */
   say(line: string): void;
   /** Absent without an interactive user. @returns the answer; empty when there is none. */
   ask?(question: string, signal: AbortSignal): Promise<string>;
+}
+
+/** Writes a value as JSON. */
+export function sayJson(terminal: Terminal, value: unknown): void {
+  for (const line of JSON.stringify(value, null, 2).split("\n")) terminal.say(line);
 }
 
 /** True if an interactive user confirms. */
@@ -16,16 +23,18 @@ export async function confirmed(terminal: Terminal, question: string, signal: Ab
 
 /** Standard output, and the interactive user, if any. */
 export function processTerminal(): Terminal {
-  const say = (line: string) => void process.stdout.write(`${line}\n`);
+  const say = (line: string) => void process.stdout.write(`${visibleLine(line)}\n`);
   if (!process.stdin.isTTY || !process.stdout.isTTY) return { say };
   return {
     say,
     async ask(question, signal) {
       const lines = createInterface({ input: process.stdin, output: process.stdout });
+      // An input that fails has ended.
+      lines.on("error", () => lines.close());
       try {
         // The end of the input is an answer too.
         const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
-        return await Promise.race([lines.question(`${question} `, { signal }), ended]);
+        return await Promise.race([lines.question(`${visibleLine(question)} `, { signal }), ended]);
       } catch {
         throwIfAborted(signal);
         return "";

@@ -87,6 +87,7 @@ async function endOfLog(logs: LogReader, { id, logPath }: ContainerStatus, signa
       done();
     },
   });
+  out.on("error", () => undefined);
   try {
     await logs.read({ containerId: id, logPath }, options, out, signal);
     return tail.toString();

@@ -2,6 +2,7 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import express, { type NextFunction, type Request, type Response } from "express";
 import type { Clock } from "../lib/clock.ts";
+import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import type { HealthMeasures } from "../measures.ts";
 import type { Sharing } from "../seams/provider.ts";
@@ -81,7 +82,10 @@ export function createHealthzServer({
           listening.resolve();
         };
         const strangers = createStrangers(connections);
-        await serve({ server: createServer(requestTimes, app), at, strangers, clock, onListening }, signal);
+        await serve(
+          { server: guardResponses(createServer(requestTimes, app)), at, strangers, clock, log, onListening },
+          signal,
+        );
       } finally {
         bound = undefined;
       }

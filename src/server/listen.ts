@@ -1,6 +1,7 @@
 import { type AddressInfo, type Server, type Socket, createServer } from "node:net";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOfErrno, messageOf } from "../lib/errors.ts";
+import type { Logger } from "../lib/log.ts";
 import { onAbort } from "../lib/service-group.ts";
 import type { Strangers } from "./strangers.ts";
 
@@ -23,6 +24,7 @@ export interface Serving {
   readonly at: ListenAt;
   readonly strangers: Strangers;
   readonly clock: Clock;
+  readonly log: Logger;
   /** Called with the address once it listens. */
   readonly onListening: (at: AddressInfo) => void;
 }
@@ -30,7 +32,7 @@ export interface Serving {
 /** Serves until the signal aborts, then closes every connection. @throws CodedError, one sentence with the field, the value and the
  *  remedy, if it cannot listen. */
 export async function serve(
-  { server, at, strangers, clock, onListening }: Serving,
+  { server, at, strangers, clock, log, onListening }: Serving,
   signal: AbortSignal,
 ): Promise<void> {
   const sockets = new Set<Socket>();
@@ -40,6 +42,8 @@ export async function serve(
     socket.once("close", () => sockets.delete(socket));
   });
   await listen(server, at);
+  // Such as too many open files: connections that wait are taken later.
+  server.on("error", (err) => log.warn({ err, port: at.port }, "a connection could not be taken"));
   const address = server.address();
   if (typeof address === "object" && address) onListening(address);
   await onAbort(signal);

@@ -4,6 +4,7 @@ import type { AddressInfo } from "node:net";
 import { TLSSocket } from "node:tls";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
+import { guardResponses } from "../lib/guard-responses.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Service } from "../lib/service-group.ts";
 import { createApp } from "./app.ts";
@@ -47,18 +48,20 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
     address: () => address,
     async run(signal) {
       const certificates = createPeerCertificates(() => deps.clientCA.current() !== undefined, clock, tlsHandshakeMs);
-      const server = createServer({
-        ...secrets(deps),
-        ...tls,
-        requestCert: true,
-        rejectUnauthorized: false,
-        handshakeTimeout: tlsHandshakeMs,
-        allowHalfOpen: true,
-        keepAlive: true,
-        keepAliveInitialDelay: keepAliveMs,
-        keepAliveTimeout: idleMs,
-        ...requestTimes,
-      });
+      const server = guardResponses(
+        createServer({
+          ...secrets(deps),
+          ...tls,
+          requestCert: true,
+          rejectUnauthorized: false,
+          handshakeTimeout: tlsHandshakeMs,
+          allowHalfOpen: true,
+          keepAlive: true,
+          keepAliveInitialDelay: keepAliveMs,
+          keepAliveTimeout: idleMs,
+          ...requestTimes,
+        }),
+      );
       serveRequests(server, deps, certificates, signal);
       const renew = () => {
         server.setSecureContext({ ...secrets(deps), ...tls });
@@ -73,7 +76,7 @@ export function createKubeletServer(deps: KubeletServerDeps): KubeletServer {
           log.info({ address: bound.address, port: bound.port }, "kubelet API listening");
           listening.resolve();
         };
-        await serve({ server, at, strangers: deps.strangers, clock, onListening }, signal);
+        await serve({ server, at, strangers: deps.strangers, clock, log, onListening }, signal);
       } finally {
         for (const stop of forget) stop();
         address = undefined;
@@ -117,6 +120,7 @@ function serveRequests(
     // An upgrade request passes the same handlers as any other; only its result differs.
     socket.on("error", () => socket.destroy());
     const response = new ServerResponse(request);
+    response.on("error", () => undefined);
     response.shouldKeepAlive = false;
     response.assignSocket(socket);
     response.once("finish", () => {
@@ -134,6 +138,7 @@ function serveRequests(
 
 /** Responds to an invalid or incomplete request as Node itself would; but Node does not wait until TLS has sent the response. */
 function turnAway(error: NodeJS.ErrnoException, socket: Duplex, clock: Clock): void {
+  socket.on("error", () => socket.destroy());
   if (!socket.writable || error.code === "ECONNRESET") return void socket.destroy();
   const answer = noRequest.get(error.code ?? "") ?? "400 Bad Request";
   socket.end(`HTTP/1.1 ${answer}\r\nConnection: close\r\n\r\n`);

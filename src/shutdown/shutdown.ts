@@ -72,7 +72,7 @@ interface Watch {
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Watches the target's logind, and does what it says, one thing after the other. */
+/** Watches the target's logind. Its signal only says that there is news: what is done follows from the property that it shows then. */
 function createWatch(deps: ShutdownDeps): Watch {
   const { host, rootDir, periods, goingDown, keepsRecord } = deps;
   const lock = createDelayLock(deps);
@@ -84,44 +84,39 @@ function createWatch(deps: ShutdownDeps): Watch {
   /** A shutdown is under way, or was when the target was lost. */
   let isAtWork = false;
 
-  /** @returns what logind has said already and the node does not know yet. */
-  const begin = async (logind: Logind, take: () => Promise<void>, signal: AbortSignal): Promise<readonly boolean[]> => {
+  /** @returns whether the machine is shutting down. */
+  const begin = async (logind: Logind, take: () => Promise<void>, signal: AbortSignal): Promise<boolean> => {
     await raiseInhibitDelay({ ...deps, fs: host.fs }, logind, periodRequestedMs(periods), signal);
     const isUnderWay = await logind.isShuttingDown(signal);
     // A machine that shuts down gives no lock any more.
     if (!isUnderWay) await take();
     if (!hasStarted) await record?.load(signal);
     hasStarted = true;
-    const isKnown = isUnderWay === (goingDown.get() ?? false) && !isAtWork;
-    return isKnown ? [] : [isUnderWay];
+    return isUnderWay;
   };
 
   return {
     hasStarted: () => hasStarted,
     async run(signal) {
-      const told: boolean[] = [];
       let news = Promise.withResolvers<void>();
-      const hear = (active: boolean) => {
-        told.push(active);
-        news.resolve();
-      };
-      const logind = await connectLogind(deps, hear, signal);
+      const logind = await connectLogind(deps, () => news.resolve(), signal);
       const lockLost = new AbortController();
       const over = AbortSignal.any([signal, logind.lost, lockLost.signal]);
       over.addEventListener("abort", () => news.resolve(), { once: true });
       const onLost = () => lockLost.abort(new CodedError("unavailable", "systemd-inhibit has ended"));
       const take = () => lock.take(onLost, signal);
       try {
-        told.unshift(...(await begin(logind, take, signal)));
+        let isUnderWay = await begin(logind, take, signal);
         for (;;) {
-          news = Promise.withResolvers<void>();
-          const active = told.shift();
-          if (active === undefined && over.aborted) throw abortError(over);
-          isAtWork = active === true;
-          if (active === undefined) await news.promise;
-          else if (active) await shutDown(lock.release, signal);
-          else await callOff(deps, take);
+          const isKnown = isUnderWay === (goingDown.get() ?? false) && !isAtWork;
+          isAtWork = isUnderWay;
+          if (!isKnown && isUnderWay) await shutDown(lock.release, signal);
+          else if (!isKnown) await callOff(deps, take);
           isAtWork = false;
+          await news.promise;
+          if (over.aborted) throw abortError(over);
+          news = Promise.withResolvers<void>();
+          isUnderWay = await logind.isShuttingDown(signal);
         }
       } finally {
         logind.close();

@@ -2,6 +2,7 @@ import { type IncomingMessage, type Server, type ServerResponse, createServer } 
 import type { Duplex } from "node:stream";
 import type { Clock, Timer } from "../lib/clock.ts";
 import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import { guardResponses } from "../lib/guard-responses.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Endpoint } from "../seams/runtime.ts";
 import { connectionPair } from "./pair.ts";
@@ -104,13 +105,16 @@ type Handle = (request: IncomingMessage, answer: (refusal: Refusal) => void, ask
 
 /** An HTTP server whose connections are passed in. */
 function listenNowhere(handle: Handle): Server {
-  const http = createServer({ maxHeaderSize: 1 << 20, requireHostHeader: false });
+  const http = guardResponses(createServer({ maxHeaderSize: 1 << 20, requireHostHeader: false }));
   http.on("request", (request: IncomingMessage, response: ServerResponse) => {
     handle(request, ({ status, text, headers }) => {
       response.writeHead(status, { ...plainText, ...headers, Connection: "close" }).end(`${text}\n`);
     });
   });
+  http.on("error", () => undefined);
   http.on("upgrade", (request, socket, head) => {
+    // Node has taken its own listener away.
+    socket.on("error", () => socket.destroy());
     handle(request, (refusal) => refuse(socket, refusal), { request, socket, head });
   });
   return http;

@@ -73,6 +73,7 @@ export const plainText = { "Content-Type": "text/plain; charset=utf-8", "X-Conte
 /** Upgrades to SPDY. @returns the connection, beginning with the first byte after the request. */
 export function acceptSpdy({ socket, head }: Asked, protocol: string): Duplex {
   const lines = ["Connection: Upgrade", "Upgrade: SPDY/3.1", `X-Stream-Protocol-Version: ${protocol}`];
+  socket.on("error", () => undefined);
   socket.write(`HTTP/1.1 101 Switching Protocols\r\n${lines.join("\r\n")}\r\n\r\n`);
   if (head.length > 0) socket.unshift(head);
   return socket;
@@ -94,6 +95,7 @@ export async function acceptWebSocket(
     closeTimeout: lingerMs,
   };
   const server = new WebSocketServer(options);
+  server.on("error", () => undefined);
   // The library considers "SPDY/3.1+…" malformed because of the slash, so it does not see the negotiated protocol.
   delete request.headers["sec-websocket-protocol"];
   if (protocol !== "") server.once("headers", (headers) => headers.push(`Sec-WebSocket-Protocol: ${protocol}`));

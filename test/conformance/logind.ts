@@ -46,4 +46,6 @@ cp ${logind} /run/systemd/logind.conf.d/rig.conf`),
   await daemons.ready("dbus-daemon", () => holds("test -S /run/dbus/system_bus_socket"));
   await daemons.start("systemd-logind", ["/lib/systemd/systemd-logind"]);
   await daemons.ready("systemd-logind", () => holds("busctl status org.freedesktop.login1"));
+  await daemons.start("shutdown-announcer", [process.execPath, join(import.meta.dirname, "shutdown-announcer.ts")]);
+  await daemons.ready("shutdown-announcer", () => holds("busctl status org.freedesktop.systemd1"));
 }

@@ -10,8 +10,9 @@ export interface FakeLogind {
   /** Locks that are held. */
   locks(): number;
   connections(): number;
-  /** Says that a shutdown begins, or that it was called off. */
-  announce(active: boolean): Promise<void>;
+  /** Begins a shutdown, or calls it off, and says so.
+   *  @param sender whoever says so on the bus; logind itself unless given. */
+  announce(active: boolean, sender?: string): Promise<void>;
   /** Cuts all connections, as a bus that starts anew. */
   cut(): void;
   /** Ends what holds the locks. */
@@ -25,6 +26,8 @@ export interface FakeLogind {
 }
 
 const own = "org.freedesktop.login1";
+/** Unique name of logind's connection. */
+const owner = ":1.7";
 
 /** A machine with logind. */
 export async function fakeLogind(host: FakeHost): Promise<FakeLogind> {
@@ -34,7 +37,8 @@ export async function fakeLogind(host: FakeHost): Promise<FakeLogind> {
   const logind: FakeLogind = {
     locks: () => locks.size,
     connections: () => open.size,
-    async announce(active) {
+    async announce(active, sender = owner) {
+      if (sender === owner) logind.isShuttingDown = active;
       for (const connection of open.values())
         connection.message({
           serial: ++serial,
@@ -42,7 +46,7 @@ export async function fakeLogind(host: FakeHost): Promise<FakeLogind> {
           path: "/org/freedesktop/login1",
           interface: `${own}.Manager`,
           member: "PrepareForShutdown",
-          sender: ":1.7",
+          sender,
           signature: "b",
           body: [active],
         });
@@ -58,19 +62,26 @@ export async function fakeLogind(host: FakeHost): Promise<FakeLogind> {
     const [, seconds] = /^InhibitDelayMaxSec=(\d+)$/m.exec(host.files.text(inhibitDelayFile)) ?? [];
     if (!logind.isDeaf) logind.delaySeconds = Number(seconds);
   };
-  const answer = (connection: DBusConnection, { member = "", body = [], serial: replySerial = 0 }: Message) => {
+  const answer = (
+    connection: DBusConnection,
+    { destination = "", member = "", body = [], serial: replySerial = 0 }: Message,
+  ) => {
     const value =
       body[1] === "InhibitDelayMaxUSec"
         ? new Variant("t", BigInt(logind.delaySeconds) * 1_000_000n)
         : new Variant("b", logind.isShuttingDown);
     if (member === "KillUnit") readFile();
-    const returned = { Hello: { signature: "s", body: [":1.1"] }, Get: { signature: "v", body: [value] } }[member];
+    const returned = {
+      Hello: { signature: "s", body: [":1.1"] },
+      GetNameOwner: { signature: "s", body: [owner] },
+      Get: { signature: "v", body: [value] },
+    }[member];
     connection.message({
       serial: ++serial,
       type: messageType.methodReturn,
       replySerial,
       destination: ":1.1",
-      sender: own,
+      sender: destination.startsWith("org.freedesktop.DBus") ? destination : owner,
       ...returned,
     });
   };

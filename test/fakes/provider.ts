@@ -1,14 +1,31 @@
+import { existsSync, rmSync } from "node:fs";
+import { PassThrough } from "node:stream";
 import type { ProviderFactory } from "../../src/seams/provider.ts";
 import { fakeHost } from "./host.ts";
 import { furnish } from "./machine.ts";
 import { fakeRuntime } from "./runtime.ts";
 
-/** A provider whose targets are machines in memory, each node's own, with the image `busybox` to be had. */
-export const fakeProvider: ProviderFactory = async ({ clock }) => {
+/** A provider whose targets are machines in memory, each node's own, with the image `busybox` to be had. Where the node's configuration
+ *  names a file as `faultFile`, the provider writes to a stream that has ended, and at whose errors nothing listens, once it is there. */
+export const fakeProvider: ProviderFactory = async ({ config, clock }) => {
+  const { faultFile } = (config ?? {}) as { readonly faultFile?: string };
+  const watching = faultFile === undefined ? undefined : setInterval(() => breakOnce(faultFile), 200);
   const host = fakeHost({ clock });
   furnish(host);
   const runtime = fakeRuntime({ clock });
   runtime.offerImage("busybox");
   runtime.offerImage("docker.io/library/busybox");
-  return { host, runtime, sharing: "exclusive", [Symbol.asyncDispose]: () => runtime[Symbol.asyncDispose]() };
+  const dispose = () => {
+    clearInterval(watching);
+    return runtime[Symbol.asyncDispose]();
+  };
+  return { host, runtime, sharing: "exclusive", [Symbol.asyncDispose]: dispose };
 };
+
+function breakOnce(file: string): void {
+  if (!existsSync(file)) return;
+  rmSync(file);
+  const stream = new PassThrough();
+  stream.end();
+  stream.write("after the end");
+}

@@ -31,6 +31,8 @@ export interface FakeSystemd {
 }
 
 const own = "org.freedesktop.systemd1";
+/** Unique name of systemd's connection. */
+const owner = ":1.0";
 
 /** @param options what those who connect to the host's bus may do; undefined for a machine without one. */
 export async function fakeSystemd(host: FakeHost, options: FakeSystemdOptions | undefined): Promise<FakeSystemd> {
@@ -80,8 +82,9 @@ interface Served extends Pick<FakeSystemd, "heard" | "units" | "results"> {
 
 function answer(served: Served, { denies = false }: FakeSystemdOptions, message: Message): void {
   const { connection, heard, units, next } = served;
-  const { member = "", body = [] } = message;
-  const about = { replySerial: message.serial ?? 0, destination: ":1.1", sender: own };
+  const { member = "", body = [], destination = "" } = message;
+  const sender = destination === "org.freedesktop.DBus" ? destination : owner;
+  const about = { replySerial: message.serial ?? 0, destination: ":1.1", sender };
   const reply = (signature?: string, ...values: unknown[]) =>
     void connection.message({
       ...about,
@@ -99,6 +102,7 @@ function answer(served: Served, { denies = false }: FakeSystemdOptions, message:
       body: [errorName],
     });
   if (member === "Hello") return reply("s", ":1.1");
+  if (member === "GetNameOwner") return reply("s", owner);
   if (member === "Get") return reply("v", new Variant("s", "252.38-1~deb12u1"));
   if (member === "AddMatch" || member === "Subscribe") return reply();
   if (denies) return fail("org.freedesktop.DBus.Error.AccessDenied");
@@ -141,7 +145,7 @@ function runJob(
       path: "/org/freedesktop/systemd1",
       interface: `${own}.Manager`,
       member: "JobRemoved",
-      sender: own,
+      sender: owner,
       signature: "uoss",
       body: [id, job, unit, result],
     });

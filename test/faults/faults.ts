@@ -1,4 +1,5 @@
 import { aroundNodes } from "./around-nodes.ts";
+import { hostile } from "./hostile.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
 import { pulls } from "./pulls.ts";
 
@@ -374,4 +375,5 @@ export const faults: readonly Fault[] = [
     foundBy: [contract("host-local")],
   },
   ...aroundNodes,
+  ...hostile,
 ];

@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Pod } from "../../src/objects.ts";
@@ -62,6 +63,50 @@ describe("nodes whose machines are in memory, in one process", { timeout: 600_00
       explain: async () => cluster.mustKubectl(["get", "pods", "--output=wide"]),
     });
     for (const path of ["/healthz", "/livez", "/readyz"]) assert.equal(await healthy(path), true);
+    assert.equal(await agent.stop(), true);
+    assert.deepEqual(strayLines(agent), []);
+  });
+
+  test("an error that nothing handles costs the node in which it arises a new start, and no other node anything", async () => {
+    const faultFile = join(cluster.layout.dir, "fault");
+    const broken: NodeEntry = { ...inMemory("broken"), providerConfig: { faultFile }, port: firstPort + 1 };
+    const names = ["sound", "broken"];
+    await using agent = await startSeveral(cluster, "faulty", {
+      nodes: [{ ...inMemory("sound"), port: firstPort }, broken],
+    });
+    await allReady(cluster, names, agent);
+    await cluster.apply({
+      apiVersion: "v1",
+      kind: "Pod",
+      metadata: { name: "undisturbed" },
+      spec: { nodeName: "sound", containers: [{ name: "c", image: "busybox", command: ["sleep", "3600"] }] },
+    });
+    const containerStatus = async () => (await cluster.get<Pod>("pod", "undisturbed"))?.status?.containerStatuses?.[0];
+    const before = await cluster.waitFor("the pod to run", async () => {
+      const status = await containerStatus();
+      return status?.state?.running && status;
+    });
+    const renewed = async () =>
+      Date.parse(
+        (await cluster.get<{ spec: { renewTime: string } }>("lease", "sound", "kube-node-lease"))?.spec.renewTime ?? "",
+      );
+    const registrations = (name: string) =>
+      agent
+        .log()
+        .split("\n")
+        .filter((line) => line.includes(`"node":"${name}"`) && line.includes("node is registered")).length;
+    writeFileSync(faultFile, "");
+    const begun = Date.now();
+    await cluster.waitFor("the broken node to have started again", () => registrations("broken") === 2, {
+      timeoutMs: 60_000,
+      explain: () => agent.log().slice(-3000),
+    });
+    console.log(`a node was run again ${Date.now() - begun} ms after an error that nothing handled`);
+    assert.match(agent.log(), /"node":"broken".*"msg":"an error that nothing handles"/);
+    await allReady(cluster, names, agent);
+    await cluster.waitFor("the sound node's lease to be renewed since", async () => (await renewed()) > begun + 5_000);
+    assert.deepEqual(await containerStatus(), before);
+    assert.equal(registrations("sound"), 1);
     assert.equal(await agent.stop(), true);
     assert.deepEqual(strayLines(agent), []);
   });

@@ -28,6 +28,14 @@ const lasting = (seconds: number, more: SpecDraft = {}): SpecDraft => ({
 });
 const critical = { priorityClassName: "system-cluster-critical" };
 
+const beginShutdown = `
+rm -f /run/called-off
+cd /run/systemd/system
+printf '[Unit]\\nDefaultDependencies=no\\nRequires=waits.service\\nAfter=waits.service\\n' > poweroff.target
+printf '[Unit]\\nDefaultDependencies=no\\n[Service]\\nType=oneshot\\nExecStart=/bin/sh -c "until test -e /run/called-off; do sleep 0.1; done"\\n' > waits.service
+systemctl daemon-reload
+busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager PowerOff b false`;
+
 describe("a machine that shuts down", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
@@ -50,12 +58,8 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     assert.equal(code, 0, stderr);
     return stdout;
   };
-  /** As logind says it: whoever may send signals on the bus is believed. */
-  const announce = (active: boolean) =>
-    onMachine(
-      ..."busctl emit /org/freedesktop/login1 org.freedesktop.login1.Manager PrepareForShutdown b".split(" "),
-      String(active),
-    );
+  /** Has logind itself announce a shutdown, or call it off: its target is one that waits for a file, and then has not shut down. */
+  const announce = (active: boolean) => onMachine("sh", "-ec", active ? beginShutdown : "touch /run/called-off");
   const inhibitors = () => onMachine("systemd-inhibit", "--list", "--no-legend");
   const untilDelayed = (is: boolean) =>
     cluster.waitFor(
@@ -94,6 +98,16 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     assert.equal(await delaySeconds(), allSeconds);
     const file = await onMachine("cat", "/etc/systemd/logind.conf.d/99-kubelet.conf");
     assert.equal(file, `# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=${allSeconds}\n`);
+  });
+
+  test("a shutdown that another user of the machine announces changes nothing", async () => {
+    const emit = "busctl emit /org/freedesktop/login1 org.freedesktop.login1.Manager PrepareForShutdown b true";
+    await onMachine("setpriv", "--reuid=nobody", "--clear-groups", ...emit.split(" "));
+    await create("undisturbed", lasting(0));
+    const { status } = await pods.ready("undisturbed");
+    assert.equal(status?.phase, "Running");
+    assert.match(await readiness(cluster), /^True /);
+    await pods.remove("undisturbed", 0);
   });
 
   test("pods end, critical ones last; no other begins; called off, all is as before", async () => {
@@ -153,14 +167,8 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
       30_000,
     );
     await untilDelayed(true);
-    await cluster.waitFor(
-      "the node to hear of it",
-      async () => {
-        await announce(true);
-        return goingDown.test(await readiness(cluster));
-      },
-      30_000,
-    );
+    await announce(true);
+    await untilReadiness(cluster, goingDown, 10_000);
     await ended("after");
     await announce(false);
     await untilReadiness(cluster, /^True /, 10_000);
@@ -174,6 +182,7 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, goingDown, 10_000);
     await agent.kill("SIGKILL");
     await untilDelayed(false);
+    await announce(false);
     agent = await startGraftlet(cluster, { config });
     await untilDelayed(true);
     await untilReadiness(cluster, /^True /, 10_000);
@@ -185,6 +194,8 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     await untilDelayed(true);
     const machine = machineOf(cluster.layout) ?? assert.fail("no machine");
     const began = Date.now();
+    await onMachine("rm", "/run/systemd/system/poweroff.target");
+    await onMachine("systemctl", "daemon-reload");
     await onMachine("systemctl", "poweroff");
     await untilReadiness(cluster, goingDown, 10_000);
     const last = await ended("to-the-end");

@@ -63,6 +63,8 @@ export async function askForStream(
       (error, message) => (error ? reject(error) : resolve(message as IncomingMessage)),
     );
   });
+  // Whoever reads the answer hears it, too.
+  answer.on("error", () => undefined);
   // The request's own signal does not cover the answer's body.
   addAbortSignal(signal, answer);
   if ((answer.statusCode ?? 0) >= 300) throw await refusalOf(answer);

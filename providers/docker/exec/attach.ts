@@ -31,6 +31,8 @@ export async function attach(
     (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
     gone,
   );
+  // The output fails with it.
+  connection.on("error", () => undefined);
   const over = new AbortController();
   const sizes = followSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {

@@ -19,6 +19,8 @@ export async function demultiplex(
   { tty, ...to }: Outputs & { readonly tty: boolean },
   signal: AbortSignal,
 ): Promise<void> {
+  // A client that goes closes its streams.
+  for (const output of [to.stdout, to.stderr]) output?.on("error", () => undefined);
   if (tty) {
     for await (const block of from) await write(to.stdout, block, signal);
     return;

@@ -15,6 +15,8 @@ export async function streamExec(
   const { tty } = command;
   const running = await startExec(parts, { ...command, forUser: true }, gone);
   const { connection } = running;
+  // The output fails with it.
+  connection.on("error", () => undefined);
   const over = new AbortController();
   const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {

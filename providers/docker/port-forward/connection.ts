@@ -1,4 +1,4 @@
-import { Duplex } from "node:stream";
+import { Duplex, type Writable } from "node:stream";
 import type { Clock } from "../../../src/lib/clock.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 
@@ -10,6 +10,7 @@ const lingerMs = 60_000;
  *  connection, and do not prevent reading its last output. */
 export class ProcessConnection extends Duplex {
   readonly #process: HostProcess;
+  readonly #stdin: Writable;
   readonly #clock: Clock;
 
   /** Resolves when the process has ended, or the link to its machine is broken. */
@@ -18,10 +19,11 @@ export class ProcessConnection extends Duplex {
   constructor(process: HostProcess, clock: Clock) {
     super({ allowHalfOpen: true });
     this.#process = process;
+    this.#stdin = process.stdin;
     this.#clock = clock;
     this.ended = process.exited.catch(() => undefined);
-    const { stdin, stdout } = process;
-    stdin.on("error", () => undefined);
+    const { stdout } = process;
+    this.#stdin.on("error", () => undefined);
     stdout.on("data", (block: Buffer) => {
       if (!this.push(block)) stdout.pause();
     });
@@ -35,22 +37,21 @@ export class ProcessConnection extends Duplex {
   }
 
   override _write(block: Buffer, _encoding: BufferEncoding, done: () => void): void {
-    const { stdin } = this.#process;
-    if (!stdin.writable) return done();
-    stdin.write(block, () => done());
+    if (!this.#stdin.writable) return done();
+    this.#stdin.write(block, () => done());
   }
 
   override _final(done: () => void): void {
-    this.#process.stdin.end(() => done());
+    this.#stdin.end(() => done());
   }
 
   override _destroy(error: Error | null, done: (error?: Error | null) => void): void {
-    const { stdin, stdout } = this.#process;
+    const { stdout } = this.#process;
     stdout.destroy();
     if (this.readableEnded && this.writableFinished) this.#killLater();
     else {
       this.#process.kill("SIGKILL");
-      stdin.destroy();
+      this.#stdin.destroy();
     }
     done(error);
   }

@@ -125,6 +125,8 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   const socket = sendTogether(givesBack(await way()));
+  // The client hears it first; after its end nobody else does.
+  socket.on("error", () => undefined);
   let windows: InboundWindows | undefined;
   const connecting = () => {
     if (check.certificateAlgorithms.length > 0) offerHostCertificates(client, check.certificateAlgorithms);

@@ -82,6 +82,8 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
       else client.end();
     },
   );
+  // Its connections are passed in: it listens on nothing itself.
+  ssh.on("error", (err: Error) => log.warn({ err }, "the SSH server for machines that dial in has failed"));
   const net = createServer((socket) => {
     const visit = keeper.enter(socket.remoteAddress ?? "", () => socket.destroy());
     if (!visit) return void socket.destroy();

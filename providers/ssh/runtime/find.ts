@@ -132,7 +132,8 @@ async function protocolOf(host: Pick<Host, "dial">, socket: string, signal: Abor
     connection.once("data", (bytes: Buffer) =>
       resolve(bytes.toString("latin1").startsWith("HTTP/1.") ? "docker" : "cri"),
     );
-    for (const event of ["end", "close", "error"]) connection.once(event, () => resolve("cri"));
+    connection.on("error", () => resolve("cri"));
+    for (const event of ["end", "close"]) connection.once(event, () => resolve("cri"));
     signal.addEventListener("abort", () => resolve("cri"), { once: true });
     return await promise;
   } finally {

@@ -96,6 +96,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
 /** Lets the shell exit: until then its session counts. */
 async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
+  channel.on("error", () => undefined);
   channel.end();
   await untilAborted(closed, stop).catch(() => undefined);
 }

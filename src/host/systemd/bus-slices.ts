@@ -1,9 +1,12 @@
+import { createBoundedMap } from "../../lib/bounded-map.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError, hasCode, throwIfAborted, unlessCode, unlessGone } from "../../lib/errors.ts";
 import { untilAborted } from "../../lib/service-group.ts";
 import type { SystemdBus } from "./bus.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
 
+/** Jobs that ended before it was known which of them is waited for. */
+const maxEndedJobs = 1_000;
 /** Time for systemd to start or stop a slice, milliseconds. */
 const jobWithinMs = 30_000;
 
@@ -59,7 +62,7 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
 }
 
 function asVariant({ name, type, value }: UnitProperty): readonly unknown[] {
-  return [name, [type, value instanceof Uint8Array ? Buffer.from(value) : value]];
+  return [name, [type, value]];
 }
 
 /** Number of a version such as `252.38-1~deb12u1` or `v245.4-1.fc32`; 0 for another text. */
@@ -74,7 +77,7 @@ async function jobOf(
   begin: () => Promise<unknown>,
   signal: AbortSignal,
 ): Promise<string> {
-  const ended = new Map<string, string>();
+  const ended = createBoundedMap<string>(maxEndedJobs);
   let awaited: { readonly job: string; readonly resolve: (result: string) => void } | undefined;
   const stop = bus.onJobEnd(({ job, result }) => {
     if (awaited?.job === job) awaited.resolve(result);

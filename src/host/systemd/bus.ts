@@ -1,6 +1,6 @@
 import type { Clock } from "../../lib/clock.ts";
 import { connectMessageBus } from "./message-bus.ts";
-import type { Wire } from "./peer-login.ts";
+import type { Wire } from "./bus-connection.ts";
 
 /** A call of a method of an object of systemd's. */
 export interface BusCall {
@@ -38,6 +38,10 @@ export const systemdManager = {
   interface: `${destination}.Manager`,
 };
 
+/** Jobs of systemd's, and the longest word for their end: `dependency`, `collected`. */
+const jobPath = /^\/org\/freedesktop\/systemd1\/job\/\d{1,20}$/;
+const resultWord = /^[a-z-]{1,32}$/;
+
 /** Logs in on a bus, and asks systemd to tell of its jobs.
  *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
 export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
@@ -59,7 +63,9 @@ export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal):
     await bus.hear(
       removed,
       ([, job, , result]) => {
-        for (const listener of listeners) listener({ job: String(job), result: String(result) });
+        const end = { job: String(job), result: String(result) };
+        if (!jobPath.test(end.job) || !resultWord.test(end.result)) return;
+        for (const listener of listeners) listener(end);
       },
       signal,
     );

@@ -30,14 +30,10 @@ const manager = `${destination}.Manager`;
 const unit = "systemd-logind.service";
 
 /** Connects to logind by the target's system bus, and stays connected.
- *  @param onShutdown hears of a shutdown that is about to begin (true) or that was called off (false), by whoever says so on the bus,
- *  as a kubelet does.
+ *  @param onShutdown is called when logind says that a shutdown is about to begin, or that it was called off: `isShuttingDown` then
+ *  says which. It is not called when anybody else says so on the bus, though every user of the machine may.
  *  @throws unavailable where there is no system bus or no logind; permission_denied, deadline_exceeded. */
-export async function connectLogind(
-  deps: LogindDeps,
-  onShutdown: (active: boolean) => void,
-  signal: AbortSignal,
-): Promise<Logind> {
+export async function connectLogind(deps: LogindDeps, onShutdown: () => void, signal: AbortSignal): Promise<Logind> {
   const bus = await connected(deps, signal);
   const property = (name: string, stop: AbortSignal) =>
     bus.call(
@@ -51,11 +47,8 @@ export async function connectLogind(
       },
       stop,
     );
-  const listener = ([active]: readonly unknown[]) => {
-    if (typeof active === "boolean") onShutdown(active);
-  };
   try {
-    await bus.hear({ path, interface: manager, member: "PrepareForShutdown" }, listener, signal);
+    await bus.hear({ sender: destination, path, interface: manager, member: "PrepareForShutdown" }, onShutdown, signal);
   } catch (error) {
     bus.close();
     throw error;

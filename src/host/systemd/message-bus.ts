@@ -1,7 +1,8 @@
-import type { DBusError } from "dbus-native";
 import type { Clock } from "../../lib/clock.ts";
-import { CodedError, type ErrorCode, abortError, messageOf } from "../../lib/errors.ts";
-import { type Wire, asPeer } from "./peer-login.ts";
+import { CodedError, type ErrorCode, throwIfAborted, unlessCode } from "../../lib/errors.ts";
+import { untilAborted } from "../../lib/service-group.ts";
+import { type Wire, openBusConnection } from "./bus-connection.ts";
+import { type IncomingMessage, type Scalar, encodeCall, valuesOf } from "./wire-format.ts";
 
 /** An object on the bus, by whom it is served. */
 export interface BusObject {
@@ -18,21 +19,21 @@ export interface BusMethod extends BusObject {
   readonly body?: readonly unknown[];
 }
 
-/** A signal that objects send. */
+/** A signal that an object sends. */
 export interface BusSignal extends Omit<BusObject, "destination"> {
   readonly member: string;
-  /** Anybody's unless given. */
-  readonly sender?: string;
+  /** Name of the service that sends it: a signal of anybody else is not heard, though every user of a machine may send it. */
+  readonly sender: string;
 }
 
-/** A connection to a bus. */
+/** A connection to a bus. What comes from it is taken only from the owner of the name that it is expected of. */
 export interface MessageBus {
-  /** @returns the first value of the answer, a variant as its value.
+  /** @returns the first value of the answer, a variant as its value; undefined for none.
    *  @throws not_found (no such unit), already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable
-   *  (the connection is lost); the signal's reason. */
-  call(method: BusMethod, signal: AbortSignal): Promise<unknown>;
-  /** Has the bus pass a signal on, for as long as the connection lasts. */
-  hear(of: BusSignal, listener: (body: readonly unknown[]) => void, signal: AbortSignal): Promise<void>;
+   *  (the connection is lost), resource_exhausted (too many calls at once); the signal's reason. */
+  call(method: BusMethod, signal: AbortSignal): Promise<Scalar | undefined>;
+  /** Has the bus pass a signal on, for as long as the connection lasts. Values other than numbers and texts are not heard. */
+  hear(of: BusSignal, listener: (values: readonly Scalar[]) => void, signal: AbortSignal): Promise<void>;
   /** Aborts, with unavailable, once nothing can be asked any more. */
   readonly lost: AbortSignal;
   close(): void;
@@ -40,53 +41,153 @@ export interface MessageBus {
 
 /** A call's answer is waited for so long, milliseconds. */
 const answerWithinMs = 25_000;
+/** Most calls that wait for their answers. */
+const maxPendingCalls = 4_096;
+/** Longest text of an error that is kept, characters. */
+const maxErrorText = 512;
 const bus = "org.freedesktop.DBus";
 const broker: BusObject = { destination: bus, path: "/org/freedesktop/DBus", interface: bus };
+
+interface PendingCall {
+  readonly destination: string;
+  /** Called while the answer is read, before any later message is. */
+  readonly answered: (message: IncomingMessage) => void;
+}
 
 /** Logs in on a bus.
  *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
 export async function connectMessageBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<MessageBus> {
-  // Loading it takes time, and few nodes need it.
-  const { createClient } = await import("dbus-native");
-  const stream = asPeer(wire);
-  // Its own greeting would throw past everybody when it gets no answer.
-  const client = createClient({ stream, authMethods: ["EXTERNAL"], direct: true, timeout: 0 });
-  const { connection } = client;
-  connection.on("error", () => void stream.destroy());
-  connection.on("handlerError", () => void stream.destroy());
-  const lost = new AbortController();
-  stream.once("close", () => lost.abort(new CodedError("unavailable", "the connection to the system bus is lost")));
-  const call = async (method: BusMethod, stop: AbortSignal): Promise<unknown> => {
-    const within = clock.within(answerWithinMs, stop);
-    try {
-      return await client.invoke<unknown>({ ...method, body: [...(method.body ?? [])] }, { signal: within });
-    } catch (error) {
-      if (within.aborted) throw abortError(within);
-      throw codedOf(method.destination, error);
-    }
-  };
-  const close = () => void stream.destroy();
+  const session = createSession(wire, clock);
+  const { ask, lost, close } = session;
+  const following = followedNames(session);
   try {
-    await call({ ...broker, member: "Hello" }, signal);
+    await ask({ ...broker, member: "Hello" }, signal);
   } catch (error) {
     close();
     throw error;
   }
   return {
-    call,
-    async hear(of, listener, stop) {
-      connection.on("message", ({ interface: from, path, member, body = [] }) => {
-        if (from === of.interface && path === of.path && member === of.member) listener(body);
-      });
-      const { sender, ...rest } = of;
-      const rule = Object.entries({ type: "signal", ...(sender && { sender }), ...rest })
-        .map(([key, value]) => `${key}='${value}'`)
-        .join();
-      await call({ ...broker, member: "AddMatch", signature: "s", body: [rule] }, stop);
+    async call(method, stop) {
+      await following(method.destination, stop);
+      return ask(method, stop);
     },
-    lost: lost.signal,
+    async hear(of, listener, stop) {
+      await following(of.sender, stop);
+      await session.listen(of, listener, stop);
+    },
+    lost,
     close,
   };
+}
+
+type Listener = (values: readonly Scalar[]) => void;
+
+/** Calls and signals of a connection whose login is under way. */
+interface Session extends Pick<MessageBus, "lost" | "close"> {
+  /** Unique names of those who own well-known ones. Messages of others are dropped. */
+  readonly owners: Map<string, string>;
+  /** @param answered is called with the answer before any later message is read. */
+  ask(
+    method: BusMethod,
+    stop: AbortSignal,
+    answered?: (value: Scalar | undefined) => void,
+  ): Promise<Scalar | undefined>;
+  /** @param more of the match rule. */
+  listen(of: BusSignal, listener: Listener, stop: AbortSignal, more?: string): Promise<void>;
+}
+
+function createSession(wire: Wire, clock: Clock): Session {
+  const pending = new Map<number, PendingCall>();
+  const listeners = new Set<(message: IncomingMessage) => void>();
+  const owners = new Map([[bus, bus]]);
+  const connection = openBusConnection(wire, clock, (message) => {
+    if (message.type === "signal") return listeners.forEach((listener) => listener(message));
+    const call = message.replySerial === undefined ? undefined : pending.get(message.replySerial);
+    // The bus itself answers for a service that is not there.
+    if (call && (message.sender === bus || message.sender === owners.get(call.destination))) call.answered(message);
+  });
+  const { lost, close } = connection;
+  let lastSerial = 0;
+  const ask: Session["ask"] = async (method, stop, answered) => {
+    if (pending.size >= maxPendingCalls)
+      throw new CodedError("resource_exhausted", `${maxPendingCalls} calls wait for the system bus already`);
+    const within = clock.within(answerWithinMs, stop);
+    const serial = ++lastSerial;
+    const answer = Promise.withResolvers<Scalar | undefined>();
+    const take = (message: IncomingMessage) => {
+      try {
+        if (message.type === "error") throw errorOf(method.destination, message);
+        const [value] = valuesOf(message);
+        answered?.(value);
+        answer.resolve(value);
+      } catch (error) {
+        answer.reject(error);
+      }
+    };
+    pending.set(serial, { destination: method.destination, answered: take });
+    try {
+      connection.send(encodeCall({ ...method, serial }));
+      return await untilAborted(untilAborted(answer.promise, lost), within);
+    } finally {
+      pending.delete(serial);
+    }
+  };
+  const listen: Session["listen"] = async (of, listener, stop, more = "") => {
+    const ifIt = (message: IncomingMessage) => {
+      const { sender, path, interface: from, member } = message;
+      const isIt = from === of.interface && path === of.path && member === of.member;
+      if (isIt && sender === owners.get(of.sender)) withValues(message, listener);
+    };
+    listeners.add(ifIt);
+    const parts = { type: "signal", sender: of.sender, path: of.path, interface: of.interface, member: of.member };
+    const rule = Object.entries(parts).map(([key, value]) => `${key}='${value}'`);
+    try {
+      await ask({ ...broker, member: "AddMatch", signature: "s", body: [`${rule.join()}${more}`] }, stop);
+    } catch (error) {
+      listeners.delete(ifIt);
+      throw error;
+    }
+  };
+  return { owners, ask, listen, lost, close };
+}
+
+/** Keeps the owners of names true. @returns follows a name, if it is not followed yet. */
+function followedNames({ owners, ask, listen, lost }: Session): (name: string, stop: AbortSignal) => Promise<void> {
+  const follow = async (name: string): Promise<void> => {
+    const setOwner = (owner: Scalar | undefined) => {
+      if (typeof owner === "string" && owner !== "") owners.set(name, owner);
+      else owners.delete(name);
+    };
+    const onChange = ([of, , owner]: readonly Scalar[]) => {
+      if (of === name) setOwner(owner);
+    };
+    const changed = { sender: bus, path: broker.path, interface: bus, member: "NameOwnerChanged" };
+    await listen(changed, onChange, lost, `,arg0='${name}'`);
+    // A service that is not there yet may be started by the first call.
+    await unlessCode(
+      ask({ ...broker, member: "GetNameOwner", signature: "s", body: [name] }, lost, setOwner),
+      "unavailable",
+    );
+    throwIfAborted(lost);
+  };
+  const followed = new Map<string, Promise<void>>();
+  return (name, stop) => {
+    const begun = followed.get(name) ?? follow(name);
+    followed.set(name, begun);
+    begun.catch(() => followed.delete(name));
+    return untilAborted(begun, stop);
+  };
+}
+
+/** Hands on the values of a message that has only such as are read. */
+function withValues(message: IncomingMessage, listener: (values: readonly Scalar[]) => void): void {
+  let values: readonly Scalar[];
+  try {
+    values = valuesOf(message);
+  } catch {
+    return;
+  }
+  listener(values);
 }
 
 const codes: Readonly<Record<string, ErrorCode>> = {
@@ -106,11 +207,10 @@ const codes: Readonly<Record<string, ErrorCode>> = {
 /** Names of those who are asked, for messages. */
 const names: Readonly<Record<string, string>> = { [bus]: "the system bus", "org.freedesktop.login1": "logind" };
 
-function codedOf(asked: string, error: unknown): CodedError {
-  const { dbusName, code, cause } = error as DBusError & { readonly code?: string };
-  if (cause instanceof CodedError) return cause;
-  if (code === "ECONNCLOSED")
-    return new CodedError("unavailable", "the connection to the system bus is lost", { cause: error });
-  const known = dbusName === undefined ? undefined : codes[dbusName];
-  return new CodedError(known ?? "unknown", `${names[asked] ?? "systemd"}: ${messageOf(error)}`, { cause: error });
+function errorOf(asked: string, message: IncomingMessage): CodedError {
+  const { errorName = "an error without a name" } = message;
+  let said: Scalar | undefined;
+  withValues(message, ([text]) => (said = text));
+  const text = (typeof said === "string" && said !== "" ? said : errorName).slice(0, maxErrorText);
+  return new CodedError(codes[errorName] ?? "unknown", `${names[asked] ?? "systemd"}: ${text}`);
 }

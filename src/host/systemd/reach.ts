@@ -4,7 +4,7 @@ import { createSharedWork } from "../../lib/shared-work.ts";
 import type { Host } from "../../seams/host.ts";
 import { type SystemdBus, connectBus } from "./bus.ts";
 import { busSlices } from "./bus-slices.ts";
-import type { Wire } from "./peer-login.ts";
+import type { Wire } from "./bus-connection.ts";
 import type { SliceUnits } from "./slices.ts";
 import { commandSlices } from "./systemctl.ts";
 

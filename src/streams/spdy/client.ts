@@ -67,7 +67,7 @@ export class SpdyClient {
         this.#endAll();
         done();
       },
-    });
+    }).on("error", () => undefined);
   }
 
   async #receive(chunk: Buffer, done: () => void): Promise<void> {

@@ -121,7 +121,7 @@ export class SpdyConnection {
         this.#break(new CodedError("cancelled", "the client hung up"));
         done();
       },
-    });
+    }).on("error", () => undefined);
   }
 
   async #receive(chunk: Buffer, done: () => void): Promise<void> {

@@ -19,6 +19,7 @@ export function tunnel(ws: WebSocket): Duplex {
       done(error);
     },
   });
+  stream.on("error", () => undefined);
   ws.on("message", (data: Buffer, isBinary) => {
     if (!isBinary) stream.destroy(new CodedError("invalid_argument", "a tunnel carries binary messages only"));
     else if (data.length > 0 && !stream.push(data)) ws.pause();

@@ -110,3 +110,21 @@ test("why the kernel does not tell is said once; a target that is away says noth
   stop.abort();
   await done;
 });
+
+test("a target that gives ever other reasons, and crossings without end, fills no log and has nobody look each time", async () => {
+  const kernel = spokenProcess();
+  const { clock, stop, done, said, isNews } = await listening(kernel);
+  for (let n = 0; n < 1_000; n++) kernel.stdout.write(`failed ${n} ${"x".repeat(1_000)}\ncrossed hard memory ${n}\n`);
+  await clock.advance(0);
+  assert.equal(said.length, 16);
+  assert.ok(said.every((line) => line.length < 1_000));
+  assert.equal(await isNews(), false, "a name that no bound has");
+  for (let n = 0; n < 10; n++) {
+    kernel.stdout.write("crossed hard memory\n");
+    assert.equal(await isNews(), n === 0);
+  }
+  await clock.advance(1_000);
+  assert.equal(await isNews(), true);
+  stop.abort();
+  await done;
+});

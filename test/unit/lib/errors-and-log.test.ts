@@ -1,4 +1,8 @@
 import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { closeSync, openSync } from "node:fs";
+import { join } from "node:path";
 import { test } from "node:test";
 import {
   abortError,
@@ -12,8 +16,10 @@ import {
   unlessCode,
   unlessGone,
 } from "../../../src/lib/errors.ts";
+import { createLineLimit } from "../../../src/lib/line-limit.ts";
 import { createLogger, createTextLogger } from "../../../src/lib/log.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 
 test("codes are told apart, everything else is unknown", () => {
   const error = new CodedError("not_found", "gone", { cause: new Error("ENOENT") });
@@ -48,6 +54,52 @@ test("secrets do not reach the log, and errors show their chain of causes", () =
   const { err, pod } = JSON.parse(line) as { err: unknown; pod: string };
   assert.equal(pod, "a/b");
   assert.deepEqual(err, { message: "outer", code: "unavailable", cause: { message: "inner", code: "not_found" } });
+});
+
+test("one sentence about one node is limited in number, and says how many lines it left out; other lines are written", async () => {
+  const lines: string[] = [];
+  const clock = fakeClock();
+  const root = createLogger(5, { write: (line: string) => void lines.push(line) }, () => createLineLimit(clock));
+  const [a, b] = [root.child({ node: "a" }), root.child({ node: "b" }).child({ pod: "p" })];
+  for (let n = 0; n < 1_000; n++) a.warn({ n }, "the target says so");
+  assert.equal(lines.length, 200);
+  for (let n = 0; n < 10; n++) b.warn({ n }, "the target says so");
+  a.warn({}, "another sentence");
+  for (let n = 0; n < 1_000; n++) a.trace({ n }, "asked for");
+  assert.equal(lines.length, 1_211);
+  await clock.advance(1_000);
+  a.warn({ n: 1_000 }, "the target says so");
+  const { n, leftOut } = JSON.parse(lines.at(-1) ?? "") as { readonly n: number; readonly leftOut: number };
+  assert.deepEqual([n, leftOut], [1_000, 800]);
+});
+
+test("texts and lists of a line are cut, in errors and their causes, too", () => {
+  const lines: string[] = [];
+  const log = createLogger(0, { write: (line: string) => void lines.push(line) });
+  const long = "x".repeat(1 << 20);
+  const err = new CodedError("unknown", long, { cause: new Error(long) });
+  log.warn(
+    { err, why: long, said: [long, ...Array.from({ length: 10_000 }, () => "y")], deep: { one: { two: long } } },
+    "cut",
+  );
+  assert.ok((lines[0]?.length ?? 0) < 40_000, `${lines[0]?.length} characters`);
+  assert.match(lines[0] ?? "", /xxx… \(1044480 more characters\)/);
+  assert.match(lines[0] ?? "", /… \(9801 more\)/);
+});
+
+test("a process whose standard error is a file on a full disk goes on", async () => {
+  const log = join(import.meta.dirname, "../../../src/lib/log.ts");
+  const code = `
+    const { createProcessLog } = await import(${JSON.stringify(log)});
+    const clock = { monotonic: () => performance.now() };
+    const { log } = createProcessLog({ format: "json", verbosity: 0, vmodule: [] }, clock);
+    for (let n = 0; n < 100; n++) log.info({ n }, "said to nobody");
+    setTimeout(() => process.exit(0), 100);`;
+  const full = openSync("/dev/full", "w");
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], { stdio: ["ignore", "inherit", full] });
+  closeSync(full);
+  const [status] = (await once(child, "exit")) as [number];
+  assert.equal(status, 0);
 });
 
 test("verbosity chooses the level", () => {

@@ -36,3 +36,25 @@ test("kills follow each other", () => {
     [4711, 4711],
   );
 });
+
+test("a line that repeats the kernel's words is read in time that grows with its length alone", () => {
+  const words = [
+    "oom-kill:constraint=",
+    ",nodemask=",
+    ",cpuset=",
+    ",mems_allowed=",
+    ",oom_memcg=",
+    ",task_memcg=",
+    ",task=",
+  ];
+  const line = words.map((word) => word.repeat(Math.floor(1_100 / word.length))).join("");
+  const began = performance.now();
+  assert.deepEqual(kills(invoked, line, line, line), []);
+  assert.ok(performance.now() - began < 1_000);
+});
+
+test("names with the kernel's own words in them are read whole", () => {
+  const limited =
+    "6,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=0-1,3,cpuset=a,b,mems_allowed=0-1,3,oom_memcg=/kubepods/a,b,task_memcg=/kubepods/a,b/c,task=x,pid=1,uid=0,pid=12,uid=1000";
+  assert.deepEqual(kills(invoked, limited), [{ cgroup: "/kubepods/a,b", process: "x,pid=1,uid=0", pid: 12 }]);
+});

@@ -125,6 +125,24 @@ test("elsewhere each caller sees the nodes that the kubelet API would let them r
   assert.deepEqual(asked, ["bob get pods", "bob get stats", "bob get log"]);
 });
 
+test("elsewhere a token that one node's API server does not know is not reviewed by its other nodes", async () => {
+  const [cluster, other] = [(await testCA("cluster")).certificate, (await testCA("other")).certificate];
+  let reviews = 0;
+  const counted = async (ca: string) => ({
+    ...(await gate(ca, () => true)),
+    authenticator: { byToken: () => Promise.resolve(void (reviews += 1)) },
+  });
+  await using page = await served(false, {
+    a: await counted(cluster),
+    b: await counted(cluster),
+    c: await counted(cluster),
+    d: await counted(other),
+  });
+  const headers = { authorization: "Bearer bad" };
+  const { status } = await ask(tlsRequest, { port: page.port, path: "/feed", rejectUnauthorized: false, headers });
+  assert.deepEqual([status, reviews], [401, 2]);
+});
+
 test("elsewhere somebody without a right to any node gets nothing but the kubelet API's refusal", async () => {
   const none = await gate((await testCA("cluster")).certificate, () => false);
   await using page = await served(false, { none });

@@ -233,7 +233,7 @@ test("a process is asked by its socket, which is its user's alone and goes with 
   assert.equal(await process.ask("n"), true);
   assert.match(process.said[1] ?? "", /^n: ready \(cri\), 0 pods$/);
   assert.equal(await process.ask(undefined, "json"), false);
-  const { nodes } = JSON.parse(process.said.at(-1) ?? "") as ProcessReport;
+  const { nodes } = JSON.parse(process.said.slice(process.said.lastIndexOf("{")).join("\n")) as ProcessReport;
   assert.deepEqual(
     nodes.map(({ name, ready: is }) => [name, is]),
     [

@@ -1,11 +1,14 @@
 import assert from "node:assert/strict";
-import { type IncomingMessage, get } from "node:http";
+import { type IncomingMessage, createServer, get } from "node:http";
 import { text } from "node:stream/consumers";
 import { connect } from "node:tls";
 import { once } from "node:events";
 import { test } from "node:test";
 import { systemClock } from "../../../src/lib/clock.ts";
+import { guardResponses } from "../../../src/lib/guard-responses.ts";
 import { createLogger } from "../../../src/lib/log.ts";
+import { serve } from "../../../src/server/listen.ts";
+import { createStrangers } from "../../../src/server/strangers.ts";
 import { createHealthzServer } from "../../../src/server/healthz.ts";
 import { tlsOptions } from "../../../src/server/tls.ts";
 import { makeSelfSigned } from "../../../src/certificates/self-signed.ts";
@@ -23,6 +26,36 @@ test("a port that is taken, an address that is not here: one sentence with field
     code: "invalid_argument",
     message: /^address "192\.0\.2\.1" is no address of this machine/,
   });
+});
+
+test("a server goes on after a connection that it could not take, and after one whose response fails", async () => {
+  const server = createServer((_request, response) => {
+    response.end("first");
+    response.write("after the end");
+  });
+  const lines: string[] = [];
+  const listening = Promise.withResolvers<number>();
+  const stop = new AbortController();
+  const serving = serve(
+    {
+      server: guardResponses(server),
+      at: { address: "127.0.0.1", port: 0, addressField: "address", portField: "port" },
+      strangers: createStrangers({ most: 10, mostKnown: 10 }),
+      clock: systemClock(),
+      log: createLogger(0, { write: (line: string) => void lines.push(line) }),
+      onListening: ({ port }) => listening.resolve(port),
+    },
+    stop.signal,
+  );
+  const port = await listening.promise;
+  server.emit("error", Object.assign(new Error("accept EMFILE"), { code: "EMFILE" }));
+  const answer = await new Promise<IncomingMessage>((resolve) =>
+    get({ host: "127.0.0.1", port, agent: false }, resolve),
+  );
+  assert.equal(await text(answer), "first");
+  assert.match(lines.join(), /a connection could not be taken/);
+  stop.abort();
+  await serving;
 });
 
 test("TLS settings: names are translated, unknown ones refused", async () => {

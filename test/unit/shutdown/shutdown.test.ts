@@ -176,6 +176,26 @@ test("one that is called off shows the node as before, with a lock for the next"
   assert.deepEqual(t.events.lines, [began, calledOff]);
 });
 
+test("a shutdown that another user of the machine announces ends no pod", async () => {
+  await using t = await node(three);
+  await until(() => t.logind.locks() === 1);
+  await t.logind.announce(true, ":1.66");
+  t.logind.isShuttingDown = true;
+  await t.logind.announce(true, "org.freedesktop.login1");
+  for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+  assert.deepEqual([t.signals.sent, t.events.lines, t.logind.locks()], [[], [], 1]);
+});
+
+test("a signal of logind's ends no pod while logind shows no shutdown", async () => {
+  await using t = await node(three);
+  await until(() => t.logind.locks() === 1);
+  const announced = t.logind.announce(true);
+  t.logind.isShuttingDown = false;
+  await announced;
+  for (let turns = 0; turns < 50; turns++) await new Promise(setImmediate);
+  assert.deepEqual([t.signals.sent, t.logind.locks()], [[], 1]);
+});
+
 test("a bus that starts anew is connected to again, with one lock all the time; so is the end of what holds the lock", async () => {
   await using t = await node();
   await until(() => t.logind.locks() === 1);

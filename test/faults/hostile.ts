@@ -1,0 +1,35 @@
+import { type Fault, unit } from "./fault.ts";
+
+/** Mistakes that let others end the process, its nodes or their pods. */
+export const hostile: readonly Fault[] = [
+  {
+    name: "bus-sender",
+    file: "src/host/systemd/message-bus.ts",
+    text: "if (isIt && sender === owners.get(of.sender))",
+    becomes: "if (isIt)",
+    breaks: "Every user of a machine may announce its shutdown, which ends all pods of the node.",
+    assertion:
+      '"a shutdown that another user of the machine announces ends no pod": Expected values to be strictly deep-equal',
+    foundBy: [unit("shutdown/shutdown")],
+  },
+  {
+    name: "page-listens-on",
+    file: "src/page/stream.ts",
+    text: "    stop();\n    response.end();",
+    becomes: "    response.end();",
+    breaks: "A page that does not read is written to after its end.",
+    assertion:
+      '"closes a page that does not read when its time is over, and sends it nothing after the end": The expression evaluated to a falsy value',
+    foundBy: [unit("page/stream")],
+  },
+  {
+    name: "fault-of-one-node",
+    file: "src/process/last-resort.ts",
+    text: "if (!scope || isOfProcess(error) || !mayGoOn())",
+    becomes: "if (scope)",
+    breaks: "An error that nothing handles in the work of one node ends all of them.",
+    assertion:
+      '"a timer that nothing handles ends the work that it arose in, and no other": Expected values to be strictly deep-equal',
+    foundBy: [unit("process/last-resort")],
+  },
+];

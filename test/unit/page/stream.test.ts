@@ -1,0 +1,97 @@
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type Server, type ServerResponse, createServer } from "node:http";
+import { type AddressInfo, type Socket, connect } from "node:net";
+import { test } from "node:test";
+import type { Listener } from "../../../src/page/feed.ts";
+import { answerFeed } from "../../../src/page/stream.ts";
+import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
+
+interface Open extends AsyncDisposable {
+  readonly clock: FakeClock;
+  readonly listener: Listener;
+  readonly response: ServerResponse;
+  readonly reader: Socket;
+  /** True while the feed has a listener. */
+  readonly isListening: () => boolean;
+}
+
+/** A page that is open, at a real server, and reads nothing until its socket is resumed. */
+async function openPage(): Promise<Open> {
+  const clock = fakeClock();
+  let listener: Listener | undefined;
+  const feed = {
+    listen(heard: Listener) {
+      listener = heard;
+      return () => void (listener = undefined);
+    },
+  };
+  const responses: ServerResponse[] = [];
+  const server: Server = createServer((_request, response) => {
+    responses.push(response);
+    answerFeed(response, { feed: { ...feed, name: "feed", run: async () => {} }, sees: () => true, clock, stopped });
+  });
+  const stopped = new AbortController().signal;
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const reader = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  reader.on("error", () => undefined);
+  reader.pause();
+  reader.write("GET /feed HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await once(server, "request");
+  const [response] = responses;
+  if (!listener || !response) throw new Error("nobody listens");
+  return {
+    clock,
+    listener,
+    response,
+    reader,
+    isListening: () => listener !== undefined,
+    async [Symbol.asyncDispose]() {
+      reader.destroy();
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+const message = (number: number) => JSON.stringify({ number, padding: "x".repeat(100_000) });
+
+test("closes a page that does not read when its time is over, and sends it nothing after the end", {
+  timeout: 20_000,
+}, async () => {
+  await using page = await openPage();
+  for (let n = 0; n < 100; n++) page.listener.send(message(n), `pods ${n}`);
+  const closed = once(page.response, "close");
+  await page.clock.advance(600_000);
+  assert.ok(!page.isListening());
+  page.listener.send(message(0), "pods 0");
+  page.response.emit("drain");
+  await page.clock.advance(5_000);
+  await closed;
+});
+
+test("keeps one message in the connection of a page that does not read, and the newest of each kind", {
+  timeout: 20_000,
+}, async () => {
+  await using page = await openPage();
+  for (let n = 0; n < 1_000; n++) page.listener.send(message(n), `pods ${n % 2}`);
+  assert.ok(page.response.writableLength < 500_000, `${page.response.writableLength} bytes`);
+  let said = "";
+  page.reader.on("data", (chunk: Buffer) => (said += chunk.toString()));
+  page.reader.resume();
+  while (!said.includes('"number":998') || !said.includes('"number":999')) await once(page.reader, "data");
+  const numbers = [...said.matchAll(/"number":(\d+)/g)].map(([, number]) => Number(number));
+  assert.ok(numbers.length < 100, `${numbers.length} messages`);
+});
+
+test("drops a page for which too many notes wait", { timeout: 20_000 }, async () => {
+  await using page = await openPage();
+  const closed = once(page.response, "close");
+  page.listener.send(message(0), "pods");
+  for (let n = 0; n < 100; n++) page.listener.send(message(n));
+  for (let n = 0; n < 600; n++) page.listener.send("{}");
+  await closed;
+  assert.ok(!page.isListening());
+});

@@ -1,0 +1,71 @@
+// A process of two pieces of work, `a` and `b`, in the first of which something goes wrong: node last-resort-entry.ts FAULT. What comes of
+// it is printed, a line each; it ends by itself after a while.
+import { spawn } from "node:child_process";
+import { EventEmitter } from "node:events";
+import { connect, createServer } from "node:net";
+import type { AddressInfo } from "node:net";
+import { PassThrough } from "node:stream";
+import { systemClock } from "../../../src/lib/clock.ts";
+import { messageOf } from "../../../src/lib/errors.ts";
+import { createLogger } from "../../../src/lib/log.ts";
+import { onAbort } from "../../../src/lib/service-group.ts";
+import { createLastResort } from "../../../src/process/last-resort.ts";
+
+const [fault = "none"] = process.argv.slice(2);
+const say = (line: string) => void process.stdout.write(`${line}\n`);
+const clock = systemClock();
+/** Timers of minutes are over in a moment. */
+const hasty = { ...clock, after: (ms: number, fn: () => void) => clock.after(ms / 600, fn) };
+const log = createLogger(0, { write: () => undefined });
+const lastResort = createLastResort({ clock: hasty, log, exit: () => process.exit(1) });
+const stop = new AbortController();
+
+const faults: Readonly<Record<string, () => void>> = {
+  "an error event": () => void new EventEmitter().emit("error", new Error("nobody listens")),
+  "a write after the end": () => {
+    const stream = new PassThrough();
+    stream.end();
+    stream.write("x");
+  },
+  "a refused connection": () => void connect(1, "127.0.0.1"),
+  "a closed pipe": () => void spawn("true").stdin.write("x".repeat(1 << 20)),
+  "a rejected promise": () => void Promise.reject(new Error("nobody awaits")),
+  "a timer": () => void clock.after(1, () => void JSON.parse("{")),
+  "a client of its server": () => {
+    const server = createServer(() => void JSON.parse("{")).listen(0, "127.0.0.1", () => {
+      connect((server.address() as AddressInfo).port, "127.0.0.1").on("error", () => undefined);
+    });
+  },
+  "work without end": () => void clock.after(1, () => void JSON.parse("{")),
+  assertion: () => void clock.after(1, () => raise("ERR_INTERNAL_ASSERTION")),
+  memory: () =>
+    void clock.after(1, () => {
+      throw new RangeError("Array buffer allocation failed");
+    }),
+  "errors without end": () => void setInterval(() => void JSON.parse("{"), 1),
+};
+
+function raise(code: string): never {
+  throw Object.assign(new Error("this is a bug in Node.js"), { code });
+}
+
+const work = (name: string, isAtFault: boolean) => async (signal: AbortSignal) => {
+  say(`${name} begins`);
+  if (isAtFault) clock.after(20, faults[fault] ?? (() => undefined));
+  await onAbort(signal);
+  if (isAtFault && fault === "work without end") await new Promise(() => undefined);
+};
+
+const ended = (name: string, isAtFault: boolean) =>
+  lastResort.run(name, work(name, isAtFault), stop.signal).then(
+    () => say(`${name} ends`),
+    (error: unknown) => say(`${name} fails: ${messageOf(error)}`),
+  );
+
+if (fault === "outside") clock.after(20, () => void JSON.parse("{"));
+const both = [ended("a", true), ended("b", false)];
+await clock.sleep(500);
+stop.abort();
+await Promise.all(both);
+say("done");
+process.exit(0);

@@ -1,0 +1,42 @@
+import assert from "node:assert/strict";
+import { spawnSync } from "node:child_process";
+import { join } from "node:path";
+import { test } from "node:test";
+
+function processWith(fault: string) {
+  const entry = join(import.meta.dirname, "last-resort-entry.ts");
+  const { status, stdout, stderr } = spawnSync(process.execPath, [entry, fault], { encoding: "utf8", timeout: 20_000 });
+  return { status, said: stdout.trim().split("\n"), complaint: stderr };
+}
+
+for (const [fault, message] of [
+  ["an error event", /nobody listens/],
+  ["a write after the end", /write after end/],
+  ["a refused connection", /ECONNREFUSED/],
+  ["a closed pipe", /EPIPE|ECONNRESET/],
+  ["a rejected promise", /nobody awaits/],
+  ["a timer", /JSON/],
+  ["a client of its server", /JSON/],
+] as const)
+  test(`${fault} that nothing handles ends the work that it arose in, and no other`, () => {
+    const { status, said, complaint } = processWith(fault);
+    assert.deepEqual([status, complaint], [0, ""]);
+    const [fails, ...others] = said.slice(2);
+    assert.match(fails ?? "", /^a fails: /);
+    assert.match(fails ?? "", message);
+    assert.deepEqual(others, ["b ends", "done"]);
+  });
+
+for (const [fault, reason] of [
+  ["outside", /^graftlet: an error that nothing handles: SyntaxError: .* at .*last-resort-entry\.ts:\d+/],
+  ["assertion", /^graftlet: an error that nothing handles \(node a\): Error: this is a bug in Node\.js at /],
+  ["memory", /^graftlet: an error that nothing handles \(node a\): RangeError: Array buffer allocation failed/],
+  ["errors without end", /^graftlet: an error that nothing handles \(node a\): SyntaxError/],
+  ["work without end", /^graftlet: node a does not end after an error that nothing handles: SyntaxError/],
+] as const)
+  test(`the process ends with a reason in one line: ${fault}`, () => {
+    const { status, complaint } = processWith(fault);
+    assert.equal(status, 1);
+    assert.match(complaint, reason);
+    assert.equal(complaint.trim().split("\n").length, 1);
+  });
