@@ -1,4 +1,5 @@
 import { ContainerAllocateResponse } from "../gen/device-plugin.ts";
+import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
@@ -66,7 +67,11 @@ function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
       container: entry.ContainerName,
       resource: entry.ResourceName,
       devices: new Map(Object.entries(entry.DeviceIDs ?? {}).map(([node, ids]) => [Number(node), ids])),
-      response: ContainerAllocateResponse.decode(Buffer.from(entry.AllocResp ?? "", "base64")),
+      response: decodeBounded(
+        ContainerAllocateResponse.decode,
+        Buffer.from(entry.AllocResp ?? "", "base64"),
+        pluginLimits,
+      ),
     })),
     registered: new Map(Object.entries(Data.RegisteredDevices ?? {}).map(([name, ids]) => [name, ids ?? []])),
   };

@@ -7,7 +7,7 @@ import type { Host } from "../seams/host.ts";
 import { unixDialFailure } from "./dial-text.ts";
 
 export interface GrpcDeps {
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "budget">;
   readonly clock: Clock;
 }
 
@@ -85,7 +85,12 @@ export async function callSocket<Request, Response>(
   let session: ClientHttp2Session | undefined;
   try {
     session = await openGrpc({ host }, path, within);
-    return await callOnce(session, method, request, { userAgent, signal: within, timeoutMs: limitMs });
+    return await callOnce(session, method, request, {
+      userAgent,
+      signal: within,
+      timeoutMs: limitMs,
+      budget: host.budget,
+    });
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
     if (within.aborted) throw new GrpcError({ code: "DeadlineExceeded", message: "context deadline exceeded" }, error);

@@ -1,5 +1,9 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
+import { decodeBounded, pluginLimits } from "./bounded-decode.ts";
 import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
+import { KeptBytes } from "./kept-bytes.ts";
+import type { TargetBudget } from "./target-budget.ts";
 
 // gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
 
@@ -34,7 +38,7 @@ export interface Call {
 export interface GrpcMethod<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (value: Request) => Buffer;
-  readonly responseDeserialize: (value: Buffer) => Response;
+  readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
 /** Go's names of the status codes and their error codes, indexed by number. */
@@ -57,9 +61,6 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["DataLoss", "unknown"],
   ["Unauthenticated", "unauthenticated"],
 ];
-
-/** Longest message; a longer one ends its call. */
-const maxMessageBytes = 16 * 1024 * 1024;
 
 /** Failure of a call, in Go's format. */
 export class GrpcError extends CodedError {
@@ -107,6 +108,8 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
 
 export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs"> {
   readonly signal: AbortSignal;
+  /** Charged with what the answers take. */
+  readonly budget: TargetBudget | undefined;
 }
 
 /** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
@@ -131,7 +134,7 @@ export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal, timeoutMs }: CallSettings,
+  { userAgent, signal, timeoutMs, budget }: CallSettings,
 ): AsyncGenerator<Response> {
   if (session.destroyed || session.closed) throw broken("the connection is closed");
   const { path, requestSerialize, responseDeserialize } = method;
@@ -139,7 +142,7 @@ export async function* callMany<Request, Response>(
   const limit = timeoutMs === undefined ? {} : { timeoutMs };
   const call = startCall(session, { path, message, userAgent, ...limit }, signal);
   try {
-    for await (const message of call.messages) yield responseDeserialize(message);
+    for await (const message of call.messages) yield decodeBounded(responseDeserialize, message, pluginLimits, budget);
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
     if (error instanceof GrpcError) throw error;
@@ -193,20 +196,31 @@ function frame(message: Uint8Array): Buffer {
   return Buffer.concat([prefix, message]);
 }
 
+/** The messages in a stream of frames. Each is put together once, however small the pieces are.
+ *  @throws CodedError resource_exhausted for a message that is too long, before its bytes are read. */
 async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let pending: Buffer = Buffer.alloc(0);
+  const kept = new KeptBytes(pluginLimits.maxMessageBytes);
+  let wanted = prefixBytes;
+  let inPrefix = true;
   for await (const chunk of stream) {
-    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
-    while (pending.length >= prefixBytes) {
-      const bytes = pending.readUInt32BE(1);
-      if (bytes > maxMessageBytes)
-        throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes}`);
-      if (pending.length < prefixBytes + bytes) break;
-      yield pending.subarray(prefixBytes, prefixBytes + bytes);
-      pending = pending.subarray(prefixBytes + bytes);
+    for (let rest = chunk; ; inPrefix = !inPrefix) {
+      const part = rest.subarray(0, wanted - kept.length);
+      rest = rest.subarray(part.length);
+      kept.add(part);
+      if (kept.length < wanted) break;
+      const whole = kept.take();
+      wanted = inPrefix ? messageLength(whole) : prefixBytes;
+      if (!inPrefix) yield whole;
     }
   }
-  if (pending.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
+  if (!inPrefix || kept.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
+}
+
+function messageLength(prefix: Buffer): number {
+  const { maxMessageBytes } = pluginLimits;
+  const bytes = prefix.readUInt32BE(1);
+  if (bytes <= maxMessageBytes) return bytes;
+  throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes} bytes`);
 }
 
 function decoded(text: string): string {

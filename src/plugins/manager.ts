@@ -10,7 +10,7 @@ import { type PluginHandlers, type Registered, registerPlugin } from "./registra
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
 export interface PluginManagerDeps {
-  readonly host: Pick<Host, "fs" | "dial" | "watch">;
+  readonly host: Pick<Host, "fs" | "dial" | "watch" | "budget">;
   /** Directory of the sockets on the target. */
   readonly directory: string;
   readonly handlers: PluginHandlers;

@@ -55,14 +55,18 @@ interface Registering {
 
 async function registerOn(
   session: ClientHttp2Session,
-  { handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
+  { host: { budget }, handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
   { socket, taking }: Registering,
   signal: AbortSignal,
 ): Promise<void> {
   const notify = async (error: string) => {
     const status = RegistrationStatus.fromPartial({ pluginRegistered: error === "", error });
     const within = clock.within(notifyMs, signal);
-    await callOnce(session, RegistrationService.notifyRegistrationStatus, status, { userAgent, signal: within });
+    await callOnce(session, RegistrationService.notifyRegistrationStatus, status, {
+      userAgent,
+      signal: within,
+      budget,
+    });
   };
   /** Tells the plugin why it was not taken. */
   const refuse = async (why: string, cause?: unknown): Promise<never> => {
@@ -74,6 +78,7 @@ async function registerOn(
   const asked = callOnce(session, RegistrationService.getInfo, InfoRequest.create(), {
     userAgent,
     signal: clock.within(infoMs, signal),
+    budget,
   });
   const info = await asked.catch((error: unknown) => {
     throwIfAborted(signal);

@@ -1,4 +1,5 @@
 import type { Duplex, Readable, Writable } from "node:stream";
+import type { TargetBudget } from "../lib/target-budget.ts";
 
 /** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
@@ -129,6 +130,8 @@ export interface HostClock {
 
 /** The target machine: its files, processes and network as a kubelet on that machine would see them. */
 export interface Host extends AsyncDisposable {
+  /** Charged with what is decoded of the target's data. */
+  readonly budget?: TargetBudget;
   readonly fs: HostFs;
   readonly clock: HostClock;
   /** Runs a command to its end; a non-zero exit is a result, not an error.
