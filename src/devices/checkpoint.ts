@@ -1,5 +1,6 @@
 import { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
+import { parseBoundedJson } from "../lib/bounded-text.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
@@ -51,7 +52,7 @@ export function encodeCheckpoint({ allocations, registered }: Checkpoint): strin
 /** @throws CodedError invalid_argument for a file that is damaged. */
 export function decodeCheckpoint(text: string): Checkpoint {
   try {
-    return checked(JSON.parse(text) as CheckpointFile);
+    return checked(parseBoundedJson(Buffer.from(text)) as CheckpointFile);
   } catch (error) {
     const why = `the device plugins' checkpoint is damaged: ${messageOf(error)}`;
     throw new CodedError("invalid_argument", why, { cause: error });

@@ -2,8 +2,10 @@ import type { IncomingMessage } from "node:http";
 import { addAbortSignal } from "node:stream";
 import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
-import { CodedError } from "../../../src/lib/errors.ts";
+import { parseBoundedJson } from "../../../src/lib/bounded-text.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 /** A request whose answer is read as a stream. */
 export interface StreamQuestion {
@@ -27,12 +29,13 @@ const maxRefusalBytes = 64 * 1024;
 const maxAnswerBytes = 16 * 1024 * 1024;
 
 /** Sends a request and reads the whole answer.
+ *  @param budget charged with the memory that the answer takes.
  *  @returns its JSON; undefined when it has none.
- *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB. */
-export async function askForJson(engine: Dockerode, question: StreamQuestion): Promise<unknown> {
+ *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB, or too many values. */
+export async function askForJson(engine: Dockerode, question: StreamQuestion, budget?: TargetBudget): Promise<unknown> {
   const answer = await askForStream(engine, question);
   const { bytes, whole } = await read(answer, maxAnswerBytes);
-  if (whole) return jsonOf(bytes.toString());
+  if (whole) return jsonOf(bytes, budget);
   const what = `${question.method ?? "GET"} ${question.path}`;
   throw new CodedError(
     "resource_exhausted",
@@ -76,7 +79,7 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   const text = bytes.toString().trim();
   return Object.assign(new Error(text || `HTTP ${answer.statusCode}`), {
     statusCode: answer.statusCode,
-    json: jsonOf(text),
+    json: jsonOf(bytes),
   });
 }
 
@@ -91,10 +94,12 @@ async function read(
   return { bytes: kept.bytes(), whole: true };
 }
 
-function jsonOf(text: string): unknown {
+/** Undefined for what is not JSON. */
+function jsonOf(text: Buffer, budget?: TargetBudget): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
+    return parseBoundedJson(text, budget);
+  } catch (error) {
+    if (hasCode(error, "resource_exhausted")) throw error;
     return undefined;
   }
 }

@@ -22,10 +22,10 @@ export interface FsOptions {
   readonly clock: Clock;
 }
 
-const defaultMaxBytes = 16 * 1024 * 1024;
+const defaultMaxBytes = 4 * 1024 * 1024;
 /** Default timeout of an operation: a file system of the target may hang (NFS). */
 const timeoutMs = 60_000;
-const listingBytes = 64 * 1024 * 1024;
+const listingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
 /** The target's files. Shell commands serve what SFTP cannot report (inodes, reasons of errors) or only in several round
@@ -66,7 +66,10 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     readEnd: (path, bytes, signal) =>
       ask(path, `gl_end ${quote(path)} ${bytes}`, { maxBytes: Math.max(bytes, shortBytes), ...(signal && { signal }) }),
     list: async (path, signal) =>
-      parseEntries(await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) })),
+      parseEntries(
+        path,
+        await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) }),
+      ),
     stat: (path, signal) => statOf(path, true, signal),
     lstat: (path, signal) => statOf(path, false, signal),
     async readlink(path, signal) {
