@@ -1,5 +1,6 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, connect } from "node:http2";
+import type { DecodeLimits } from "../lib/bounded-decode.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { GrpcError, type GrpcMethod, callOnce } from "../lib/grpc.ts";
@@ -73,12 +74,14 @@ export interface SocketCall<Request, Response> {
   readonly userAgent: string;
   /** Longest time for connection and answer. */
   readonly limitMs: number;
+  /** Bounds of the answer. */
+  readonly limits: DecodeLimits;
 }
 
 /** One call over a connection of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callSocket<Request, Response>(
   { host, clock }: GrpcDeps,
-  { path, method, request, userAgent, limitMs }: SocketCall<Request, Response>,
+  { path, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,
   signal: AbortSignal,
 ): Promise<Response> {
   const within = clock.within(limitMs, signal);
@@ -90,6 +93,7 @@ export async function callSocket<Request, Response>(
       signal: within,
       timeoutMs: limitMs,
       budget: host.budget,
+      limits,
     });
   } catch (error) {
     if (signal.aborted) throw abortError(signal);

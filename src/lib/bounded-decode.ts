@@ -19,6 +19,9 @@ export const runtimeLimits: DecodeLimits = { maxMessageBytes: 16 * 1024 * 1024, 
 /** Of plugins and probed pods: gRPC's usual length. 16,000 devices with their NUMA nodes take all of the memory. */
 export const pluginLimits: DecodeLimits = { maxMessageBytes: 4 * 1024 * 1024, maxDecodedBytes: 16 * 1024 * 1024 };
 
+/** Of answers that name a plugin or a volume. */
+export const smallLimits: DecodeLimits = { maxMessageBytes: 256 * 1024, maxDecodedBytes: 2 * 1024 * 1024 };
+
 /** Estimated memory of decoded data, bytes: a message object with its fields (measured with the widest messages of CRI), a varint (a tag,
  *  a length or a value) with what it leads to, and the handling of any message. */
 const objectBytes = 256;

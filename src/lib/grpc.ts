@@ -1,6 +1,6 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
-import { decodeBounded, pluginLimits } from "./bounded-decode.ts";
+import { type DecodeLimits, decodeBounded, pluginLimits } from "./bounded-decode.ts";
 import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
 import { KeptBytes } from "./kept-bytes.ts";
 import type { TargetBudget } from "./target-budget.ts";
@@ -24,6 +24,8 @@ export interface CallRequest {
   readonly userAgent: string;
   /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
+  /** Bounds of each answer; by default those of plugins. */
+  readonly limits?: DecodeLimits;
 }
 
 /** One call under way. */
@@ -80,7 +82,7 @@ export function statusOf(error: unknown): string {
 
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
 export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
-  const { path, message, userAgent, timeoutMs } = request;
+  const { path, message, userAgent, timeoutMs, limits = pluginLimits } = request;
   const stream = session.request(
     {
       ":method": "POST",
@@ -100,13 +102,13 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   stream.on("trailers", (received) => (trailers = received));
   stream.end(frame(message));
   return {
-    messages: unframed(stream as AsyncIterable<Buffer>),
+    messages: unframed(stream as AsyncIterable<Buffer>, limits),
     // A call that fails at once has its status in the headers.
     end: () => endOf(headers, { ...headers, ...trailers }),
   };
 }
 
-export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs"> {
+export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
   /** Charged with what the answers take. */
   readonly budget: TargetBudget | undefined;
@@ -134,15 +136,15 @@ export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal, timeoutMs, budget }: CallSettings,
+  { userAgent, signal, timeoutMs, budget, limits = pluginLimits }: CallSettings,
 ): AsyncGenerator<Response> {
   if (session.destroyed || session.closed) throw broken("the connection is closed");
   const { path, requestSerialize, responseDeserialize } = method;
   const message = requestSerialize(request);
   const limit = timeoutMs === undefined ? {} : { timeoutMs };
-  const call = startCall(session, { path, message, userAgent, ...limit }, signal);
+  const call = startCall(session, { path, message, userAgent, limits, ...limit }, signal);
   try {
-    for await (const message of call.messages) yield decodeBounded(responseDeserialize, message, pluginLimits, budget);
+    for await (const message of call.messages) yield decodeBounded(responseDeserialize, message, limits, budget);
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
     if (error instanceof GrpcError) throw error;
@@ -198,8 +200,8 @@ function frame(message: Uint8Array): Buffer {
 
 /** The messages in a stream of frames. Each is put together once, however small the pieces are.
  *  @throws CodedError resource_exhausted for a message that is too long, before its bytes are read. */
-async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  const kept = new KeptBytes(pluginLimits.maxMessageBytes);
+async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: DecodeLimits): AsyncGenerator<Buffer> {
+  const kept = new KeptBytes(maxMessageBytes);
   let wanted = prefixBytes;
   let inPrefix = true;
   for await (const chunk of stream) {
@@ -209,15 +211,14 @@ async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> 
       kept.add(part);
       if (kept.length < wanted) break;
       const whole = kept.take();
-      wanted = inPrefix ? messageLength(whole) : prefixBytes;
+      wanted = inPrefix ? messageLength(whole, maxMessageBytes) : prefixBytes;
       if (!inPrefix) yield whole;
     }
   }
   if (!inPrefix || kept.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
 }
 
-function messageLength(prefix: Buffer): number {
-  const { maxMessageBytes } = pluginLimits;
+function messageLength(prefix: Buffer, maxMessageBytes: number): number {
   const bytes = prefix.readUInt32BE(1);
   if (bytes <= maxMessageBytes) return bytes;
   throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes} bytes`);

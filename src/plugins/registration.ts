@@ -2,6 +2,7 @@ import type { ClientHttp2Session } from "node:http2";
 import type { PluginHandler, RegisteringPlugin } from "../drivers.ts";
 import { InfoRequest, RegistrationService, RegistrationStatus } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, openGrpcPatiently } from "../host/grpc-session.ts";
+import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { callOnce } from "../lib/grpc.ts";
 
@@ -66,6 +67,7 @@ async function registerOn(
       userAgent,
       signal: within,
       budget,
+      limits: smallLimits,
     });
   };
   /** Tells the plugin why it was not taken. */
@@ -79,6 +81,7 @@ async function registerOn(
     userAgent,
     signal: clock.within(infoMs, signal),
     budget,
+    limits: smallLimits,
   });
   const info = await asked.catch((error: unknown) => {
     throwIfAborted(signal);

@@ -1,5 +1,6 @@
 import type { ClientHttp2Session } from "node:http2";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError } from "../lib/errors.ts";
 import { type CallFailure, startCall } from "../lib/grpc.ts";
 import { userAgent } from "../pod/http-action.ts";
@@ -25,6 +26,7 @@ export async function checkHealth(
       message: new BinaryWriter().uint32(10).string(service).finish(),
       userAgent: userAgent("probe"),
       timeoutMs,
+      limits: smallLimits,
     },
     signal,
   );

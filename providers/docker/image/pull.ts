@@ -42,7 +42,7 @@ export async function pull(
         });
         for await (const message of jsonLines(answer, host)) {
           watch.heard();
-          takeMessage(message as PullMessage, tracker.take);
+          takeMessage(message, tracker.take);
           onProgress?.(tracker.progress());
         }
       },
