@@ -53,26 +53,15 @@ function weighJson(text: Buffer): number {
   let values = 0;
   let depth = 0;
   for (let at = 0; at < text.length; at += 1) {
-    switch (text[at]) {
-      case quote:
-        at = endOfString(text, at);
-        break;
-      case openList:
-      case openObject:
-        values += 1;
-        depth += 1;
-        if (depth > maxJsonDepth)
-          throw new CodedError("resource_exhausted", `a JSON text is deeper than ${maxJsonDepth} levels`);
-        break;
-      case closeList:
-      case closeObject:
-        depth -= 1;
-        break;
-      case comma:
-      case colon:
-        values += 1;
-        break;
-    }
+    const byte = text[at];
+    if (byte === quote) at = endOfString(text, at);
+    else if (byte === comma || byte === colon) values += 1;
+    else if (byte === openList || byte === openObject) {
+      values += 1;
+      depth += 1;
+      if (depth > maxJsonDepth)
+        throw new CodedError("resource_exhausted", `a JSON text is deeper than ${maxJsonDepth} levels`);
+    } else if (byte === closeList || byte === closeObject) depth -= 1;
   }
   return text.length + values * valueBytes;
 }

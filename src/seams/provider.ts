@@ -21,6 +21,7 @@ export const troubleReasons = [
   "NoPosixShell",
   "NoSftp",
   "NotDialledIn",
+  "LimitExceeded",
   "RuntimeInUse",
   "RootDirFull",
   "RootDirUnusable",

@@ -12,7 +12,8 @@ export type LinkReason =
   | "LoginShellHangs"
   | "NoPosixShell"
   | "NoSftp"
-  | "NotDialledIn";
+  | "NotDialledIn"
+  | "LimitExceeded";
 
 /** Error of a link that is down: a reason, and a sentence with the remedy. */
 export class LinkError extends CodedError {
@@ -46,6 +47,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   NoPosixShell: [5_000, 30_000],
   NoSftp: [5_000, 30_000],
   NotDialledIn: [1_000, 30_000],
+  LimitExceeded: [10_000, 300_000],
 };
 
 /** Milliseconds until the next attempt, before jitter. Pure.
