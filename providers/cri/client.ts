@@ -52,6 +52,9 @@ export interface ChannelOptions {
 
 const { maxMessageBytes } = runtimeLimits;
 
+/** Time after which a stream of messages lets others have a turn, milliseconds: the library delivers what has arrived without a pause. */
+const longestTurnMs = 20;
+
 const channelOptions = {
   "grpc.max_receive_message_length": maxMessageBytes,
   "grpc.max_send_message_length": maxMessageBytes,
@@ -84,7 +87,12 @@ export function createChannel(options: ChannelOptions): Channel {
         throw codedCallError(error, signal);
       }
     },
-    async *stream(method, request, signal, headers = {}) {
+    async *stream<Request, Response>(
+      method: Method<Request, Response>,
+      request: Request,
+      signal: AbortSignal,
+      headers: Readonly<Record<string, string>> = {},
+    ): AsyncGenerator<Response> {
       if (signal.aborted) return;
       const messages = client.makeServerStreamRequest(
         method.path,
@@ -97,8 +105,14 @@ export function createChannel(options: ChannelOptions): Channel {
       messages.on("error", () => {});
       const cancel = () => messages.cancel();
       signal.addEventListener("abort", cancel, { once: true });
+      let turnBegan = clock.monotonic();
       try {
-        yield* messages;
+        for await (const message of messages as AsyncIterable<Response>) {
+          yield message;
+          if (clock.monotonic() - turnBegan < longestTurnMs) continue;
+          await clock.sleep(0);
+          turnBegan = clock.monotonic();
+        }
         if (!signal.aborted) throw new CodedError("unavailable", `the stream ${method.path} ended`);
       } catch (error) {
         if (!signal.aborted) throw codedCallError(error, signal);

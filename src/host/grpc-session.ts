@@ -1,6 +1,8 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, connect } from "node:http2";
 import type { DecodeLimits } from "../lib/bounded-decode.ts";
+import { Socket } from "node:net";
+import { chargeStream } from "../lib/target-budget.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { GrpcError, type GrpcMethod, callOnce } from "../lib/grpc.ts";
@@ -27,6 +29,8 @@ class HandshakeError extends CodedError {
 export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, signal: AbortSignal) {
   const connection = await host.dial({ unix: path }, signal);
   const session = connect("http://localhost", { createConnection: () => connection });
+  // HTTP/2 reads a socket of this machine without JavaScript.
+  if (!(connection instanceof Socket)) chargeStream(connection, host.budget);
   // An error of the session fails its calls, and they report it.
   session.on("error", () => {});
   connection.on("error", () => {});

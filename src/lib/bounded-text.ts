@@ -74,3 +74,11 @@ function endOfString(text: Buffer, from: number): number {
   }
   return text.length;
 }
+
+/** Longest text of an error that a target writes, characters: it is logged, and shown in events. */
+const maxErrorText = 8192;
+
+/** The beginning of a text that a target wrote as its error. */
+export function boundedErrorText(text: string): string {
+  return text.length <= maxErrorText ? text : `${text.slice(0, maxErrorText)}…`;
+}

@@ -1,6 +1,7 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { type DecodeLimits, decodeBounded, pluginLimits } from "./bounded-decode.ts";
+import { boundedErrorText } from "./bounded-text.ts";
 import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
 import { KeptBytes } from "./kept-bytes.ts";
 import type { TargetBudget } from "./target-budget.ts";
@@ -177,7 +178,7 @@ function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd 
   if (status === "0") return { is: "ok" };
   if (status === undefined) return withoutStatus(headers);
   const code = codes[Number(status)]?.[0] ?? `Code(${String(status)})`;
-  return { is: "failed", code, message: decoded(String(all["grpc-message"] ?? "")) };
+  return { is: "failed", code, message: boundedErrorText(decoded(String(all["grpc-message"] ?? ""))) };
 }
 
 /** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before the call's status. */
@@ -219,6 +220,8 @@ async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: Dec
 }
 
 function messageLength(prefix: Buffer, maxMessageBytes: number): number {
+  if (prefix[0] !== 0)
+    throw new GrpcError({ code: "Internal", message: "compressed flag set with identity or empty encoding" });
   const bytes = prefix.readUInt32BE(1);
   if (bytes <= maxMessageBytes) return bytes;
   throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes} bytes`);

@@ -1,3 +1,4 @@
+import type { Readable } from "node:stream";
 import type { Clock } from "./clock.ts";
 import { CodedError } from "./errors.ts";
 
@@ -51,3 +52,16 @@ export function createTargetBudget({ clock, onExceeded }: TargetBudgetOptions): 
 const message =
   `the target sends more data than graftlet decodes for one node (${perSecond / 2 ** 20} MiB a second): ` +
   "its container runtime, or a plugin, answers with far more than a node's pods and images need; look for the process on it that does.";
+
+/** Charges a target for each byte of a stream of its own, whatever becomes of it: frames of a protocol cost time, too. A target over its
+ *  budget loses the stream. The stream's reader has to be there already, or come at once. */
+export function chargeStream(stream: Readable, budget: TargetBudget | undefined): void {
+  if (!budget) return;
+  stream.on("data", (chunk: Buffer) => {
+    try {
+      budget.spend(chunk.length);
+    } catch (error) {
+      stream.destroy(error instanceof Error ? error : undefined);
+    }
+  });
+}

@@ -2,7 +2,7 @@ import type { IncomingMessage } from "node:http";
 import { addAbortSignal } from "node:stream";
 import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
-import { parseBoundedJson } from "../../../src/lib/bounded-text.ts";
+import { boundedErrorText, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
 import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
@@ -77,7 +77,7 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   const { bytes, whole } = await read(answer, maxRefusalBytes);
   if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with an oversized body`);
   const text = bytes.toString().trim();
-  return Object.assign(new Error(text || `HTTP ${answer.statusCode}`), {
+  return Object.assign(new Error(boundedErrorText(text) || `HTTP ${answer.statusCode}`), {
     statusCode: answer.statusCode,
     json: jsonOf(bytes),
   });

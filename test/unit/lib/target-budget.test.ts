@@ -1,8 +1,10 @@
 import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { finished } from "node:stream/promises";
 import { test } from "node:test";
 import { ListContainersResponse, ListImagesResponse, ListPodSandboxResponse } from "../../../src/gen/cri.ts";
 import { decodeBounded, runtimeLimits } from "../../../src/lib/bounded-decode.ts";
-import { createTargetBudget } from "../../../src/lib/target-budget.ts";
+import { chargeStream, createTargetBudget } from "../../../src/lib/target-budget.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
 const mebibyte = 1024 * 1024;
@@ -74,4 +76,17 @@ test("a node with 500 pods and 5,000 images that is relisted every second stays 
     await clock.advance(1_000);
   }
   assert.equal(budget.exceeded(), undefined, `a relist takes ${relist} bytes`);
+});
+
+test("ends a stream whose bytes exceed the budget, and charges those within it", async () => {
+  const budget = createTargetBudget({ clock: fakeClock() });
+  const stream = new PassThrough();
+  const read: number[] = [];
+  stream.on("data", (chunk: Buffer) => void read.push(chunk.length));
+  chargeStream(stream, budget);
+  stream.write(Buffer.alloc(100));
+  budget.spend(512 * mebibyte - 100);
+  stream.write(Buffer.alloc(1));
+  await assert.rejects(finished(stream), exceeded);
+  assert.deepEqual(read, [100, 1]);
 });

@@ -1,0 +1,69 @@
+import assert from "node:assert/strict";
+import { monitorEventLoopDelay } from "node:perf_hooks";
+import { setTimeout as sleep } from "node:timers/promises";
+import { setFlagsFromString } from "node:v8";
+import { runInNewContext } from "node:vm";
+
+/** What a hostile peer does to this process: a case of a table. `Bench` is what its suite has made for it. */
+export interface HostileCase<Bench> {
+  /** What the peer does. */
+  readonly name: string;
+  /** Begins the attack. @returns once what must be seen of it is seen. @throws AssertionError when it is not. */
+  readonly endure: (bench: Bench) => Promise<void>;
+}
+
+/** Limits of each case. */
+const [mostGrowth, mostBlockedMs, mostNeighbourMs] = [64 * 2 ** 20, 1_000, 1_000];
+const neighbourEveryMs = 100;
+
+/** What was seen while a case was endured: growth of the resident set in bytes, the longest time that the event loop stood still and the
+ *  neighbour's longest answer in milliseconds. */
+export interface Endured {
+  readonly growth: number;
+  readonly blockedMs: number;
+  readonly neighbourMs: number;
+}
+
+/** Endures an attack, and holds the process to the limits meanwhile.
+ *  @param neighbour asks something of another target of the same process, which is not attacked. */
+export async function endure(attack: () => Promise<void>, neighbour: () => Promise<unknown>): Promise<Endured> {
+  await neighbour();
+  collectGarbage();
+  const before = process.memoryUsage.rss();
+  const delay = monitorEventLoopDelay({ resolution: 10 });
+  delay.enable();
+  let [peak, slowest, over] = [before, 0, false];
+  const look = setInterval(() => (peak = Math.max(peak, process.memoryUsage.rss())), 20);
+  const asking = (async () => {
+    while (!over) {
+      const begun = performance.now();
+      await neighbour();
+      slowest = Math.max(slowest, performance.now() - begun);
+      await sleep(neighbourEveryMs);
+    }
+  })();
+  try {
+    await attack();
+    // What was queued by the attack's end counts, too.
+    await sleep(neighbourEveryMs);
+  } finally {
+    over = true;
+    clearInterval(look);
+    delay.disable();
+    await asking;
+  }
+  peak = Math.max(peak, process.memoryUsage.rss());
+  const endured = { growth: peak - before, blockedMs: delay.max / 1e6, neighbourMs: slowest };
+  const told = `grew by ${(endured.growth / 2 ** 20).toFixed(1)} MiB, stood still for ${endured.blockedMs.toFixed(0)} ms, the neighbour took ${endured.neighbourMs.toFixed(0)} ms`;
+  if (process.env.GRAFTLET_HOSTILE_REPORT) console.error(told);
+  assert.ok(
+    endured.growth <= mostGrowth && endured.blockedMs <= mostBlockedMs && endured.neighbourMs <= mostNeighbourMs,
+    `this process ${told}`,
+  );
+  return endured;
+}
+
+function collectGarbage(): void {
+  setFlagsFromString("--expose-gc");
+  (runInNewContext("gc") as () => void)();
+}
