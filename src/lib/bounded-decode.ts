@@ -1,4 +1,4 @@
-import { BinaryReader } from "@bufbuild/protobuf/wire";
+import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
 import { CodedError } from "./errors.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
@@ -43,12 +43,47 @@ export function decodeBounded<T>(
       "resource_exhausted",
       `a message of ${bytes.length} bytes is longer than ${maxMessageBytes} bytes`,
     );
+  budget?.spend(bytes.length);
+  if (countFields(bytes) * objectBytes > maxDecodedBytes) throw tooManyEntries(bytes.length, maxDecodedBytes);
   const reader = new BoundedReader(bytes, maxDecodedBytes);
   try {
     return decode(reader);
   } finally {
-    budget?.spend(reader.decodedBytes);
+    budget?.spend(reader.decodedBytes - bytes.length);
   }
+}
+
+function tooManyEntries(length: number, limit: number): CodedError {
+  return new CodedError(
+    "resource_exhausted",
+    `a message of ${length} bytes has too many entries: it would take more than ${limit} bytes of memory`,
+  );
+}
+
+/** Number of the fields of a message itself, without those within them; nothing is made of them. The count ends where the message is
+ *  not well-formed, which its decoding reports. */
+function countFields(bytes: Uint8Array): number {
+  let fields = 0;
+  let at = 0;
+  const varint = () => {
+    let value = 0;
+    for (let shift = 0; shift < 64; shift += 7) {
+      const byte = bytes[at] ?? 0;
+      at += 1;
+      if (shift < 28) value |= (byte & 0x7f) << shift;
+      if (byte < 0x80) break;
+    }
+    return value;
+  };
+  while (at < bytes.length) {
+    const wireType = varint() & 7;
+    fields += 1;
+    if (wireType === WireType.Varint) varint();
+    else if (wireType === WireType.LengthDelimited) at += varint();
+    else if (wireType === WireType.Bit64) at += 8;
+    else if (wireType === WireType.Bit32) at += 4;
+  }
+  return fields;
 }
 
 /** Estimates the memory of what is read, and throws once it is beyond a limit. */
@@ -68,10 +103,7 @@ class BoundedReader extends BinaryReader {
   charge(bytes: number): void {
     this.decodedBytes += bytes;
     if (this.decodedBytes <= this.#limit) return;
-    throw new CodedError(
-      "resource_exhausted",
-      `a message of ${this.len} bytes has too many entries: it would take more than ${this.#limit} bytes of memory`,
-    );
+    throw tooManyEntries(this.len, this.#limit);
   }
 
   // Packed values of 64 bits have no tag each, and become objects.

@@ -38,7 +38,7 @@ const [openList, closeList, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
  *  @throws CodedError resource_exhausted for a text with too many values or too deep ones, or a target over its budget; SyntaxError. */
 export function parseBoundedJson(text: Buffer, budget?: TargetBudget): unknown {
   const bytes = weighJson(text);
-  budget?.spend(bytes);
+  budget?.spend(Math.min(bytes, maxJsonBytes));
   if (bytes > maxJsonBytes)
     throw new CodedError(
       "resource_exhausted",

@@ -47,13 +47,14 @@ function forever(to: Socket | ServerResponse, make: () => Buffer | string): void
 const head = "HTTP/1.1 200 OK\r\n";
 const chunked = `${head}Transfer-Encoding: chunked\r\n\r\n`;
 const tinyChunks = "1\r\n \r\n".repeat(10_000);
-const full = (text: string) => text.repeat(Math.floor((16 * 1024 * 1024 - 10) / text.length));
+const objects = "{},".repeat(20_000);
+const full = (text: string) => text.repeat(Math.floor((8 * 1024 * 1024 - 10) / text.length));
 
 export const dockerAttacks: Readonly<Record<string, Attack>> = {
   none: engine((response) => response.end("[]")),
   "empty objects": engine((response) => response.end(`[${full("{},")}{}]`)),
   "deep lists": engine((response) => response.end(full("["))),
-  "an answer without end": engine((response) => forever(response, () => full("{},").slice(0, 65_536))),
+  "an answer without end": engine((response) => forever(response, () => objects)),
   "blanks without end": raw((connection) => {
     connection.write(chunked);
     forever(connection, () => tinyChunks);
@@ -92,7 +93,7 @@ export const dockerAttacks: Readonly<Record<string, Attack>> = {
     response.writeHead(500);
     forever(response, () => "x".repeat(65_536));
   }),
-  "events without end": engine((response) => forever(response, () => `${'{"Type":"image"}\n'.repeat(4_000)}`)),
+  "events without end": engine((response) => forever(response, () => '{"Type":"image"}\n'.repeat(4_000))),
   "an event without end": engine((response) => forever(response, () => "x".repeat(65_536))),
   silence: raw(() => undefined),
   "an end at once": raw((connection) => connection.destroy()),

@@ -1,5 +1,6 @@
 import type { IncomingMessage } from "node:http";
 import { addAbortSignal } from "node:stream";
+import { finished } from "node:stream/promises";
 import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
 import { boundedErrorText, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
@@ -25,13 +26,13 @@ export interface StreamQuestion {
 /** Every status: refusals are read below, limited in size, for the daemon's own message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxRefusalBytes = 64 * 1024;
-/** Limit of one answer, as for a CRI runtime. */
-const maxAnswerBytes = 16 * 1024 * 1024;
+/** Limit of one answer. Lists of 2,000 containers with 4 KiB of labels each are within it. */
+const maxAnswerBytes = 8 * 1024 * 1024;
 
 /** Sends a request and reads the whole answer.
  *  @param budget charged with the memory that the answer takes.
  *  @returns its JSON; undefined when it has none.
- *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB, or too many values. */
+ *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 8 MiB, or too many values. */
 export async function askForJson(engine: Dockerode, question: StreamQuestion, budget?: TargetBudget): Promise<unknown> {
   const answer = await askForStream(engine, question);
   const { bytes, whole } = await read(answer, maxAnswerBytes);
@@ -89,9 +90,18 @@ async function read(
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
   const kept = new KeptBytes(limit);
-  for await (const chunk of answer as AsyncIterable<Buffer>)
-    if (!kept.add(chunk)) return { bytes: kept.bytes(), whole: false };
-  return { bytes: kept.bytes(), whole: true };
+  let whole = true;
+  // A chunk is taken as it comes: thousands of one byte each are not queued.
+  answer.on("data", (chunk: Buffer) => {
+    whole &&= kept.add(chunk);
+    if (!whole) answer.destroy();
+  });
+  try {
+    await finished(answer);
+  } catch (error) {
+    if (whole) throw error;
+  }
+  return { bytes: kept.bytes(), whole };
 }
 
 /** Undefined for what is not JSON. */

@@ -6,6 +6,9 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 const newline = 0x0a;
 
+/** What the handling of a line counts for in the budget, bytes. */
+const handlingBytes = 32 * 1024;
+
 export interface JsonLinesOptions {
   /** Charged with the memory that the values take. */
   readonly budget?: TargetBudget | undefined;
@@ -44,6 +47,7 @@ function isBlank(line: Buffer): boolean {
 
 function parsed(line: Buffer, budget: TargetBudget | undefined): Record<string, unknown> {
   let value: unknown;
+  budget?.spend(handlingBytes);
   try {
     value = parseBoundedJson(line, budget);
   } catch (error) {
