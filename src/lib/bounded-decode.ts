@@ -76,11 +76,14 @@ function countFields(bytes: Uint8Array): number {
     return value;
   };
   while (at < bytes.length) {
-    const wireType = varint() & 7;
+    const wireType: WireType = varint() & 7;
     fields += 1;
     if (wireType === WireType.Varint) varint();
-    else if (wireType === WireType.LengthDelimited) at += varint();
-    else if (wireType === WireType.Bit64) at += 8;
+    else if (wireType === WireType.LengthDelimited) {
+      // Reading the length moves the position as well, so the two must not be one expression.
+      const length = varint();
+      at += length;
+    } else if (wireType === WireType.Bit64) at += 8;
     else if (wireType === WireType.Bit32) at += 4;
   }
   return fields;

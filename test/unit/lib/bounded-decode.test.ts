@@ -114,6 +114,15 @@ test("decodes 10,000 devices of a plugin with their NUMA nodes", () => {
   assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 10_000);
 });
 
+test("decodes 5,000 devices with long names, whose content is not taken for entries", () => {
+  const devices = Array.from({ length: 5000 }, (_, index) => ({
+    ID: `gpu-${"x".repeat(50)}-${index}`,
+    health: "Healthy",
+  }));
+  const bytes = ListAndWatchResponse.encode(ListAndWatchResponse.fromPartial({ devices })).finish();
+  assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 5000);
+});
+
 test("charges a target for what it has decoded, and for a message that is refused", () => {
   const spent: number[] = [];
   const budget = { spend: (bytes: number) => void spent.push(bytes), exceeded: () => undefined };
