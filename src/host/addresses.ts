@@ -65,7 +65,7 @@ export function routes(table: string): readonly Route[] {
     .slice(1)
     .flatMap((line) => {
       const [name, destination, gateway, , , , , mask] = line.trim().split(/\s+/);
-      return name && destination && gateway && mask
+      return name && [destination, gateway, mask].every(isWord) && destination && gateway && mask
         ? [
             {
               name,
@@ -76,6 +76,10 @@ export function routes(table: string): readonly Route[] {
           ]
         : [];
     });
+}
+
+function isWord(hex: string | undefined): boolean {
+  return hex !== undefined && /^[0-9a-f]{8}$/i.test(hex);
 }
 
 function littleEndian(hex: string): number {
@@ -110,12 +114,14 @@ export function contains({ network, mask }: Subnet, address: string): boolean {
 function globalIPv6(table: string, first: string | undefined): readonly string[] {
   const found = linesOf(table).flatMap((line) => {
     const [hex, , , scope, , name] = line.trim().split(/\s+/);
-    return hex && scope === "00" && name ? [{ name, address: ipv6Address(hex) }] : [];
+    const address = hex && ipv6Address(hex);
+    return address && scope === "00" && name ? [{ name, address }] : [];
   });
   return found.sort((a, b) => Number(b.name === first) - Number(a.name === first)).map(({ address }) => address);
 }
 
-/** @param hex the 32 digits of an IPv6 address. */
-export function ipv6Address(hex: string): string {
+/** @param hex the 32 digits of an IPv6 address; undefined for another text. */
+export function ipv6Address(hex: string): string | undefined {
+  if (!/^[0-9a-f]{32}$/i.test(hex)) return undefined;
   return new URL(`http://[${(hex.match(/.{4}/g) ?? []).join(":")}]`).hostname.slice(1, -1);
 }

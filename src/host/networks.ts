@@ -29,7 +29,9 @@ export function networksIn(four: string, six: string): readonly Network[] {
   const ofSix = linesOf(six).flatMap((line) => {
     const [to = "", bits = "", , , gateway = "", , , , , device = "lo"] = line.trim().split(/\s+/);
     if (device === "lo" || Number.parseInt(bits, 16) === 0 || /^f[ef]/.test(to)) return [];
-    return [{ cidr: `${ipv6Address(to)}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
+    const address = ipv6Address(to);
+    if (address === undefined) return [];
+    return [{ cidr: `${address}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
   });
   return [...ofFour, ...ofSix];
 }

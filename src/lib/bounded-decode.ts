@@ -1,4 +1,4 @@
-import { BinaryReader, WireType } from "@bufbuild/protobuf/wire";
+import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { CodedError } from "./errors.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
@@ -60,6 +60,9 @@ function tooManyEntries(length: number, limit: number): CodedError {
   );
 }
 
+/** Wire types, the low three bits of a tag. @see https://protobuf.dev/programming-guides/encoding/#structure */
+const [varintType, bit64Type, lengthDelimitedType, bit32Type] = [0, 1, 2, 5];
+
 /** Number of the fields of a message itself, without those within them; nothing is made of them. The count ends where the message is
  *  not well-formed, which its decoding reports. */
 function countFields(bytes: Uint8Array): number {
@@ -76,15 +79,15 @@ function countFields(bytes: Uint8Array): number {
     return value;
   };
   while (at < bytes.length) {
-    const wireType: WireType = varint() & 7;
+    const wireType = varint() & 7;
     fields += 1;
-    if (wireType === WireType.Varint) varint();
-    else if (wireType === WireType.LengthDelimited) {
+    if (wireType === varintType) varint();
+    else if (wireType === lengthDelimitedType) {
       // Reading the length moves the position as well, so the two must not be one expression.
       const length = varint();
       at += length;
-    } else if (wireType === WireType.Bit64) at += 8;
-    else if (wireType === WireType.Bit32) at += 4;
+    } else if (wireType === bit64Type) at += 8;
+    else if (wireType === bit32Type) at += 4;
   }
   return fields;
 }

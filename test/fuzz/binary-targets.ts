@@ -29,7 +29,7 @@ import { NodeGetCapabilitiesResponse, NodeGetInfoResponse, NodeGetVolumeStatsRes
 import { AllocateResponse, ListAndWatchResponse, RegisterRequest } from "../../src/gen/device-plugin.ts";
 import { PluginInfo } from "../../src/gen/plugin-registration.ts";
 import { decodeBounded, pluginLimits, runtimeLimits } from "../../src/lib/bounded-decode.ts";
-import type { Target } from "./targets.ts";
+import type { Target } from "./target.ts";
 
 interface MessageType<T> {
   decode(input: BinaryReader): T;

@@ -15,7 +15,7 @@ import { FrameReader, dataHead, pingFrame, synStreamFrame } from "../../src/stre
 import { createHeaderReader, createHeaderWriter } from "../../src/streams/spdy/header-block.ts";
 import { terminalSizes } from "../../src/streams/terminal-sizes.ts";
 import { Channels } from "../../src/streams/websocket/channels.ts";
-import type { Target } from "./targets.ts";
+import type { Target } from "./target.ts";
 
 /** An input in pieces, as a connection may bring it: of one byte, then of many. */
 function pieces(input: Buffer): Buffer[] {

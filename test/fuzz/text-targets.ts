@@ -15,7 +15,7 @@ import { createOomParser } from "../../src/node/oom-lines.ts";
 import { parseResolvConf } from "../../src/pod/dns.ts";
 import { loginsOf } from "../../src/runtime/images/docker-config.ts";
 import { toldStatus } from "../../src/streams/exit-status.ts";
-import type { Target } from "./targets.ts";
+import type { Target } from "./target.ts";
 
 function text(name: string, decode: (input: string) => unknown, ...samples: readonly string[]): Target {
   return {
