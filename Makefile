@@ -142,6 +142,11 @@ link-cut: $(deps) packages cluster-tools ## the way to a target over SSH is cut 
 	$(call say,link-cut)
 	@GRAFTLET_LINK_CUT_MINUTES=$(or $(MINUTES),10) $(call tests,120) --test-timeout=7200000 test/integration/ssh-cut.test.ts
 
+.PHONY: fuzz
+fuzz: $(deps) ## decoders of others' bytes get mutated samples FOR=10 minutes; prints the SEED, keeps what fails in dist/fuzz (SEED=1 draws the same inputs, TARGET=mountinfo fuzzes one); no root
+	$(call say,fuzz)
+	@FOR="$(FOR)" SEED="$(SEED)" TARGET="$(TARGET)" node test/fuzz/run.ts
+
 .PHONY: faults
 faults: $(deps) packages cluster-tools ## small mistakes, each made in a checkout of its own: the tests that should find it do (FAULT=name makes one); root
 	$(call say,faults)

@@ -31,3 +31,5 @@ options=outputServices=grpc-js,env=node,esModuleInterop=true,enumsAsLiterals=tru
 options+=,outputJsonMethods=false,outputPartialMethods=true,useOptionals=none,importSuffix=.ts,useExactTypes=false
 protoc -I "$work" --plugin=node_modules/.bin/protoc-gen-ts_proto --ts_proto_out=src/gen --ts_proto_opt="$options" \
   cri.proto device-plugin.proto plugin-registration.proto pod-resources.proto pod-resources-alpha.proto csi.proto containerd-events.proto
+# Answers are decoded by a reader that counts what is made of them (src/lib/bounded-decode.ts).
+perl -pi -e 's/(re(?:quest|sponse)Deserialize: )\(value: Buffer\)/$1(value: BinaryReader | Buffer)/' src/gen/*.ts

@@ -1,13 +1,16 @@
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { Client, Metadata, connectivityState, credentials, status } from "@grpc/grpc-js";
+import { decodeBounded, runtimeLimits } from "../../src/lib/bounded-decode.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
+import type { TargetBudget } from "../../src/lib/target-budget.ts";
 import { codedCallError, codedStatus } from "./errors.ts";
 
 /** One operation of a gRPC service, as ts-proto's service definitions describe it. */
 export interface Method<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (value: Request) => Buffer;
-  readonly responseDeserialize: (value: Buffer) => Response;
+  readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
 /** How long a unary call may take: milliseconds, or no limit but the signal's. */
@@ -42,10 +45,15 @@ export interface ChannelOptions {
   readonly patienceMs?: number;
   /** Headers for the next unary call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
+  /** Charged with what the answers take. */
+  readonly budget?: TargetBudget;
   readonly clock: Clock;
 }
 
-const maxMessageBytes = 16 * 1024 * 1024;
+const { maxMessageBytes } = runtimeLimits;
+
+/** Time after which a stream of messages lets others have a turn, milliseconds: the library delivers what has arrived without a pause. */
+const longestTurnMs = 20;
 
 const channelOptions = {
   "grpc.max_receive_message_length": maxMessageBytes,
@@ -61,7 +69,8 @@ const channelOptions = {
 };
 
 /** Keepalive pings are off: containerd refuses them, and a unix socket reports at once that its peer is gone. */
-export function createChannel({ path, requestTimeoutMs, patienceMs = 0, callHeaders, clock }: ChannelOptions): Channel {
+export function createChannel(options: ChannelOptions): Channel {
+  const { path, requestTimeoutMs, patienceMs = 0, callHeaders, budget, clock } = options;
   const client = new Client(`unix:${path}`, credentials.createInsecure(), {
     ...channelOptions,
     ...(patienceMs > 0 && { "grpc.max_reconnect_backoff_ms": patienceMs / 2 }),
@@ -70,19 +79,25 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, callHead
     async call(method, request, signal, limit = requestTimeoutMs) {
       throwIfAborted(signal);
       if (patienceMs > 0) await reconnected(client, clock.now() + patienceMs);
-      const options = limit === "none" ? {} : { deadline: clock.now() + limit };
+      const deadline = limit === "none" ? {} : { deadline: clock.now() + limit };
+      const metadata = metadataOf(callHeaders?.());
       try {
-        return await unary(client, method, request, { ...options, metadata: metadataOf(callHeaders?.()), signal });
+        return await unary(client, method, request, { ...deadline, metadata, budget, signal });
       } catch (error) {
         throw codedCallError(error, signal);
       }
     },
-    async *stream(method, request, signal, headers = {}) {
+    async *stream<Request, Response>(
+      method: Method<Request, Response>,
+      request: Request,
+      signal: AbortSignal,
+      headers: Readonly<Record<string, string>> = {},
+    ): AsyncGenerator<Response> {
       if (signal.aborted) return;
       const messages = client.makeServerStreamRequest(
         method.path,
         method.requestSerialize,
-        method.responseDeserialize,
+        (bytes: Buffer) => decodeBounded(method.responseDeserialize, bytes, runtimeLimits, budget),
         request,
         metadataOf(headers),
       );
@@ -90,8 +105,14 @@ export function createChannel({ path, requestTimeoutMs, patienceMs = 0, callHead
       messages.on("error", () => {});
       const cancel = () => messages.cancel();
       signal.addEventListener("abort", cancel, { once: true });
+      let turnBegan = clock.monotonic();
       try {
-        yield* messages;
+        for await (const message of messages as AsyncIterable<Response>) {
+          yield message;
+          if (clock.monotonic() - turnBegan < longestTurnMs) continue;
+          await clock.sleep(0);
+          turnBegan = clock.monotonic();
+        }
         if (!signal.aborted) throw new CodedError("unavailable", `the stream ${method.path} ended`);
       } catch (error) {
         if (!signal.aborted) throw codedCallError(error, signal);
@@ -122,6 +143,7 @@ interface UnaryOptions {
   /** Milliseconds since the epoch. */
   readonly deadline?: number;
   readonly metadata: Metadata;
+  readonly budget: TargetBudget | undefined;
   readonly signal: AbortSignal;
 }
 
@@ -131,7 +153,7 @@ function unary<Request, Response>(
   client: Client,
   method: Method<Request, Response>,
   request: Request,
-  { deadline, metadata, signal }: UnaryOptions,
+  { deadline, metadata, budget, signal }: UnaryOptions,
 ): Promise<Response> {
   const { promise, resolve, reject } = Promise.withResolvers<Response>();
   const sent = method.requestSerialize(request);
@@ -149,7 +171,7 @@ function unary<Request, Response>(
       if (code !== status.OK) return reject(codedStatus(code, details));
       if (!message) return reject(new CodedError("unknown", `${method.path} answered without a message`));
       try {
-        resolve(method.responseDeserialize(message));
+        resolve(decodeBounded(method.responseDeserialize, message, runtimeLimits, budget));
       } catch (error) {
         reject(error);
       }

@@ -1,4 +1,5 @@
 import { type ServiceError, status } from "@grpc/grpc-js";
+import { boundedErrorText } from "../../src/lib/bounded-text.ts";
 import { CodedError, type ErrorCode, abortError } from "../../src/lib/errors.ts";
 import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
@@ -33,8 +34,9 @@ export function codedCallError(error: unknown, signal: AbortSignal): CodedError 
  *  begins with a reason that CRI defines. */
 export function codedStatus(grpc: status, details: string, cause?: Error): CodedError {
   const code = codes[grpc] ?? "unknown";
+  const said = boundedErrorText(details);
   const reason = runtimeReasons.find((word) => details.startsWith(word));
-  return reason ? new RuntimeError(code, reason, details, { cause }) : new CodedError(code, details, { cause });
+  return reason ? new RuntimeError(code, reason, said, { cause }) : new CodedError(code, said, { cause });
 }
 
 function isServiceError(error: unknown): error is ServiceError {

@@ -11,6 +11,7 @@ import {
   EventsService as containerdEvents,
   TaskEvent,
 } from "../../src/gen/containerd-events.ts";
+import { decodeBounded, runtimeLimits } from "../../src/lib/bounded-decode.ts";
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError, hasCode } from "../../src/lib/errors.ts";
 import type { Logger } from "../../src/lib/log.ts";
@@ -129,9 +130,9 @@ function containerdSource(runtime: Channel): Source {
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
   if (topic.startsWith("/tasks/")) {
-    const { containerId } = TaskEvent.decode(event.value);
+    const { containerId } = decodeBounded(TaskEvent.decode, event.value, runtimeLimits);
     return { is: "changed", containerId, ...(topic === "/tasks/delete" && { exited: true }) };
   }
-  const { id } = ContainerEvent.decode(event.value);
+  const { id } = decodeBounded(ContainerEvent.decode, event.value, runtimeLimits);
   return { is: "changed", containerId: id, ...(topic === "/containers/delete" && { removed: true }) };
 }

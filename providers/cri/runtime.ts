@@ -22,7 +22,7 @@ export interface CriRuntimeOptions {
   /** Headers for the next call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
   /** Dials the runtime's stream URLs: the machine that the runtime runs on. */
-  readonly host: Pick<Host, "dial" | "forUsers">;
+  readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -38,7 +38,14 @@ export function criRuntime({
   clock,
   log,
 }: CriRuntimeOptions): Runtime {
-  const common = { requestTimeoutMs, patienceMs, ...(callHeaders && { callHeaders }), clock };
+  const { budget } = host;
+  const common = {
+    requestTimeoutMs,
+    patienceMs,
+    ...(callHeaders && { callHeaders }),
+    ...(budget && { budget }),
+    clock,
+  };
   const runtime = createChannel({ path: runtimeSocket, ...common });
   const images = createChannel({ path: imageSocket, ...common });
   return {

@@ -1,3 +1,4 @@
+import { parseBoundedJson } from "../../src/lib/bounded-text.ts";
 import {
   CgroupDriver,
   RuntimeConfigRequest,
@@ -24,7 +25,7 @@ interface ToldConfig {
 export async function toldConfig(runtime: Channel, signal: AbortSignal): Promise<ToldConfig | undefined> {
   const { info } = await runtime.call(runtimeService.status, { verbose: true }, signal);
   try {
-    const config: unknown = JSON.parse(info["config"] ?? "");
+    const config: unknown = parseBoundedJson(Buffer.from(info["config"] ?? ""));
     return typeof config === "object" && config !== null ? config : undefined;
   } catch {
     return undefined;

@@ -42,7 +42,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
       answer = await listen(signal);
       cache.begin();
       yield { is: "listening" };
-      for await (const message of jsonLines(answer)) {
+      for await (const message of jsonLines(answer, parts.host)) {
         const event = message as EngineEvent;
         since = timeOf(event) ?? since;
         if (event.Type !== "container") cache.changed();

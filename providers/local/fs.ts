@@ -1,12 +1,20 @@
 import { constants, lstatSync, type Stats } from "node:fs";
 import * as fsp from "node:fs/promises";
 import { CodedError, throwIfAborted } from "../../src/lib/errors.ts";
-import type { DirectoryEntry, FileInfo, FileKind, HostFile, HostFs } from "../../src/seams/host.ts";
+import {
+  type DirectoryEntry,
+  type FileInfo,
+  type FileKind,
+  type HostFile,
+  type HostFs,
+  maxDirectoryEntries,
+  tooManyEntries,
+} from "../../src/seams/host.ts";
 import { applyChange } from "./changes.ts";
 import { coded } from "./errors.ts";
 import { isKernelFile, readKernelFile } from "./kernel-files.ts";
 
-const defaultMaxBytes = 16 * 1024 * 1024;
+const defaultMaxBytes = 4 * 1024 * 1024;
 
 /** This machine's files. */
 export function localFs(): HostFs {
@@ -37,12 +45,7 @@ export function localFs(): HostFs {
       const { size } = await file.stat();
       return await file.read(Math.max(0, size - bytes), bytes);
     },
-    list: (path) =>
-      coded(path, async () =>
-        (await fsp.readdir(path, { withFileTypes: true })).map(
-          (entry): DirectoryEntry => ({ name: entry.name, kind: kindOf(entry) }),
-        ),
-      ),
+    list: (path) => coded(path, () => listDirectory(path)),
     stat: (path) => coded(path, async () => infoOf(await fsp.stat(path))),
     lstat: (path) => coded(path, async () => infoOf(await fsp.lstat(path))),
     lstatAll,
@@ -66,6 +69,15 @@ export function localFs(): HostFs {
       }
     },
   };
+}
+
+async function listDirectory(path: string): Promise<DirectoryEntry[]> {
+  const found: DirectoryEntry[] = [];
+  for await (const entry of await fsp.opendir(path, { bufferSize: 1024 })) {
+    if (found.length === maxDirectoryEntries) throw tooManyEntries(path);
+    found.push({ name: entry.name, kind: kindOf(entry) });
+  }
+  return found;
 }
 
 /** A thread looks at the first: a file system that hangs holds up that, and not the process. The others then need none, which is a tenth

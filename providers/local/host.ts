@@ -1,5 +1,6 @@
 import { readFile } from "node:fs/promises";
 import type { Clock } from "../../src/lib/clock.ts";
+import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
 import { localFs } from "./fs.ts";
@@ -17,6 +18,7 @@ export interface LocalHostDeps {
 export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps): Host {
   return {
     fs: localFs(),
+    budget: createTargetBudget({ clock }),
     clock: {
       offsetMs: () => Promise.resolve(0),
       bootId: async () => (await readFile("/proc/sys/kernel/random/boot_id", "utf8")).trim(),

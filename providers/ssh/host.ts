@@ -1,5 +1,6 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import type { Logger } from "../../src/lib/log.ts";
+import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { SshConfig } from "./config.ts";
 import type { Connection } from "./connection/connection.ts";
@@ -7,6 +8,7 @@ import { createDialer } from "./sockets/dial.ts";
 import { sshFs } from "./files/fs.ts";
 import { sshClock } from "./host-clock.ts";
 import { type Link, createLink } from "./connection/link.ts";
+import { LinkError } from "./connection/link-state.ts";
 import { createListeners } from "./sockets/listen.ts";
 import { watchLoginShell } from "./shell/login-watch.ts";
 import { type Privileges, createPrivileges, shellCommand } from "./shell/privileges.ts";
@@ -44,6 +46,8 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.begin(connection, await rights.ask(connection, signal), signal);
   const link = createLink({ config, clock, log, check, ...(reverse && { reverse }) });
+  const onExceeded = (message: string) => link.fail(new LinkError("LimitExceeded", "resource_exhausted", message));
+  const budget = createTargetBudget({ clock, onExceeded });
   const sessions = createSessions({ link, clock, log });
   const rights = createPrivileges({ config, link, sessions, clock });
   const privileges = rights.known;
@@ -61,6 +65,7 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
     sftp: sftp.get,
     runAlone: (script, signal) =>
       runAlone(alone, { argv: ["/bin/sh", "-c", 'eval "$(cat)"'], stdin: script, limit: scriptBytes }, signal),
+    budget,
     clock,
   });
   const listening = { fs, run, spawn, privileges, user: config.user, clock, log };
@@ -81,6 +86,7 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
       dial: createDialer({ link: ofPods, spawn: spawnForUser, privileges, clock }),
       listen: createListeners({ ...listening, link: ofPods }),
     },
+    budget,
     clock: sshClock({ clock, run, readFile: fs.readFile }),
     link,
     privileges,

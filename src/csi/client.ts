@@ -7,12 +7,13 @@ import {
   NodeService,
 } from "../gen/csi.ts";
 import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import { smallLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, statusOf } from "../lib/grpc.ts";
 import type { DriverMeasures } from "../measures.ts";
 
 /** Longest time of a call, milliseconds: the kubelet's. */
 const limitMs = 120_000;
-const userAgent = "graftlet-csi";
+const how = { userAgent: "graftlet-csi", limitMs, limits: smallLimits };
 
 /** A driver's node service, with what only its registration asks. */
 export interface DriverClient extends StorageDriver {
@@ -33,7 +34,7 @@ export function createDriverClient(
     const began = deps.clock.monotonic();
     const told = (code: string) => measures.called(name, method.path, code, deps.clock.monotonic() - began);
     try {
-      const answer = await callSocket(deps, { path: endpoint, method, request, userAgent, limitMs }, signal);
+      const answer = await callSocket(deps, { ...how, path: endpoint, method, request }, signal);
       told("OK");
       return answer;
     } catch (error) {

@@ -1,4 +1,6 @@
 import { ContainerAllocateResponse } from "../gen/device-plugin.ts";
+import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
+import { parseBoundedJson } from "../lib/bounded-text.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
@@ -50,7 +52,7 @@ export function encodeCheckpoint({ allocations, registered }: Checkpoint): strin
 /** @throws CodedError invalid_argument for a file that is damaged. */
 export function decodeCheckpoint(text: string): Checkpoint {
   try {
-    return checked(JSON.parse(text) as CheckpointFile);
+    return checked(parseBoundedJson(Buffer.from(text)) as CheckpointFile);
   } catch (error) {
     const why = `the device plugins' checkpoint is damaged: ${messageOf(error)}`;
     throw new CodedError("invalid_argument", why, { cause: error });
@@ -66,7 +68,11 @@ function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
       container: entry.ContainerName,
       resource: entry.ResourceName,
       devices: new Map(Object.entries(entry.DeviceIDs ?? {}).map(([node, ids]) => [Number(node), ids])),
-      response: ContainerAllocateResponse.decode(Buffer.from(entry.AllocResp ?? "", "base64")),
+      response: decodeBounded(
+        ContainerAllocateResponse.decode,
+        Buffer.from(entry.AllocResp ?? "", "base64"),
+        pluginLimits,
+      ),
     })),
     registered: new Map(Object.entries(Data.RegisteredDevices ?? {}).map(([name, ids]) => [name, ids ?? []])),
   };

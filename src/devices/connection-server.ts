@@ -1,5 +1,8 @@
 import type { Duplex } from "node:stream";
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { type ConnectionInjector, Server, ServerCredentials } from "@grpc/grpc-js";
+import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
 
 /** A gRPC server on connections that the caller accepts. */
 export interface ConnectionServer {
@@ -26,4 +29,20 @@ export function createConnectionServer(addServices: (server: Server) => void): C
       serving?.server.forceShutdown();
     },
   };
+}
+
+interface GeneratedMethod {
+  readonly requestDeserialize: (value: BinaryReader | Buffer) => unknown;
+}
+
+/** A service as ts-proto generates it, whose requests are decoded within the bounds of plugins and charged to the target's budget. */
+export function boundedService<S extends Readonly<Record<keyof S, GeneratedMethod>>>(
+  service: S,
+  budget: TargetBudget | undefined,
+): S {
+  const bounded = Object.entries<GeneratedMethod>(service).map(([name, method]) => {
+    const requestDeserialize = (bytes: Buffer) => decodeBounded(method.requestDeserialize, bytes, pluginLimits, budget);
+    return [name, { ...method, requestDeserialize }];
+  });
+  return Object.fromEntries(bounded) as S;
 }

@@ -21,7 +21,7 @@ import { createRegistrationServer } from "./registration.ts";
 import { type Serving, serve } from "./serving.ts";
 
 export interface DevicesDeps {
-  readonly host: Pick<Host, "fs" | "dial" | "listen">;
+  readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
   /** Timeout of plugin calls, milliseconds. */
@@ -74,6 +74,7 @@ export function createDevices(deps: DevicesDeps): Devices {
     onGone: deps.onChange,
   });
   const common = { host, clock, log };
+  const { budget } = host;
   const registration: Serving = {
     ...common,
     socket: directory.socket,
@@ -82,6 +83,7 @@ export function createDevices(deps: DevicesDeps): Devices {
         measures.devices.registering(request.resourceName);
         return plugins.register(request, signal);
       },
+      budget,
       log,
     }),
     prepare: [record.load, directory.prepare],
@@ -89,7 +91,8 @@ export function createDevices(deps: DevicesDeps): Devices {
   };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
   const monitors = monitorSocket(host.fs, deps.rootDir);
-  const server = createPodResourcesServer({ ...deps, measures: measures.podResources, inventory, allocations });
+  const monitored = { inventory, allocations, measures: measures.podResources, budget };
+  const server = createPodResourcesServer({ ...deps, ...monitored });
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
   const allocating = { ...known, inTurn: createTurns(1), measures: measures.devices, clock, log };

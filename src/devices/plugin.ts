@@ -37,7 +37,7 @@ export interface PreferredChoice {
 }
 
 export interface PluginDeps {
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "budget">;
   /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
@@ -56,6 +56,7 @@ export async function connectPlugin(deps: PluginDeps, path: string, signal: Abor
     const options = await callOnce(session, DevicePluginService.getDevicePluginOptions, Empty.create(), {
       userAgent,
       signal: deps.clock.within(deps.requestTimeoutMs, signal),
+      budget: deps.host.budget,
     });
     return pluginOn(deps, session, options);
   } catch (error) {
@@ -66,7 +67,7 @@ export async function connectPlugin(deps: PluginDeps, path: string, signal: Abor
 }
 
 function pluginOn(
-  { requestTimeoutMs, clock }: PluginDeps,
+  { host: { budget }, requestTimeoutMs, clock }: PluginDeps,
   session: ClientHttp2Session,
   options: DevicePluginOptions,
 ): DevicePlugin {
@@ -75,11 +76,15 @@ function pluginOn(
     request: Request,
     signal: AbortSignal,
     ms = requestTimeoutMs,
-  ) => callOnce(session, method, request, { userAgent, signal: clock.within(ms, signal) });
+  ) => callOnce(session, method, request, { userAgent, signal: clock.within(ms, signal), budget });
   return {
     options,
     async *devices(signal) {
-      const answers = callMany(session, DevicePluginService.listAndWatch, Empty.create(), { userAgent, signal });
+      const answers = callMany(session, DevicePluginService.listAndWatch, Empty.create(), {
+        userAgent,
+        signal,
+        budget,
+      });
       for await (const { devices } of answers) yield devices;
     },
     async allocate(ids, signal) {

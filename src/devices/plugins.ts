@@ -10,7 +10,7 @@ import type { Inventory } from "./inventory.ts";
 import { type DevicePlugin, connectPlugin } from "./plugin.ts";
 
 export interface PluginsDeps {
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "budget">;
   readonly directory: Pick<PluginDirectory, "pluginSocket">;
   readonly inventory: Inventory;
   /** Timeout of plugin calls, milliseconds. */

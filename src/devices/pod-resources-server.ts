@@ -15,7 +15,8 @@ import { messageOf } from "../lib/errors.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import type { PodResourcesMeasures, PodResourcesMethod } from "../measures.ts";
 import type { Pod } from "../objects.ts";
-import { type ConnectionServer, createConnectionServer } from "./connection-server.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
+import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 import { allocatableDevices, resourcesOf, resourcesOfPod } from "./pod-resources.ts";
@@ -33,6 +34,7 @@ export interface PodResourcesDeps {
   readonly inventory: Inventory;
   readonly allocations: Allocations;
   readonly measures: PodResourcesMeasures;
+  readonly budget?: TargetBudget;
   readonly clock: Clock;
 }
 
@@ -43,7 +45,7 @@ const burst = 10;
 /** Serves PodResourcesLister, v1 and v1alpha1. Costs nothing before the first monitor comes.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServer {
-  const { pods, inventory, allocations, measures, clock } = deps;
+  const { pods, inventory, allocations, measures, budget, clock } = deps;
   const mayAsk = createTokenBucket(clock, perSecond, burst);
   const answering =
     <Request, Response>(version: string, method: PodResourcesMethod, answer: (request: Request) => Response) =>
@@ -66,14 +68,14 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
     return { podResources: resourcesOfPod(found, allocations) };
   };
   return createConnectionServer((server) => {
-    server.addService(PodResourcesListerService, {
+    server.addService(boundedService(PodResourcesListerService, budget), {
       list: answering("v1", "list", () => resourcesOf(pods.active(), allocations)),
       get: answering("v1", "get", get),
       getAllocatableResources: answering("v1", "get_allocatable", () =>
         AllocatableResourcesResponse.fromPartial({ devices: [...allocatableDevices(inventory)] }),
       ),
     });
-    server.addService(AlphaService, {
+    server.addService(boundedService(AlphaService, budget), {
       list: answering("v1alpha1", "list", () => ({
         podResources: pods.all().map((pod) => alphaOf(pod, resourcesOfPod(pod, allocations))),
       })),

@@ -2,17 +2,19 @@ import { type handleUnaryCall, status } from "@grpc/grpc-js";
 import { Empty, type RegisterRequest, RegistrationService } from "../gen/device-plugin.ts";
 import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
-import { type ConnectionServer, createConnectionServer } from "./connection-server.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
+import { type ConnectionServer, boundedService, createConnectionServer } from "./connection-server.ts";
 
 export interface RegistrationDeps {
   /** Registers a plugin. @throws with the message for the plugin. */
   readonly register: (request: RegisterRequest, signal: AbortSignal) => Promise<void>;
+  readonly budget?: TargetBudget;
   readonly log: Logger;
 }
 
 /** Serves the Registration service.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#device-plugin-registration */
-export function createRegistrationServer({ register, log }: RegistrationDeps): ConnectionServer {
+export function createRegistrationServer({ register, budget, log }: RegistrationDeps): ConnectionServer {
   const answer: handleUnaryCall<RegisterRequest, Empty> = (call, reply) => {
     const given = new AbortController();
     call.on("cancelled", () => given.abort());
@@ -25,5 +27,7 @@ export function createRegistrationServer({ register, log }: RegistrationDeps): C
       },
     );
   };
-  return createConnectionServer((server) => server.addService(RegistrationService, { register: answer }));
+  return createConnectionServer((server) =>
+    server.addService(boundedService(RegistrationService, budget), { register: answer }),
+  );
 }

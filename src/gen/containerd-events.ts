@@ -312,9 +312,9 @@ export const EventsService = {
     requestStream: false as const,
     responseStream: true as const,
     requestSerialize: (value: SubscribeRequest): Buffer => Buffer.from(SubscribeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): SubscribeRequest => SubscribeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): SubscribeRequest => SubscribeRequest.decode(value),
     responseSerialize: (value: Envelope): Buffer => Buffer.from(Envelope.encode(value).finish()),
-    responseDeserialize: (value: Buffer): Envelope => Envelope.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): Envelope => Envelope.decode(value),
   },
 } as const;
 

@@ -18549,9 +18549,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: VersionRequest): Buffer => Buffer.from(VersionRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): VersionRequest => VersionRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): VersionRequest => VersionRequest.decode(value),
     responseSerialize: (value: VersionResponse): Buffer => Buffer.from(VersionResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): VersionResponse => VersionResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): VersionResponse => VersionResponse.decode(value),
   },
   /**
    * RunPodSandbox creates and starts a pod-level sandbox. Runtimes must ensure
@@ -18562,10 +18562,10 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: RunPodSandboxRequest): Buffer => Buffer.from(RunPodSandboxRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RunPodSandboxRequest => RunPodSandboxRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RunPodSandboxRequest => RunPodSandboxRequest.decode(value),
     responseSerialize: (value: RunPodSandboxResponse): Buffer =>
       Buffer.from(RunPodSandboxResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RunPodSandboxResponse => RunPodSandboxResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RunPodSandboxResponse => RunPodSandboxResponse.decode(value),
   },
   /**
    * StopPodSandbox stops any running process that is part of the sandbox and
@@ -18584,10 +18584,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: StopPodSandboxRequest): Buffer =>
       Buffer.from(StopPodSandboxRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StopPodSandboxRequest => StopPodSandboxRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StopPodSandboxRequest => StopPodSandboxRequest.decode(value),
     responseSerialize: (value: StopPodSandboxResponse): Buffer =>
       Buffer.from(StopPodSandboxResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StopPodSandboxResponse => StopPodSandboxResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StopPodSandboxResponse => StopPodSandboxResponse.decode(value),
   },
   /**
    * RemovePodSandbox removes the sandbox. If there are any running containers
@@ -18601,10 +18601,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: RemovePodSandboxRequest): Buffer =>
       Buffer.from(RemovePodSandboxRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RemovePodSandboxRequest => RemovePodSandboxRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RemovePodSandboxRequest => RemovePodSandboxRequest.decode(value),
     responseSerialize: (value: RemovePodSandboxResponse): Buffer =>
       Buffer.from(RemovePodSandboxResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RemovePodSandboxResponse => RemovePodSandboxResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RemovePodSandboxResponse => RemovePodSandboxResponse.decode(value),
   },
   /**
    * PodSandboxStatus returns the status of the PodSandbox. If the PodSandbox is not
@@ -18616,10 +18616,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: PodSandboxStatusRequest): Buffer =>
       Buffer.from(PodSandboxStatusRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PodSandboxStatusRequest => PodSandboxStatusRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PodSandboxStatusRequest => PodSandboxStatusRequest.decode(value),
     responseSerialize: (value: PodSandboxStatusResponse): Buffer =>
       Buffer.from(PodSandboxStatusResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PodSandboxStatusResponse => PodSandboxStatusResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PodSandboxStatusResponse => PodSandboxStatusResponse.decode(value),
   },
   /** ListPodSandbox returns a list of PodSandboxes. */
   listPodSandbox: {
@@ -18628,10 +18628,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListPodSandboxRequest): Buffer =>
       Buffer.from(ListPodSandboxRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListPodSandboxRequest => ListPodSandboxRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListPodSandboxRequest => ListPodSandboxRequest.decode(value),
     responseSerialize: (value: ListPodSandboxResponse): Buffer =>
       Buffer.from(ListPodSandboxResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListPodSandboxResponse => ListPodSandboxResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListPodSandboxResponse => ListPodSandboxResponse.decode(value),
   },
   /**
    * StreamPodSandboxes returns a stream of PodSandboxes.
@@ -18653,10 +18653,10 @@ export const RuntimeServiceService = {
     responseStream: true as const,
     requestSerialize: (value: StreamPodSandboxesRequest): Buffer =>
       Buffer.from(StreamPodSandboxesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamPodSandboxesRequest => StreamPodSandboxesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxesRequest => StreamPodSandboxesRequest.decode(value),
     responseSerialize: (value: StreamPodSandboxesResponse): Buffer =>
       Buffer.from(StreamPodSandboxesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamPodSandboxesResponse => StreamPodSandboxesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxesResponse => StreamPodSandboxesResponse.decode(value),
   },
   /** CreateContainer creates a new container in specified PodSandbox */
   createContainer: {
@@ -18665,10 +18665,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: CreateContainerRequest): Buffer =>
       Buffer.from(CreateContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): CreateContainerRequest => CreateContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): CreateContainerRequest => CreateContainerRequest.decode(value),
     responseSerialize: (value: CreateContainerResponse): Buffer =>
       Buffer.from(CreateContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): CreateContainerResponse => CreateContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): CreateContainerResponse => CreateContainerResponse.decode(value),
   },
   /** StartContainer starts the container. */
   startContainer: {
@@ -18677,10 +18677,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: StartContainerRequest): Buffer =>
       Buffer.from(StartContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StartContainerRequest => StartContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StartContainerRequest => StartContainerRequest.decode(value),
     responseSerialize: (value: StartContainerResponse): Buffer =>
       Buffer.from(StartContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StartContainerResponse => StartContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StartContainerResponse => StartContainerResponse.decode(value),
   },
   /**
    * StopContainer stops a running container with a grace period (i.e., timeout).
@@ -18694,10 +18694,10 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: StopContainerRequest): Buffer => Buffer.from(StopContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StopContainerRequest => StopContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StopContainerRequest => StopContainerRequest.decode(value),
     responseSerialize: (value: StopContainerResponse): Buffer =>
       Buffer.from(StopContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StopContainerResponse => StopContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StopContainerResponse => StopContainerResponse.decode(value),
   },
   /**
    * RemoveContainer removes the container. If the container is running, the
@@ -18711,10 +18711,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: RemoveContainerRequest): Buffer =>
       Buffer.from(RemoveContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RemoveContainerRequest => RemoveContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RemoveContainerRequest => RemoveContainerRequest.decode(value),
     responseSerialize: (value: RemoveContainerResponse): Buffer =>
       Buffer.from(RemoveContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RemoveContainerResponse => RemoveContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RemoveContainerResponse => RemoveContainerResponse.decode(value),
   },
   /** ListContainers lists all containers by filters. */
   listContainers: {
@@ -18723,10 +18723,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListContainersRequest): Buffer =>
       Buffer.from(ListContainersRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListContainersRequest => ListContainersRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListContainersRequest => ListContainersRequest.decode(value),
     responseSerialize: (value: ListContainersResponse): Buffer =>
       Buffer.from(ListContainersResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListContainersResponse => ListContainersResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListContainersResponse => ListContainersResponse.decode(value),
   },
   /**
    * StreamContainers returns a stream of containers.
@@ -18748,10 +18748,10 @@ export const RuntimeServiceService = {
     responseStream: true as const,
     requestSerialize: (value: StreamContainersRequest): Buffer =>
       Buffer.from(StreamContainersRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamContainersRequest => StreamContainersRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamContainersRequest => StreamContainersRequest.decode(value),
     responseSerialize: (value: StreamContainersResponse): Buffer =>
       Buffer.from(StreamContainersResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamContainersResponse => StreamContainersResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StreamContainersResponse => StreamContainersResponse.decode(value),
   },
   /**
    * ContainerStatus returns status of the container. If the container is not
@@ -18763,10 +18763,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ContainerStatusRequest): Buffer =>
       Buffer.from(ContainerStatusRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ContainerStatusRequest => ContainerStatusRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ContainerStatusRequest => ContainerStatusRequest.decode(value),
     responseSerialize: (value: ContainerStatusResponse): Buffer =>
       Buffer.from(ContainerStatusResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ContainerStatusResponse => ContainerStatusResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ContainerStatusResponse => ContainerStatusResponse.decode(value),
   },
   /**
    * UpdateContainerResources updates ContainerConfig of the container synchronously.
@@ -18778,11 +18778,11 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: UpdateContainerResourcesRequest): Buffer =>
       Buffer.from(UpdateContainerResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): UpdateContainerResourcesRequest =>
+    requestDeserialize: (value: BinaryReader | Buffer): UpdateContainerResourcesRequest =>
       UpdateContainerResourcesRequest.decode(value),
     responseSerialize: (value: UpdateContainerResourcesResponse): Buffer =>
       Buffer.from(UpdateContainerResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): UpdateContainerResourcesResponse =>
+    responseDeserialize: (value: BinaryReader | Buffer): UpdateContainerResourcesResponse =>
       UpdateContainerResourcesResponse.decode(value),
   },
   /**
@@ -18798,10 +18798,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ReopenContainerLogRequest): Buffer =>
       Buffer.from(ReopenContainerLogRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ReopenContainerLogRequest => ReopenContainerLogRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ReopenContainerLogRequest => ReopenContainerLogRequest.decode(value),
     responseSerialize: (value: ReopenContainerLogResponse): Buffer =>
       Buffer.from(ReopenContainerLogResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ReopenContainerLogResponse => ReopenContainerLogResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ReopenContainerLogResponse => ReopenContainerLogResponse.decode(value),
   },
   /** ExecSync runs a command in a container synchronously. */
   execSync: {
@@ -18809,9 +18809,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: ExecSyncRequest): Buffer => Buffer.from(ExecSyncRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ExecSyncRequest => ExecSyncRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ExecSyncRequest => ExecSyncRequest.decode(value),
     responseSerialize: (value: ExecSyncResponse): Buffer => Buffer.from(ExecSyncResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ExecSyncResponse => ExecSyncResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ExecSyncResponse => ExecSyncResponse.decode(value),
   },
   /** Exec prepares a streaming endpoint to execute a command in the container. */
   exec: {
@@ -18819,9 +18819,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: ExecRequest): Buffer => Buffer.from(ExecRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ExecRequest => ExecRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ExecRequest => ExecRequest.decode(value),
     responseSerialize: (value: ExecResponse): Buffer => Buffer.from(ExecResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ExecResponse => ExecResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ExecResponse => ExecResponse.decode(value),
   },
   /** Attach prepares a streaming endpoint to attach to a running container. */
   attach: {
@@ -18829,9 +18829,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: AttachRequest): Buffer => Buffer.from(AttachRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): AttachRequest => AttachRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): AttachRequest => AttachRequest.decode(value),
     responseSerialize: (value: AttachResponse): Buffer => Buffer.from(AttachResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): AttachResponse => AttachResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): AttachResponse => AttachResponse.decode(value),
   },
   /** PortForward prepares a streaming endpoint to forward ports from a PodSandbox. */
   portForward: {
@@ -18839,9 +18839,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: PortForwardRequest): Buffer => Buffer.from(PortForwardRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PortForwardRequest => PortForwardRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PortForwardRequest => PortForwardRequest.decode(value),
     responseSerialize: (value: PortForwardResponse): Buffer => Buffer.from(PortForwardResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PortForwardResponse => PortForwardResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PortForwardResponse => PortForwardResponse.decode(value),
   },
   /**
    * ContainerStats returns stats of the container. If the container does not
@@ -18853,10 +18853,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ContainerStatsRequest): Buffer =>
       Buffer.from(ContainerStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ContainerStatsRequest => ContainerStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ContainerStatsRequest => ContainerStatsRequest.decode(value),
     responseSerialize: (value: ContainerStatsResponse): Buffer =>
       Buffer.from(ContainerStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ContainerStatsResponse => ContainerStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ContainerStatsResponse => ContainerStatsResponse.decode(value),
   },
   /** ListContainerStats returns stats of all running containers. */
   listContainerStats: {
@@ -18865,10 +18865,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListContainerStatsRequest): Buffer =>
       Buffer.from(ListContainerStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListContainerStatsRequest => ListContainerStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListContainerStatsRequest => ListContainerStatsRequest.decode(value),
     responseSerialize: (value: ListContainerStatsResponse): Buffer =>
       Buffer.from(ListContainerStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListContainerStatsResponse => ListContainerStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListContainerStatsResponse => ListContainerStatsResponse.decode(value),
   },
   /**
    * StreamContainerStats returns a stream of container stats.
@@ -18891,10 +18891,10 @@ export const RuntimeServiceService = {
     responseStream: true as const,
     requestSerialize: (value: StreamContainerStatsRequest): Buffer =>
       Buffer.from(StreamContainerStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamContainerStatsRequest => StreamContainerStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamContainerStatsRequest => StreamContainerStatsRequest.decode(value),
     responseSerialize: (value: StreamContainerStatsResponse): Buffer =>
       Buffer.from(StreamContainerStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamContainerStatsResponse => StreamContainerStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StreamContainerStatsResponse => StreamContainerStatsResponse.decode(value),
   },
   /**
    * PodSandboxStats returns stats of the pod sandbox. If the pod sandbox does not
@@ -18906,10 +18906,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: PodSandboxStatsRequest): Buffer =>
       Buffer.from(PodSandboxStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PodSandboxStatsRequest => PodSandboxStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PodSandboxStatsRequest => PodSandboxStatsRequest.decode(value),
     responseSerialize: (value: PodSandboxStatsResponse): Buffer =>
       Buffer.from(PodSandboxStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PodSandboxStatsResponse => PodSandboxStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PodSandboxStatsResponse => PodSandboxStatsResponse.decode(value),
   },
   /** ListPodSandboxStats returns stats of the pod sandboxes matching a filter. */
   listPodSandboxStats: {
@@ -18918,10 +18918,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListPodSandboxStatsRequest): Buffer =>
       Buffer.from(ListPodSandboxStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListPodSandboxStatsRequest => ListPodSandboxStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListPodSandboxStatsRequest => ListPodSandboxStatsRequest.decode(value),
     responseSerialize: (value: ListPodSandboxStatsResponse): Buffer =>
       Buffer.from(ListPodSandboxStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListPodSandboxStatsResponse => ListPodSandboxStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListPodSandboxStatsResponse => ListPodSandboxStatsResponse.decode(value),
   },
   /**
    * StreamPodSandboxStats returns a stream of pod sandbox stats.
@@ -18944,10 +18944,10 @@ export const RuntimeServiceService = {
     responseStream: true as const,
     requestSerialize: (value: StreamPodSandboxStatsRequest): Buffer =>
       Buffer.from(StreamPodSandboxStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamPodSandboxStatsRequest => StreamPodSandboxStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxStatsRequest => StreamPodSandboxStatsRequest.decode(value),
     responseSerialize: (value: StreamPodSandboxStatsResponse): Buffer =>
       Buffer.from(StreamPodSandboxStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamPodSandboxStatsResponse => StreamPodSandboxStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxStatsResponse => StreamPodSandboxStatsResponse.decode(value),
   },
   /** UpdateRuntimeConfig updates the runtime configuration based on the given request. */
   updateRuntimeConfig: {
@@ -18956,10 +18956,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: UpdateRuntimeConfigRequest): Buffer =>
       Buffer.from(UpdateRuntimeConfigRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): UpdateRuntimeConfigRequest => UpdateRuntimeConfigRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): UpdateRuntimeConfigRequest => UpdateRuntimeConfigRequest.decode(value),
     responseSerialize: (value: UpdateRuntimeConfigResponse): Buffer =>
       Buffer.from(UpdateRuntimeConfigResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): UpdateRuntimeConfigResponse => UpdateRuntimeConfigResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): UpdateRuntimeConfigResponse => UpdateRuntimeConfigResponse.decode(value),
   },
   /** Status returns the status of the runtime. */
   status: {
@@ -18967,9 +18967,9 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: StatusRequest): Buffer => Buffer.from(StatusRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StatusRequest => StatusRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StatusRequest => StatusRequest.decode(value),
     responseSerialize: (value: StatusResponse): Buffer => Buffer.from(StatusResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StatusResponse => StatusResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StatusResponse => StatusResponse.decode(value),
   },
   /** CheckpointContainer checkpoints a container */
   checkpointContainer: {
@@ -18978,10 +18978,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: CheckpointContainerRequest): Buffer =>
       Buffer.from(CheckpointContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): CheckpointContainerRequest => CheckpointContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): CheckpointContainerRequest => CheckpointContainerRequest.decode(value),
     responseSerialize: (value: CheckpointContainerResponse): Buffer =>
       Buffer.from(CheckpointContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): CheckpointContainerResponse => CheckpointContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): CheckpointContainerResponse => CheckpointContainerResponse.decode(value),
   },
   /** GetContainerEvents gets container events from the CRI runtime */
   getContainerEvents: {
@@ -18989,10 +18989,10 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: true as const,
     requestSerialize: (value: GetEventsRequest): Buffer => Buffer.from(GetEventsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): GetEventsRequest => GetEventsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): GetEventsRequest => GetEventsRequest.decode(value),
     responseSerialize: (value: ContainerEventResponse): Buffer =>
       Buffer.from(ContainerEventResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ContainerEventResponse => ContainerEventResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ContainerEventResponse => ContainerEventResponse.decode(value),
   },
   /**
    * ListMetricDescriptors gets the descriptors for the metrics that will be returned in ListPodSandboxMetrics.
@@ -19007,10 +19007,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListMetricDescriptorsRequest): Buffer =>
       Buffer.from(ListMetricDescriptorsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListMetricDescriptorsRequest => ListMetricDescriptorsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListMetricDescriptorsRequest => ListMetricDescriptorsRequest.decode(value),
     responseSerialize: (value: ListMetricDescriptorsResponse): Buffer =>
       Buffer.from(ListMetricDescriptorsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListMetricDescriptorsResponse => ListMetricDescriptorsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListMetricDescriptorsResponse => ListMetricDescriptorsResponse.decode(value),
   },
   /** ListPodSandboxMetrics gets pod sandbox metrics from CRI Runtime */
   listPodSandboxMetrics: {
@@ -19019,10 +19019,10 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: ListPodSandboxMetricsRequest): Buffer =>
       Buffer.from(ListPodSandboxMetricsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListPodSandboxMetricsRequest => ListPodSandboxMetricsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListPodSandboxMetricsRequest => ListPodSandboxMetricsRequest.decode(value),
     responseSerialize: (value: ListPodSandboxMetricsResponse): Buffer =>
       Buffer.from(ListPodSandboxMetricsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListPodSandboxMetricsResponse => ListPodSandboxMetricsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListPodSandboxMetricsResponse => ListPodSandboxMetricsResponse.decode(value),
   },
   /**
    * StreamPodSandboxMetrics returns a stream of pod sandbox metrics.
@@ -19045,10 +19045,10 @@ export const RuntimeServiceService = {
     responseStream: true as const,
     requestSerialize: (value: StreamPodSandboxMetricsRequest): Buffer =>
       Buffer.from(StreamPodSandboxMetricsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamPodSandboxMetricsRequest => StreamPodSandboxMetricsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxMetricsRequest => StreamPodSandboxMetricsRequest.decode(value),
     responseSerialize: (value: StreamPodSandboxMetricsResponse): Buffer =>
       Buffer.from(StreamPodSandboxMetricsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamPodSandboxMetricsResponse =>
+    responseDeserialize: (value: BinaryReader | Buffer): StreamPodSandboxMetricsResponse =>
       StreamPodSandboxMetricsResponse.decode(value),
   },
   /**
@@ -19065,10 +19065,10 @@ export const RuntimeServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: RuntimeConfigRequest): Buffer => Buffer.from(RuntimeConfigRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RuntimeConfigRequest => RuntimeConfigRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RuntimeConfigRequest => RuntimeConfigRequest.decode(value),
     responseSerialize: (value: RuntimeConfigResponse): Buffer =>
       Buffer.from(RuntimeConfigResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RuntimeConfigResponse => RuntimeConfigResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RuntimeConfigResponse => RuntimeConfigResponse.decode(value),
   },
   /**
    * UpdatePodSandboxResources synchronously updates the PodSandboxConfig with
@@ -19083,11 +19083,11 @@ export const RuntimeServiceService = {
     responseStream: false as const,
     requestSerialize: (value: UpdatePodSandboxResourcesRequest): Buffer =>
       Buffer.from(UpdatePodSandboxResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): UpdatePodSandboxResourcesRequest =>
+    requestDeserialize: (value: BinaryReader | Buffer): UpdatePodSandboxResourcesRequest =>
       UpdatePodSandboxResourcesRequest.decode(value),
     responseSerialize: (value: UpdatePodSandboxResourcesResponse): Buffer =>
       Buffer.from(UpdatePodSandboxResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): UpdatePodSandboxResourcesResponse =>
+    responseDeserialize: (value: BinaryReader | Buffer): UpdatePodSandboxResourcesResponse =>
       UpdatePodSandboxResourcesResponse.decode(value),
   },
 } as const;
@@ -19983,9 +19983,9 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: ListImagesRequest): Buffer => Buffer.from(ListImagesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListImagesRequest => ListImagesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListImagesRequest => ListImagesRequest.decode(value),
     responseSerialize: (value: ListImagesResponse): Buffer => Buffer.from(ListImagesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListImagesResponse => ListImagesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListImagesResponse => ListImagesResponse.decode(value),
   },
   /**
    * StreamImages returns a stream of images.
@@ -20006,10 +20006,10 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: true as const,
     requestSerialize: (value: StreamImagesRequest): Buffer => Buffer.from(StreamImagesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): StreamImagesRequest => StreamImagesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): StreamImagesRequest => StreamImagesRequest.decode(value),
     responseSerialize: (value: StreamImagesResponse): Buffer =>
       Buffer.from(StreamImagesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): StreamImagesResponse => StreamImagesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): StreamImagesResponse => StreamImagesResponse.decode(value),
   },
   /**
    * ImageStatus returns the status of the image. If the image is not
@@ -20021,9 +20021,9 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: ImageStatusRequest): Buffer => Buffer.from(ImageStatusRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ImageStatusRequest => ImageStatusRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ImageStatusRequest => ImageStatusRequest.decode(value),
     responseSerialize: (value: ImageStatusResponse): Buffer => Buffer.from(ImageStatusResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ImageStatusResponse => ImageStatusResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ImageStatusResponse => ImageStatusResponse.decode(value),
   },
   /** PullImage pulls an image with authentication config. */
   pullImage: {
@@ -20031,9 +20031,9 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: PullImageRequest): Buffer => Buffer.from(PullImageRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PullImageRequest => PullImageRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PullImageRequest => PullImageRequest.decode(value),
     responseSerialize: (value: PullImageResponse): Buffer => Buffer.from(PullImageResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PullImageResponse => PullImageResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PullImageResponse => PullImageResponse.decode(value),
   },
   /**
    * RemoveImage removes the image.
@@ -20052,9 +20052,9 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: RemoveImageRequest): Buffer => Buffer.from(RemoveImageRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RemoveImageRequest => RemoveImageRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RemoveImageRequest => RemoveImageRequest.decode(value),
     responseSerialize: (value: RemoveImageResponse): Buffer => Buffer.from(RemoveImageResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RemoveImageResponse => RemoveImageResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RemoveImageResponse => RemoveImageResponse.decode(value),
   },
   /**
    * ImageFSInfo returns information of the filesystem that is used to store images.
@@ -20065,9 +20065,9 @@ export const ImageServiceService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: ImageFsInfoRequest): Buffer => Buffer.from(ImageFsInfoRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ImageFsInfoRequest => ImageFsInfoRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ImageFsInfoRequest => ImageFsInfoRequest.decode(value),
     responseSerialize: (value: ImageFsInfoResponse): Buffer => Buffer.from(ImageFsInfoResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ImageFsInfoResponse => ImageFsInfoResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ImageFsInfoResponse => ImageFsInfoResponse.decode(value),
   },
 } as const;
 

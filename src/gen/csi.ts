@@ -3093,10 +3093,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeStageVolumeRequest): Buffer =>
       Buffer.from(NodeStageVolumeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeStageVolumeRequest => NodeStageVolumeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeStageVolumeRequest => NodeStageVolumeRequest.decode(value),
     responseSerialize: (value: NodeStageVolumeResponse): Buffer =>
       Buffer.from(NodeStageVolumeResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeStageVolumeResponse => NodeStageVolumeResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeStageVolumeResponse => NodeStageVolumeResponse.decode(value),
   },
   nodeUnstageVolume: {
     path: "/csi.v1.Node/NodeUnstageVolume" as const,
@@ -3104,10 +3104,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeUnstageVolumeRequest): Buffer =>
       Buffer.from(NodeUnstageVolumeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeUnstageVolumeRequest => NodeUnstageVolumeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeUnstageVolumeRequest => NodeUnstageVolumeRequest.decode(value),
     responseSerialize: (value: NodeUnstageVolumeResponse): Buffer =>
       Buffer.from(NodeUnstageVolumeResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeUnstageVolumeResponse => NodeUnstageVolumeResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeUnstageVolumeResponse => NodeUnstageVolumeResponse.decode(value),
   },
   nodePublishVolume: {
     path: "/csi.v1.Node/NodePublishVolume" as const,
@@ -3115,10 +3115,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodePublishVolumeRequest): Buffer =>
       Buffer.from(NodePublishVolumeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodePublishVolumeRequest => NodePublishVolumeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodePublishVolumeRequest => NodePublishVolumeRequest.decode(value),
     responseSerialize: (value: NodePublishVolumeResponse): Buffer =>
       Buffer.from(NodePublishVolumeResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodePublishVolumeResponse => NodePublishVolumeResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodePublishVolumeResponse => NodePublishVolumeResponse.decode(value),
   },
   nodeUnpublishVolume: {
     path: "/csi.v1.Node/NodeUnpublishVolume" as const,
@@ -3126,10 +3126,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeUnpublishVolumeRequest): Buffer =>
       Buffer.from(NodeUnpublishVolumeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeUnpublishVolumeRequest => NodeUnpublishVolumeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeUnpublishVolumeRequest => NodeUnpublishVolumeRequest.decode(value),
     responseSerialize: (value: NodeUnpublishVolumeResponse): Buffer =>
       Buffer.from(NodeUnpublishVolumeResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeUnpublishVolumeResponse => NodeUnpublishVolumeResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeUnpublishVolumeResponse => NodeUnpublishVolumeResponse.decode(value),
   },
   nodeGetVolumeStats: {
     path: "/csi.v1.Node/NodeGetVolumeStats" as const,
@@ -3137,10 +3137,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeGetVolumeStatsRequest): Buffer =>
       Buffer.from(NodeGetVolumeStatsRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeGetVolumeStatsRequest => NodeGetVolumeStatsRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeGetVolumeStatsRequest => NodeGetVolumeStatsRequest.decode(value),
     responseSerialize: (value: NodeGetVolumeStatsResponse): Buffer =>
       Buffer.from(NodeGetVolumeStatsResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeGetVolumeStatsResponse => NodeGetVolumeStatsResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeGetVolumeStatsResponse => NodeGetVolumeStatsResponse.decode(value),
   },
   nodeExpandVolume: {
     path: "/csi.v1.Node/NodeExpandVolume" as const,
@@ -3148,10 +3148,10 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeExpandVolumeRequest): Buffer =>
       Buffer.from(NodeExpandVolumeRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeExpandVolumeRequest => NodeExpandVolumeRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeExpandVolumeRequest => NodeExpandVolumeRequest.decode(value),
     responseSerialize: (value: NodeExpandVolumeResponse): Buffer =>
       Buffer.from(NodeExpandVolumeResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeExpandVolumeResponse => NodeExpandVolumeResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeExpandVolumeResponse => NodeExpandVolumeResponse.decode(value),
   },
   nodeGetCapabilities: {
     path: "/csi.v1.Node/NodeGetCapabilities" as const,
@@ -3159,19 +3159,19 @@ export const NodeService = {
     responseStream: false as const,
     requestSerialize: (value: NodeGetCapabilitiesRequest): Buffer =>
       Buffer.from(NodeGetCapabilitiesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeGetCapabilitiesRequest => NodeGetCapabilitiesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeGetCapabilitiesRequest => NodeGetCapabilitiesRequest.decode(value),
     responseSerialize: (value: NodeGetCapabilitiesResponse): Buffer =>
       Buffer.from(NodeGetCapabilitiesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeGetCapabilitiesResponse => NodeGetCapabilitiesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeGetCapabilitiesResponse => NodeGetCapabilitiesResponse.decode(value),
   },
   nodeGetInfo: {
     path: "/csi.v1.Node/NodeGetInfo" as const,
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: NodeGetInfoRequest): Buffer => Buffer.from(NodeGetInfoRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): NodeGetInfoRequest => NodeGetInfoRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): NodeGetInfoRequest => NodeGetInfoRequest.decode(value),
     responseSerialize: (value: NodeGetInfoResponse): Buffer => Buffer.from(NodeGetInfoResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): NodeGetInfoResponse => NodeGetInfoResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): NodeGetInfoResponse => NodeGetInfoResponse.decode(value),
   },
 } as const;
 

@@ -1675,9 +1675,9 @@ export const RegistrationService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: RegisterRequest): Buffer => Buffer.from(RegisterRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RegisterRequest => RegisterRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RegisterRequest => RegisterRequest.decode(value),
     responseSerialize: (value: Empty): Buffer => Buffer.from(Empty.encode(value).finish()),
-    responseDeserialize: (value: Buffer): Empty => Empty.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): Empty => Empty.decode(value),
   },
 } as const;
 
@@ -1721,9 +1721,9 @@ export const DevicePluginService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: Empty): Buffer => Buffer.from(Empty.encode(value).finish()),
-    requestDeserialize: (value: Buffer): Empty => Empty.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): Empty => Empty.decode(value),
     responseSerialize: (value: DevicePluginOptions): Buffer => Buffer.from(DevicePluginOptions.encode(value).finish()),
-    responseDeserialize: (value: Buffer): DevicePluginOptions => DevicePluginOptions.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): DevicePluginOptions => DevicePluginOptions.decode(value),
   },
   /**
    * ListAndWatch returns a stream of List of Devices
@@ -1735,10 +1735,10 @@ export const DevicePluginService = {
     requestStream: false as const,
     responseStream: true as const,
     requestSerialize: (value: Empty): Buffer => Buffer.from(Empty.encode(value).finish()),
-    requestDeserialize: (value: Buffer): Empty => Empty.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): Empty => Empty.decode(value),
     responseSerialize: (value: ListAndWatchResponse): Buffer =>
       Buffer.from(ListAndWatchResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListAndWatchResponse => ListAndWatchResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListAndWatchResponse => ListAndWatchResponse.decode(value),
   },
   /**
    * GetPreferredAllocation returns a preferred set of devices to allocate
@@ -1753,10 +1753,10 @@ export const DevicePluginService = {
     responseStream: false as const,
     requestSerialize: (value: PreferredAllocationRequest): Buffer =>
       Buffer.from(PreferredAllocationRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PreferredAllocationRequest => PreferredAllocationRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PreferredAllocationRequest => PreferredAllocationRequest.decode(value),
     responseSerialize: (value: PreferredAllocationResponse): Buffer =>
       Buffer.from(PreferredAllocationResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PreferredAllocationResponse => PreferredAllocationResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PreferredAllocationResponse => PreferredAllocationResponse.decode(value),
   },
   /**
    * Allocate is called during container creation so that the Device
@@ -1768,9 +1768,9 @@ export const DevicePluginService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: AllocateRequest): Buffer => Buffer.from(AllocateRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): AllocateRequest => AllocateRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): AllocateRequest => AllocateRequest.decode(value),
     responseSerialize: (value: AllocateResponse): Buffer => Buffer.from(AllocateResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): AllocateResponse => AllocateResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): AllocateResponse => AllocateResponse.decode(value),
   },
   /**
    * PreStartContainer is called, if indicated by Device Plugin during registeration phase,
@@ -1783,10 +1783,10 @@ export const DevicePluginService = {
     responseStream: false as const,
     requestSerialize: (value: PreStartContainerRequest): Buffer =>
       Buffer.from(PreStartContainerRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): PreStartContainerRequest => PreStartContainerRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): PreStartContainerRequest => PreStartContainerRequest.decode(value),
     responseSerialize: (value: PreStartContainerResponse): Buffer =>
       Buffer.from(PreStartContainerResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PreStartContainerResponse => PreStartContainerResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PreStartContainerResponse => PreStartContainerResponse.decode(value),
   },
 } as const;
 

@@ -319,19 +319,19 @@ export const RegistrationService = {
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: InfoRequest): Buffer => Buffer.from(InfoRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): InfoRequest => InfoRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): InfoRequest => InfoRequest.decode(value),
     responseSerialize: (value: PluginInfo): Buffer => Buffer.from(PluginInfo.encode(value).finish()),
-    responseDeserialize: (value: Buffer): PluginInfo => PluginInfo.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): PluginInfo => PluginInfo.decode(value),
   },
   notifyRegistrationStatus: {
     path: "/pluginregistration.Registration/NotifyRegistrationStatus" as const,
     requestStream: false as const,
     responseStream: false as const,
     requestSerialize: (value: RegistrationStatus): Buffer => Buffer.from(RegistrationStatus.encode(value).finish()),
-    requestDeserialize: (value: Buffer): RegistrationStatus => RegistrationStatus.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): RegistrationStatus => RegistrationStatus.decode(value),
     responseSerialize: (value: RegistrationStatusResponse): Buffer =>
       Buffer.from(RegistrationStatusResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): RegistrationStatusResponse => RegistrationStatusResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): RegistrationStatusResponse => RegistrationStatusResponse.decode(value),
   },
 } as const;
 

@@ -372,10 +372,10 @@ export const PodResourcesListerService = {
     responseStream: false as const,
     requestSerialize: (value: ListPodResourcesRequest): Buffer =>
       Buffer.from(ListPodResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListPodResourcesRequest => ListPodResourcesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListPodResourcesRequest => ListPodResourcesRequest.decode(value),
     responseSerialize: (value: ListPodResourcesResponse): Buffer =>
       Buffer.from(ListPodResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListPodResourcesResponse => ListPodResourcesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListPodResourcesResponse => ListPodResourcesResponse.decode(value),
   },
 } as const;
 

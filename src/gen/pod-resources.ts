@@ -1214,10 +1214,10 @@ export const PodResourcesListerService = {
     responseStream: false as const,
     requestSerialize: (value: ListPodResourcesRequest): Buffer =>
       Buffer.from(ListPodResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): ListPodResourcesRequest => ListPodResourcesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): ListPodResourcesRequest => ListPodResourcesRequest.decode(value),
     responseSerialize: (value: ListPodResourcesResponse): Buffer =>
       Buffer.from(ListPodResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): ListPodResourcesResponse => ListPodResourcesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): ListPodResourcesResponse => ListPodResourcesResponse.decode(value),
   },
   getAllocatableResources: {
     path: "/v1.PodResourcesLister/GetAllocatableResources" as const,
@@ -1225,10 +1225,10 @@ export const PodResourcesListerService = {
     responseStream: false as const,
     requestSerialize: (value: AllocatableResourcesRequest): Buffer =>
       Buffer.from(AllocatableResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): AllocatableResourcesRequest => AllocatableResourcesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): AllocatableResourcesRequest => AllocatableResourcesRequest.decode(value),
     responseSerialize: (value: AllocatableResourcesResponse): Buffer =>
       Buffer.from(AllocatableResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): AllocatableResourcesResponse => AllocatableResourcesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): AllocatableResourcesResponse => AllocatableResourcesResponse.decode(value),
   },
   get: {
     path: "/v1.PodResourcesLister/Get" as const,
@@ -1236,10 +1236,10 @@ export const PodResourcesListerService = {
     responseStream: false as const,
     requestSerialize: (value: GetPodResourcesRequest): Buffer =>
       Buffer.from(GetPodResourcesRequest.encode(value).finish()),
-    requestDeserialize: (value: Buffer): GetPodResourcesRequest => GetPodResourcesRequest.decode(value),
+    requestDeserialize: (value: BinaryReader | Buffer): GetPodResourcesRequest => GetPodResourcesRequest.decode(value),
     responseSerialize: (value: GetPodResourcesResponse): Buffer =>
       Buffer.from(GetPodResourcesResponse.encode(value).finish()),
-    responseDeserialize: (value: Buffer): GetPodResourcesResponse => GetPodResourcesResponse.decode(value),
+    responseDeserialize: (value: BinaryReader | Buffer): GetPodResourcesResponse => GetPodResourcesResponse.decode(value),
   },
 } as const;
 

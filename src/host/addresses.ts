@@ -1,3 +1,4 @@
+import { linesOf } from "../lib/bounded-text.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 
@@ -14,16 +15,18 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
   );
   const locals = localIPv4(trie);
   const main = defaultInterface(route);
-  const ofMain = main ? subnetsOf(route, main) : [];
+  const ofMain = main ? subnetsOf(route, main).slice(0, mostSubnets) : [];
   const inOrder = main ? await orderedIPv4(host, main, signal) : [];
-  const rank = (address: string) => {
-    const at = inOrder.indexOf(address);
-    if (at >= 0) return at;
-    return inOrder.length + (ofMain.some((subnet) => contains(subnet, address)) ? 0 : 1);
-  };
-  const four = [...locals].sort((a, b) => rank(a) - rank(b));
+  const places = new Map(inOrder.map((address, at) => [address, at]));
+  const rank = (address: string) =>
+    places.get(address) ?? inOrder.length + (ofMain.some((subnet) => contains(subnet, address)) ? 0 : 1);
+  const ranks = new Map(locals.map((address) => [address, rank(address)]));
+  const four = [...locals].sort((a, b) => (ranks.get(a) ?? 0) - (ranks.get(b) ?? 0));
   return [...four, ...globalIPv6(six, main)];
 }
+
+/** Most subnets of one interface that are looked at: each is compared with each of the machine's addresses. */
+const mostSubnets = 64;
 
 /** Addresses of an interface in the kernel's order, which no file has; none where `ip` is missing. */
 async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
@@ -35,7 +38,7 @@ async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promi
 export function localIPv4(fibTrie: string): readonly string[] {
   const found = new Set<string>();
   let last = "";
-  for (const line of fibTrie.split("\n")) {
+  for (const line of linesOf(fibTrie)) {
     const address = /\|--\s+(\d+\.\d+\.\d+\.\d+)/.exec(line)?.[1];
     if (address) last = address;
     else if (/\/32 host LOCAL/.test(line) && !last.startsWith("127.") && !last.startsWith("169.254.")) found.add(last);
@@ -58,12 +61,11 @@ export interface Route {
 
 /** @param table of the form of /proc/net/route. */
 export function routes(table: string): readonly Route[] {
-  return table
-    .split("\n")
+  return linesOf(table)
     .slice(1)
     .flatMap((line) => {
       const [name, destination, gateway, , , , , mask] = line.trim().split(/\s+/);
-      return name && destination && gateway && mask
+      return name && [destination, gateway, mask].every(isWord) && destination && gateway && mask
         ? [
             {
               name,
@@ -74,6 +76,10 @@ export function routes(table: string): readonly Route[] {
           ]
         : [];
     });
+}
+
+function isWord(hex: string | undefined): boolean {
+  return hex !== undefined && /^[0-9a-f]{8}$/i.test(hex);
 }
 
 function littleEndian(hex: string): number {
@@ -106,14 +112,16 @@ export function contains({ network, mask }: Subnet, address: string): boolean {
 
 /** Global addresses in /proc/net/if_inet6, the given interface's first. */
 function globalIPv6(table: string, first: string | undefined): readonly string[] {
-  const found = table.split("\n").flatMap((line) => {
+  const found = linesOf(table).flatMap((line) => {
     const [hex, , , scope, , name] = line.trim().split(/\s+/);
-    return hex && scope === "00" && name ? [{ name, address: ipv6Address(hex) }] : [];
+    const address = hex && ipv6Address(hex);
+    return address && scope === "00" && name ? [{ name, address }] : [];
   });
   return found.sort((a, b) => Number(b.name === first) - Number(a.name === first)).map(({ address }) => address);
 }
 
-/** @param hex the 32 digits of an IPv6 address. */
-export function ipv6Address(hex: string): string {
+/** @param hex the 32 digits of an IPv6 address; undefined for another text. */
+export function ipv6Address(hex: string): string | undefined {
+  if (!/^[0-9a-f]{32}$/i.test(hex)) return undefined;
   return new URL(`http://[${(hex.match(/.{4}/g) ?? []).join(":")}]`).hostname.slice(1, -1);
 }

@@ -24,8 +24,9 @@ export interface CgroupReadings {
 export type Files = ReadonlyMap<string, string>;
 
 const mount = "/sys/fs/cgroup";
-/** Largest output, for some three hundred pods; more is an error. */
-const maxOutputBytes = 64 * 2 ** 20;
+/** Largest output, and most files in it, for some thousand pods; more is an error. */
+const maxOutputBytes = 32 * 2 ** 20;
+const maxFiles = 200_000;
 const longestMs = 30_000;
 
 /** Files by hierarchy. */
@@ -99,12 +100,21 @@ export async function readCgroups(
     .map(({ path, networkOf = "-", containerIds = [] }) => `${[path, networkOf, ...containerIds].join(" ")}\n`)
     .join("");
   const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: longestMs, signal });
-  if (truncated) throw new CodedError("resource_exhausted", "the target's cgroups are too many to be read");
+  if (truncated || countFiles(stdout) > maxFiles)
+    throw new CodedError("resource_exhausted", "the target's cgroups are too many to be read");
   const readings = parseReadings(stdout);
   if (!readings.proc.has("/proc/meminfo"))
     throw new CodedError("failed_precondition", `the target's cgroups in ${mount} could not be read`);
   return readings;
 }
+
+function countFiles(output: string): number {
+  let files = 0;
+  for (let at = output.indexOf(fileMark); at >= 0; at = output.indexOf(fileMark, at + 1)) files += 1;
+  return files;
+}
+
+const fileMark = "==> ";
 
 /** Parses the output of `tail -v` for several files: each follows a line with its name. */
 function parseReadings(output: string): CgroupReadings {

@@ -1,5 +1,8 @@
 import { once } from "node:events";
 import { type ClientHttp2Session, connect } from "node:http2";
+import type { DecodeLimits } from "../lib/bounded-decode.ts";
+import { Socket } from "node:net";
+import { chargeStream } from "../lib/target-budget.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, abortError, hasCode, messageOf } from "../lib/errors.ts";
 import { GrpcError, type GrpcMethod, callOnce } from "../lib/grpc.ts";
@@ -7,7 +10,7 @@ import type { Host } from "../seams/host.ts";
 import { unixDialFailure } from "./dial-text.ts";
 
 export interface GrpcDeps {
-  readonly host: Pick<Host, "dial">;
+  readonly host: Pick<Host, "dial" | "budget">;
   readonly clock: Clock;
 }
 
@@ -26,6 +29,8 @@ class HandshakeError extends CodedError {
 export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, signal: AbortSignal) {
   const connection = await host.dial({ unix: path }, signal);
   const session = connect("http://localhost", { createConnection: () => connection });
+  // HTTP/2 reads a socket of this machine without JavaScript.
+  if (!(connection instanceof Socket)) chargeStream(connection, host.budget);
   // An error of the session fails its calls, and they report it.
   session.on("error", () => {});
   connection.on("error", () => {});
@@ -73,19 +78,27 @@ export interface SocketCall<Request, Response> {
   readonly userAgent: string;
   /** Longest time for connection and answer. */
   readonly limitMs: number;
+  /** Bounds of the answer. */
+  readonly limits: DecodeLimits;
 }
 
 /** One call over a connection of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callSocket<Request, Response>(
   { host, clock }: GrpcDeps,
-  { path, method, request, userAgent, limitMs }: SocketCall<Request, Response>,
+  { path, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,
   signal: AbortSignal,
 ): Promise<Response> {
   const within = clock.within(limitMs, signal);
   let session: ClientHttp2Session | undefined;
   try {
     session = await openGrpc({ host }, path, within);
-    return await callOnce(session, method, request, { userAgent, signal: within, timeoutMs: limitMs });
+    return await callOnce(session, method, request, {
+      userAgent,
+      signal: within,
+      timeoutMs: limitMs,
+      budget: host.budget,
+      limits,
+    });
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
     if (within.aborted) throw new GrpcError({ code: "DeadlineExceeded", message: "context deadline exceeded" }, error);

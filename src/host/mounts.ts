@@ -1,7 +1,9 @@
 import { basename, dirname, join } from "node:path/posix";
+import { linesOf } from "../lib/bounded-text.ts";
 import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, unlessCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
 
 /** Source and mount point of a mount. */
@@ -24,7 +26,7 @@ export interface Mount extends Shown {
 
 /** The target's mounts, in the order of mounting. @see https://man7.org/linux/man-pages/man5/proc_pid_mountinfo.5.html */
 export async function listMounts(host: Host, signal?: AbortSignal): Promise<readonly Mount[]> {
-  return parseMounts(await readProc(host, "/proc/self/mountinfo", signal));
+  return parseMounts(await readProc(host, "/proc/self/mountinfo", signal), host.budget);
 }
 
 /** Lists mounts once for all concurrent callers: the table has hundreds of lines on a full node. A caller never gets a list
@@ -42,9 +44,9 @@ export function createMountLister(host: Host): MountLister {
   };
 }
 
-/** The mounts in a table of the form of /proc/self/mountinfo. */
-export function parseMounts(table: string): readonly Mount[] {
-  return table.split("\n").flatMap((line) => {
+/** The mounts in a table of the form of /proc/self/mountinfo. @throws as `linesOf` does. */
+export function parseMounts(table: string, budget?: TargetBudget): readonly Mount[] {
+  return linesOf(table, budget).flatMap((line) => {
     const [left, right] = line.split(" - ");
     const [, , device = "", root = "", path, own = "", ...optional] = left?.split(" ") ?? [];
     const [fsType, source = "", common = ""] = right?.split(" ") ?? [];
@@ -59,7 +61,7 @@ export function parseMounts(table: string): readonly Mount[] {
 
 /** The third to fifth columns of /proc/self/mountinfo, a mount a line. */
 export function parseShown(columns: string): readonly Shown[] {
-  return columns.split("\n").flatMap((line) => {
+  return linesOf(columns).flatMap((line) => {
     const [device, root, path] = line.split(" ");
     return device && root && path ? [{ device, root: unescape(root), path: unescape(path) }] : [];
   });
@@ -184,8 +186,11 @@ export async function mayMount(host: Host, signal?: AbortSignal): Promise<boolea
   return ((BigInt(`0x${capabilities}`) >> 21n) & 1n) === 1n;
 }
 
+/** Longest table, bytes: a mount of a container may name the directories of all of its image's layers. */
+const longestTable = 16 * 1024 * 1024;
+
 async function readProc(host: Host, path: string, signal?: AbortSignal): Promise<string> {
-  return (await host.fs.readFile(path, { ...(signal && { signal }) })).toString("utf8");
+  return (await host.fs.readFile(path, { maxBytes: longestTable, ...(signal && { signal }) })).toString("utf8");
 }
 
 /** Longest time of unmounting, milliseconds: a file system whose server is gone is then forced off. The kubelet's. */

@@ -1,3 +1,5 @@
+import { linesOf } from "../lib/bounded-text.ts";
+
 /** Traffic counters of a network interface. */
 export interface InterfaceTraffic {
   readonly name: string;
@@ -17,7 +19,7 @@ const left = /^(lo|veth|docker|nerdctl)/i;
 
 /** The interfaces of a table of the form of /proc/net/dev. @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
 export function parseNetDev(text: string): readonly InterfaceTraffic[] {
-  return text.split("\n").flatMap((line) => {
+  return linesOf(text).flatMap((line) => {
     const [, name = "", numbers = ""] = /^\s*([^\s:]+):\s*(\d.*)$/.exec(line) ?? [];
     const at = numbers.split(/\s+/).map(Number);
     if (at.length < 12 || left.test(name)) return [];

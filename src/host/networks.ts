@@ -1,4 +1,5 @@
 import { BlockList, isIP } from "node:net";
+import { linesOf } from "../lib/bounded-text.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import { ipv6Address, routes } from "./addresses.ts";
@@ -25,10 +26,12 @@ export function networksIn(four: string, six: string): readonly Network[] {
   const ofFour = routes(four).flatMap(({ name: device, destination, mask, gateway }) =>
     mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, near: gateway === 0 }],
   );
-  const ofSix = six.split("\n").flatMap((line) => {
+  const ofSix = linesOf(six).flatMap((line) => {
     const [to = "", bits = "", , , gateway = "", , , , , device = "lo"] = line.trim().split(/\s+/);
     if (device === "lo" || Number.parseInt(bits, 16) === 0 || /^f[ef]/.test(to)) return [];
-    return [{ cidr: `${ipv6Address(to)}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
+    const address = ipv6Address(to);
+    if (address === undefined) return [];
+    return [{ cidr: `${address}/${Number.parseInt(bits, 16)}`, device, near: /^0+$/.test(gateway) }];
   });
   return [...ofFour, ...ofSix];
 }

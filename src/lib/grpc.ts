@@ -1,5 +1,10 @@
 import { type ClientHttp2Session, type IncomingHttpHeaders, constants } from "node:http2";
+import type { BinaryReader } from "@bufbuild/protobuf/wire";
+import { type DecodeLimits, decodeBounded, pluginLimits } from "./bounded-decode.ts";
+import { boundedErrorText } from "./bounded-text.ts";
 import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } from "./errors.ts";
+import { KeptBytes } from "./kept-bytes.ts";
+import type { TargetBudget } from "./target-budget.ts";
 
 // gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
 
@@ -20,6 +25,8 @@ export interface CallRequest {
   readonly userAgent: string;
   /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
+  /** Bounds of each answer; by default those of plugins. */
+  readonly limits?: DecodeLimits;
 }
 
 /** One call under way. */
@@ -34,7 +41,7 @@ export interface Call {
 export interface GrpcMethod<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (value: Request) => Buffer;
-  readonly responseDeserialize: (value: Buffer) => Response;
+  readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
 /** Go's names of the status codes and their error codes, indexed by number. */
@@ -58,9 +65,6 @@ const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["Unauthenticated", "unauthenticated"],
 ];
 
-/** Longest message; a longer one ends its call. */
-const maxMessageBytes = 16 * 1024 * 1024;
-
 /** Failure of a call, in Go's format. */
 export class GrpcError extends CodedError {
   /** gRPC's code, as Go names it. */
@@ -79,7 +83,7 @@ export function statusOf(error: unknown): string {
 
 /** Calls over HTTP/2. @see https://github.com/grpc/grpc/blob/master/doc/PROTOCOL-HTTP2.md */
 export function startCall(session: ClientHttp2Session, request: CallRequest, signal: AbortSignal): Call {
-  const { path, message, userAgent, timeoutMs } = request;
+  const { path, message, userAgent, timeoutMs, limits = pluginLimits } = request;
   const stream = session.request(
     {
       ":method": "POST",
@@ -99,14 +103,16 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   stream.on("trailers", (received) => (trailers = received));
   stream.end(frame(message));
   return {
-    messages: unframed(stream as AsyncIterable<Buffer>),
+    messages: unframed(stream as AsyncIterable<Buffer>, limits),
     // A call that fails at once has its status in the headers.
     end: () => endOf(headers, { ...headers, ...trailers }),
   };
 }
 
-export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs"> {
+export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
+  /** Charged with what the answers take. */
+  readonly budget: TargetBudget | undefined;
 }
 
 /** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
@@ -131,15 +137,15 @@ export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
   request: Request,
-  { userAgent, signal, timeoutMs }: CallSettings,
+  { userAgent, signal, timeoutMs, budget, limits = pluginLimits }: CallSettings,
 ): AsyncGenerator<Response> {
   if (session.destroyed || session.closed) throw broken("the connection is closed");
   const { path, requestSerialize, responseDeserialize } = method;
   const message = requestSerialize(request);
   const limit = timeoutMs === undefined ? {} : { timeoutMs };
-  const call = startCall(session, { path, message, userAgent, ...limit }, signal);
+  const call = startCall(session, { path, message, userAgent, limits, ...limit }, signal);
   try {
-    for await (const message of call.messages) yield responseDeserialize(message);
+    for await (const message of call.messages) yield decodeBounded(responseDeserialize, message, limits, budget);
   } catch (error) {
     if (signal.aborted) throw abortError(signal);
     if (error instanceof GrpcError) throw error;
@@ -172,7 +178,7 @@ function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd 
   if (status === "0") return { is: "ok" };
   if (status === undefined) return withoutStatus(headers);
   const code = codes[Number(status)]?.[0] ?? `Code(${String(status)})`;
-  return { is: "failed", code, message: decoded(String(all["grpc-message"] ?? "")) };
+  return { is: "failed", code, message: boundedErrorText(decoded(String(all["grpc-message"] ?? ""))) };
 }
 
 /** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before the call's status. */
@@ -193,20 +199,32 @@ function frame(message: Uint8Array): Buffer {
   return Buffer.concat([prefix, message]);
 }
 
-async function* unframed(stream: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
-  let pending: Buffer = Buffer.alloc(0);
+/** The messages in a stream of frames. Each is put together once, however small the pieces are.
+ *  @throws CodedError resource_exhausted for a message that is too long, before its bytes are read. */
+async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: DecodeLimits): AsyncGenerator<Buffer> {
+  const kept = new KeptBytes(maxMessageBytes);
+  let wanted = prefixBytes;
+  let inPrefix = true;
   for await (const chunk of stream) {
-    pending = pending.length === 0 ? chunk : Buffer.concat([pending, chunk]);
-    while (pending.length >= prefixBytes) {
-      const bytes = pending.readUInt32BE(1);
-      if (bytes > maxMessageBytes)
-        throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes}`);
-      if (pending.length < prefixBytes + bytes) break;
-      yield pending.subarray(prefixBytes, prefixBytes + bytes);
-      pending = pending.subarray(prefixBytes + bytes);
+    for (let rest = chunk; ; inPrefix = !inPrefix) {
+      const part = rest.subarray(0, wanted - kept.length);
+      rest = rest.subarray(part.length);
+      kept.add(part);
+      if (kept.length < wanted) break;
+      const whole = kept.take();
+      wanted = inPrefix ? messageLength(whole, maxMessageBytes) : prefixBytes;
+      if (!inPrefix) yield whole;
     }
   }
-  if (pending.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
+  if (!inPrefix || kept.length > 0) throw new GrpcError({ code: "Internal", message: "unexpected EOF" });
+}
+
+function messageLength(prefix: Buffer, maxMessageBytes: number): number {
+  if (prefix[0] !== 0)
+    throw new GrpcError({ code: "Internal", message: "compressed flag set with identity or empty encoding" });
+  const bytes = prefix.readUInt32BE(1);
+  if (bytes <= maxMessageBytes) return bytes;
+  throw new CodedError("resource_exhausted", `a message of ${bytes} bytes is longer than ${maxMessageBytes} bytes`);
 }
 
 function decoded(text: string): string {

@@ -1,3 +1,5 @@
+import { parseBoundedJson } from "./bounded-text.ts";
+
 /** True for a plain JSON object, neither null nor a list. */
 export function isRecord(value: unknown): value is Record<string, unknown> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
@@ -13,10 +15,10 @@ export function entriesOf(value: unknown): readonly (readonly [string, unknown])
   return Object.entries(recordOf(value) ?? {});
 }
 
-/** The JSON object that a text is; undefined where it is none. */
+/** The JSON object that a text is; undefined where it is none, or has too many values. */
 export function recordIn(text: string): Record<string, unknown> | undefined {
   try {
-    return recordOf(JSON.parse(text));
+    return recordOf(parseBoundedJson(Buffer.from(text)));
   } catch {
     return undefined;
   }

@@ -4,7 +4,8 @@ import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { NodeStatus } from "../objects.ts";
 import type { NodePressure } from "../pipeline.ts";
-import type { TargetLink } from "../seams/provider.ts";
+import type { Host } from "../seams/host.ts";
+import type { LinkTrouble, TargetLink } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
 import type { CellReader } from "../state/cells.ts";
 import type { ResourceList } from "./capacity.ts";
@@ -24,6 +25,7 @@ export interface TargetStatusDeps {
     /** KubeletConfiguration.nodeStatusMaxImages; -1 for all. */
     readonly maxImages: number;
   };
+  readonly host: Pick<Host, "budget">;
   readonly images: Pick<Images, "listImages">;
   /** What runs short on the target. */
   readonly pressure: CellReader<NodePressure>;
@@ -103,7 +105,7 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
   return {
     bare: () => status([]),
     async wanted(signal) {
-      const trouble = deps.link?.trouble();
+      const trouble = deps.link?.trouble() ?? limitTrouble(deps.host);
       // Its shutdown is the reason that a target is not there.
       if (trouble && deps.goingDown())
         return { status: status(images.known()), verdicts: [readyVerdict([shuttingDown])] };
@@ -128,6 +130,12 @@ export function createTargetStatus(deps: TargetStatusDeps, constants: TargetCons
       return { status: status(list), verdicts: all, absent, certain: deps.goingDown() === true };
     },
   };
+}
+
+/** Trouble of a target that is reachable but over its budget. */
+function limitTrouble({ budget }: Pick<Host, "budget">): LinkTrouble | undefined {
+  const message = budget?.exceeded();
+  return message === undefined ? undefined : { reason: "LimitExceeded", message };
 }
 
 /** True while the runtime, and not the link to its machine, is why there is no answer: a kubelet does not know its version then. */

@@ -4,13 +4,14 @@ import { messageOf, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { pause } from "../lib/pause.ts";
 import type { Service } from "../lib/service-group.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import { createHints } from "./hints.ts";
 import { type PluginHandlers, type Registered, registerPlugin } from "./registration.ts";
 import { type FoundSockets, findSockets } from "./sockets.ts";
 
 export interface PluginManagerDeps {
-  readonly host: Pick<Host, "fs" | "dial" | "watch">;
+  readonly host: Pick<Host, "fs" | "dial" | "watch" | "budget">;
   /** Directory of the sockets on the target. */
   readonly directory: string;
   readonly handlers: PluginHandlers;
@@ -27,6 +28,8 @@ const watchedEveryMs = 10_000;
 const firstRetryMs = 500;
 const longestRetryMs = 122_000;
 const directoryMode = 0o755;
+/** Plugins that are registered at the same time. */
+const registersAtOnce = 16;
 
 /** Registers plugins whose sockets lie in a directory of the target, and takes them back when a socket goes or is replaced. What cannot
  *  be seen counts as it was. (kubelet, pluginmanager)
@@ -48,11 +51,13 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
       const look = async () => {
         // A change during the look counts for the next one.
         lookAt = clock.monotonic() + (host.watch ? everyMs : unwatchedEveryMs);
+        const before = told;
         try {
           const found = await madeAndFound(host.fs, directory, signal);
           if (hints.watch(found.directories) && lookAt > 0) lookAt = clock.monotonic() + watchedEveryMs;
           reconciler.found(found);
-          told = "";
+          told = found.truncated ? tooMany : "";
+          if (found.truncated && before !== tooMany) log.warn({ directory }, tooMany);
         } catch (err) {
           if (signal.aborted) return;
           const why = messageOf(err);
@@ -77,6 +82,8 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
   };
 }
 
+const tooMany = "some sockets and directories of plugins are left out: there are too many, or they lie too deep";
+
 /** Sockets in a directory, which is made where it is missing. */
 async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
   const found = await unlessGone(findSockets(fs, directory, signal));
@@ -98,6 +105,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   const registered = new Map<string, Registered & { readonly mark: string }>();
   const busy = new Map<string, Promise<void>>();
   const retries = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
+  const turns = createTurns(registersAtOnce);
   let wanted: ReadonlyMap<string, string> = new Map();
 
   const register = async (socket: string, mark: string) => {
@@ -132,7 +140,8 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
       for (const [socket, known] of registered)
         if (wanted.get(socket) !== known.mark) begin(socket, () => deregister(socket, known));
       for (const [socket, mark] of wanted)
-        if (!registered.has(socket) && retries.remaining(socket) === 0) begin(socket, () => register(socket, mark));
+        if (!registered.has(socket) && retries.remaining(socket) === 0)
+          begin(socket, () => turns(() => register(socket, mark)));
       retries.collect();
       return busy.size === 0 && wanted.size === registered.size;
     },

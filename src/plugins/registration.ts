@@ -2,6 +2,7 @@ import type { ClientHttp2Session } from "node:http2";
 import type { PluginHandler, RegisteringPlugin } from "../drivers.ts";
 import { InfoRequest, RegistrationService, RegistrationStatus } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, openGrpcPatiently } from "../host/grpc-session.ts";
+import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { callOnce } from "../lib/grpc.ts";
 
@@ -55,14 +56,19 @@ interface Registering {
 
 async function registerOn(
   session: ClientHttp2Session,
-  { handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
+  { host: { budget }, handlers, clock }: GrpcDeps & { readonly handlers: PluginHandlers },
   { socket, taking }: Registering,
   signal: AbortSignal,
 ): Promise<void> {
   const notify = async (error: string) => {
     const status = RegistrationStatus.fromPartial({ pluginRegistered: error === "", error });
     const within = clock.within(notifyMs, signal);
-    await callOnce(session, RegistrationService.notifyRegistrationStatus, status, { userAgent, signal: within });
+    await callOnce(session, RegistrationService.notifyRegistrationStatus, status, {
+      userAgent,
+      signal: within,
+      budget,
+      limits: smallLimits,
+    });
   };
   /** Tells the plugin why it was not taken. */
   const refuse = async (why: string, cause?: unknown): Promise<never> => {
@@ -74,6 +80,8 @@ async function registerOn(
   const asked = callOnce(session, RegistrationService.getInfo, InfoRequest.create(), {
     userAgent,
     signal: clock.within(infoMs, signal),
+    budget,
+    limits: smallLimits,
   });
   const info = await asked.catch((error: unknown) => {
     throwIfAborted(signal);

@@ -1,12 +1,16 @@
 import type { RegisteringPlugin } from "../drivers.ts";
 import { InfoRequest, RegistrationService } from "../gen/plugin-registration.ts";
 import { type GrpcDeps, callSocket } from "../host/grpc-session.ts";
+import { smallLimits } from "../lib/bounded-decode.ts";
 import { throwIfAborted, unlessGone } from "../lib/errors.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { Host } from "../seams/host.ts";
 import { findSockets } from "./sockets.ts";
 
 const limitMs = 5_000;
 const userAgent = "graftlet-plugin-manager";
+/** Sockets that are asked at the same time. */
+const asksAtOnce = 16;
 
 /** Plugins of a type that answer on their registration sockets, without registering them. A socket that nobody answers on is none.
  *  @throws the host's failures. */
@@ -17,11 +21,13 @@ export async function standingPlugins(
   signal: AbortSignal,
 ): Promise<readonly RegisteringPlugin[]> {
   const found = await unlessGone(findSockets(deps.host.fs, directory, signal));
-  const asked = [...(found?.sockets.keys() ?? [])].map(async (path) => {
+  const turns = createTurns(asksAtOnce);
+  const ask = async (path: string) => {
     const call = { path, method: RegistrationService.getInfo, request: InfoRequest.create(), userAgent, limitMs };
-    const info = await callSocket(deps, call, signal).catch(() => throwIfAborted(signal));
+    const info = await callSocket(deps, { ...call, limits: smallLimits }, signal).catch(() => throwIfAborted(signal));
     if (info?.type !== type) return [];
     return [{ name: info.name, endpoint: info.endpoint || path, versions: info.supportedVersions }];
-  });
+  };
+  const asked = [...(found?.sockets.keys() ?? [])].map((path) => turns(() => ask(path)));
   return (await Promise.all(asked)).flat();
 }

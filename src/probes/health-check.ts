@@ -1,5 +1,7 @@
 import type { ClientHttp2Session } from "node:http2";
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
+import { smallLimits } from "../lib/bounded-decode.ts";
+import { CodedError } from "../lib/errors.ts";
 import { type CallFailure, startCall } from "../lib/grpc.ts";
 import { userAgent } from "../pod/http-action.ts";
 
@@ -24,13 +26,17 @@ export async function checkHealth(
       message: new BinaryWriter().uint32(10).string(service).finish(),
       userAgent: userAgent("probe"),
       timeoutMs,
+      limits: smallLimits,
     },
     signal,
   );
-  let answer: Buffer = Buffer.alloc(0);
-  for await (const message of call.messages) answer = message;
+  let answer: Buffer | undefined;
+  for await (const message of call.messages) {
+    if (answer) throw new CodedError("internal", "the server sent more than one answer");
+    answer = message;
+  }
   const end = call.end();
-  return end.is === "failed" ? end : { is: "answered", status: servingStatus(answer) };
+  return end.is === "failed" ? end : { is: "answered", status: servingStatus(answer ?? Buffer.alloc(0)) };
 }
 
 function servingStatus(message: Buffer): string {

@@ -1,9 +1,19 @@
 import type { Duplex, Readable, Writable } from "node:stream";
+import { CodedError } from "../lib/errors.ts";
+import type { TargetBudget } from "../lib/target-budget.ts";
 
 /** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
 
 export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
+
+/** Most entries of a directory that is listed. */
+export const maxDirectoryEntries = 100_000;
+
+/** The error of a listing with more. */
+export function tooManyEntries(path: string): CodedError {
+  return new CodedError("resource_exhausted", `${path} has more than ${maxDirectoryEntries} entries`);
+}
 
 export interface FileInfo {
   readonly kind: FileKind;
@@ -59,7 +69,7 @@ export interface HostFile extends AsyncDisposable {
 /** The target's files. Errors are coded: not_found, already_exists, permission_denied, failed_precondition,
  *  resource_exhausted, unavailable (the target is out of reach). */
 export interface HostFs {
-  /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 16 MiB). */
+  /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 4 MiB). */
   readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
   /** Opens a regular file for reading, links followed. With `noFollow` the absolute path, as `realpath` returns it, must have
    *  no link in any part, including concurrent ones. Never blocks on a FIFO: anything but a regular file is
@@ -68,6 +78,7 @@ export interface HostFs {
   /** The last bytes of a regular file, at most so many; no link is followed at the end of the path. In one round trip where the host
    *  can. @throws as `open` does. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
+  /** What a directory holds. @throws resource_exhausted for more than 100,000 entries. */
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Describes the file, links followed. */
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
@@ -129,6 +140,8 @@ export interface HostClock {
 
 /** The target machine: its files, processes and network as a kubelet on that machine would see them. */
 export interface Host extends AsyncDisposable {
+  /** Charged with what is decoded of the target's data. */
+  readonly budget?: TargetBudget;
   readonly fs: HostFs;
   readonly clock: HostClock;
   /** Runs a command to its end; a non-zero exit is a result, not an error.

@@ -55,6 +55,20 @@ describe("the link to a host over SSH", () => {
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);
   });
 
+  test("a target over its budget loses its link with the reason LimitExceeded", async () => {
+    await using host = hostOf();
+    await host.run(["true"]);
+    const gone = waitFor("the link to be down", () => {
+      const state = host.link.state();
+      return state.is === "down" ? state.why : undefined;
+    });
+    assert.throws(() => host.budget?.spend(2 ** 30), { code: "resource_exhausted" });
+    const { reason, message } = await gone;
+    assert.equal(reason, "LimitExceeded");
+    assert.match(message, /^the target sends more data than graftlet decodes for one node/);
+    await assert.rejects(host.run(["true"]), { code: "unavailable", message: /sends more data/ });
+  });
+
   test("sshd killed: unavailable, then as before; callers that wait share one reconnect", async () => {
     await using host = hostOf();
     await host.run(["true"]);

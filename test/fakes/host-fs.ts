@@ -188,7 +188,7 @@ export function createFakeFiles(clock: Clock, changed: (path: string) => void): 
     },
     mounted: () => [...types].map(([path, fsType]) => ({ path, fsType })),
     fs: {
-      async readFile(path, { maxBytes = 16 * 2 ** 20, signal } = {}) {
+      async readFile(path, { maxBytes = 4 * 2 ** 20, signal } = {}) {
         throwIfAborted(signal);
         const data = read(path);
         if (data.length > maxBytes)

@@ -1,9 +1,12 @@
 import type { IncomingMessage } from "node:http";
 import { addAbortSignal } from "node:stream";
+import { finished } from "node:stream/promises";
 import type Modem from "docker-modem";
 import type Dockerode from "dockerode";
-import { CodedError } from "../../../src/lib/errors.ts";
+import { boundedErrorText, parseBoundedJson } from "../../../src/lib/bounded-text.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 /** A request whose answer is read as a stream. */
 export interface StreamQuestion {
@@ -23,16 +26,17 @@ export interface StreamQuestion {
 /** Every status: refusals are read below, limited in size, for the daemon's own message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxRefusalBytes = 64 * 1024;
-/** Limit of one answer, as for a CRI runtime. */
-const maxAnswerBytes = 16 * 1024 * 1024;
+/** Limit of one answer. Lists of 2,000 containers with 4 KiB of labels each are within it. */
+const maxAnswerBytes = 8 * 1024 * 1024;
 
 /** Sends a request and reads the whole answer.
+ *  @param budget charged with the memory that the answer takes.
  *  @returns its JSON; undefined when it has none.
- *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 16 MiB. */
-export async function askForJson(engine: Dockerode, question: StreamQuestion): Promise<unknown> {
+ *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 8 MiB, or too many values. */
+export async function askForJson(engine: Dockerode, question: StreamQuestion, budget?: TargetBudget): Promise<unknown> {
   const answer = await askForStream(engine, question);
   const { bytes, whole } = await read(answer, maxAnswerBytes);
-  if (whole) return jsonOf(bytes.toString());
+  if (whole) return jsonOf(bytes, budget);
   const what = `${question.method ?? "GET"} ${question.path}`;
   throw new CodedError(
     "resource_exhausted",
@@ -76,9 +80,9 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   const { bytes, whole } = await read(answer, maxRefusalBytes);
   if (!whole) throw new CodedError("unknown", `HTTP ${answer.statusCode} with an oversized body`);
   const text = bytes.toString().trim();
-  return Object.assign(new Error(text || `HTTP ${answer.statusCode}`), {
+  return Object.assign(new Error(boundedErrorText(text) || `HTTP ${answer.statusCode}`), {
     statusCode: answer.statusCode,
-    json: jsonOf(text),
+    json: jsonOf(bytes),
   });
 }
 
@@ -88,15 +92,26 @@ async function read(
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
   const kept = new KeptBytes(limit);
-  for await (const chunk of answer as AsyncIterable<Buffer>)
-    if (!kept.add(chunk)) return { bytes: kept.bytes(), whole: false };
-  return { bytes: kept.bytes(), whole: true };
+  let whole = true;
+  // A chunk is taken as it comes: thousands of one byte each are not queued.
+  answer.on("data", (chunk: Buffer) => {
+    whole &&= kept.add(chunk);
+    if (!whole) answer.destroy();
+  });
+  try {
+    await finished(answer);
+  } catch (error) {
+    if (whole) throw error;
+  }
+  return { bytes: kept.bytes(), whole };
 }
 
-function jsonOf(text: string): unknown {
+/** Undefined for what is not JSON. */
+function jsonOf(text: Buffer, budget?: TargetBudget): unknown {
   try {
-    return JSON.parse(text);
-  } catch {
+    return parseBoundedJson(text, budget);
+  } catch (error) {
+    if (hasCode(error, "resource_exhausted")) throw error;
     return undefined;
   }
 }

@@ -2,6 +2,7 @@ import type { Agent } from "node:http";
 import Dockerode from "dockerode";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { askForJson } from "./answer-stream.ts";
 import { type EngineVersion, agreedVersion } from "./api-version.ts";
@@ -48,7 +49,7 @@ export interface Request {
 export interface DockerOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
-  readonly host: Pick<Host, "dial" | "forUsers">;
+  readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
   /** Deadline of an ordinary call, milliseconds. */
   readonly requestTimeoutMs: number;
   readonly clock: Clock;
@@ -79,7 +80,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   let agreed: Agreed | undefined;
   const agree = async (signal: AbortSignal): Promise<Agreed> => {
     if (agreed) return agreed;
-    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version" }, signal), socket);
+    const version = agreedVersion(await ask<EngineVersion>(plain, { path: "/version" }, signal, host.budget), socket);
     agreed = {
       version,
       engine: engineOf(agent, version),
@@ -114,7 +115,7 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
     );
   return {
     call,
-    ask: (request, signal, limit) => call((engine, until) => ask(engine, request, until), signal, limit),
+    ask: (request, signal, limit) => call((engine, until) => ask(engine, request, until, host.budget), signal, limit),
     answeredAt: answers.latest,
     apiVersion: (signal) => within(async (until) => (await agree(until)).version, signal, requestTimeoutMs),
     close() {
@@ -153,9 +154,15 @@ function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): nu
 /** Sends a request and reads its answer. A GET is repeated once when its connection broke: the daemon, or a proxy before
  *  it, may have closed a kept one.
  *  @returns the answer's JSON. */
-async function ask<T>(engine: Dockerode, request: Request, signal: AbortSignal): Promise<T> {
+async function ask<T>(
+  engine: Dockerode,
+  request: Request,
+  signal: AbortSignal,
+  budget: TargetBudget | undefined,
+): Promise<T> {
   const { body, ...question } = request;
-  const once = async () => (await askForJson(engine, { ...question, ...(body && { json: body }), signal })) as T;
+  const once = async () =>
+    (await askForJson(engine, { ...question, ...(body && { json: body }), signal }, budget)) as T;
   try {
     return await once();
   } catch (error) {

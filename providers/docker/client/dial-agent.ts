@@ -2,7 +2,7 @@ import { Agent, type ClientRequest } from "node:http";
 import { type Duplex, PassThrough } from "node:stream";
 import { inspect } from "node:util";
 import type { Clock, Timer } from "../../../src/lib/clock.ts";
-import { messageOf } from "../../../src/lib/errors.ts";
+import { CodedError, messageOf } from "../../../src/lib/errors.ts";
 import type { Host } from "../../../src/seams/host.ts";
 
 export interface DialAgentOptions {
@@ -36,6 +36,12 @@ export class DialAgent extends Agent {
   override createConnection(_options: unknown, done?: Dialled): undefined {
     void this.#dial(done ?? (() => {}));
   }
+  /** Node's agents are handed each request by this method, which their types leave out. */
+  addRequest(request: ClientRequest, ...rest: readonly unknown[]): void {
+    limitInformation(request);
+    (Agent.prototype as unknown as RequestTaker).addRequest.call(this, request, ...rest);
+  }
+
   override keepSocketAlive(connection: Duplex): boolean {
     const drop = () => void connection.destroy();
     const timer: Timer = this.#options.clock.after(idleMs, drop);
@@ -61,6 +67,25 @@ export class DialAgent extends Agent {
       done(error instanceof Error ? error : new Error(messageOf(error)), new PassThrough());
     }
   }
+}
+
+interface RequestTaker {
+  addRequest(this: Agent, request: ClientRequest, ...rest: readonly unknown[]): void;
+}
+
+/** Most informational answers to one request: the Docker Engine sends none or one. */
+const maxInformation = 16;
+
+/** Fails a request whose answer is put off by informational ones again and again: each of them takes memory. */
+function limitInformation(request: ClientRequest): void {
+  let heard = 0;
+  request.on("information", () => {
+    heard += 1;
+    if (heard > maxInformation)
+      request.destroy(
+        new CodedError("resource_exhausted", "the Docker Engine sends informational answers without end"),
+      );
+  });
 }
 
 /** Node's agents ignore the connection when there is an error. */

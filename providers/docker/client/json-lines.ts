@@ -1,12 +1,27 @@
-import { CodedError } from "../../../src/lib/errors.ts";
+import { parseBoundedJson } from "../../../src/lib/bounded-text.ts";
+import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
+import { isRecord } from "../../../src/lib/record.ts";
+import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 const newline = 0x0a;
 
-/** JSON values, one per line; chunks may split lines anywhere. Applies backpressure.
- *  @param maxLineBytes limit of one line.
- *  @throws CodedError resource_exhausted for a longer line, unknown for invalid JSON. */
-export async function* jsonLines(source: AsyncIterable<Uint8Array>, maxLineBytes = 4 * 1024 * 1024): AsyncGenerator {
+/** What the handling of a line counts for in the budget, bytes. */
+const handlingBytes = 32 * 1024;
+
+export interface JsonLinesOptions {
+  /** Charged with the memory that the values take. */
+  readonly budget?: TargetBudget | undefined;
+  /** Limit of one line; default 4 MiB. */
+  readonly maxLineBytes?: number;
+}
+
+/** JSON objects, one per line; chunks may split lines anywhere. Applies backpressure.
+ *  @throws CodedError resource_exhausted for a longer line, or one with too many values; unknown for anything but a JSON object. */
+export async function* jsonLines(
+  source: AsyncIterable<Uint8Array>,
+  { budget, maxLineBytes = 4 * 1024 * 1024 }: JsonLinesOptions = {},
+): AsyncGenerator<Record<string, unknown>> {
   const pending = new KeptBytes(maxLineBytes);
   const add = (part: Uint8Array) => {
     if (!pending.add(part))
@@ -16,20 +31,29 @@ export async function* jsonLines(source: AsyncIterable<Uint8Array>, maxLineBytes
     let from = 0;
     for (let end = chunk.indexOf(newline); end >= 0; end = chunk.indexOf(newline, from)) {
       add(chunk.subarray(from, end));
-      const line = pending.take().toString();
+      const line = pending.take();
       from = end + 1;
-      if (line.trim() !== "") yield parsed(line);
+      if (!isBlank(line)) yield parsed(line, budget);
     }
     add(chunk.subarray(from));
   }
-  const last = pending.take().toString();
-  if (last.trim() !== "") yield parsed(last);
+  const last = pending.take();
+  if (!isBlank(last)) yield parsed(last, budget);
 }
 
-function parsed(line: string): unknown {
+function isBlank(line: Buffer): boolean {
+  return line.length < 16 && line.toString().trim() === "";
+}
+
+function parsed(line: Buffer, budget: TargetBudget | undefined): Record<string, unknown> {
+  let value: unknown;
+  budget?.spend(handlingBytes);
   try {
-    return JSON.parse(line);
+    value = parseBoundedJson(line, budget);
   } catch (error) {
+    if (hasCode(error, "resource_exhausted")) throw error;
     throw new CodedError("unknown", "the Docker Engine sent a line that is not JSON", { cause: error });
   }
+  if (!isRecord(value)) throw new CodedError("unknown", "the Docker Engine sent a line that is not a JSON object");
+  return value;
 }

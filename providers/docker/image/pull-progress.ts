@@ -39,6 +39,9 @@ export interface PullTracker {
   idle(): boolean;
 }
 
+/** Most layers that are followed: an image has at most 127, and each message adds all of them up. */
+const maxLayers = 1_000;
+
 /** Sums up a pull's messages. Bytes are those of the compressed layers. */
 export function createPullTracker(): PullTracker {
   const layers = new Map<string, Layer>();
@@ -46,6 +49,7 @@ export function createPullTracker(): PullTracker {
     take({ status = "", id, progressDetail }) {
       const stage = stages[status];
       if (id === undefined || stage === undefined) return;
+      if (layers.size >= maxLayers && !layers.has(id)) return;
       layers.set(id, nextLayer(layers.get(id), stage, status === "Downloading" ? progressDetail : undefined));
     },
     progress: () => progressOf([...layers.values()]),

@@ -22,7 +22,7 @@ const silenceMs = 60_000;
 /** Pulls an image. Ends with the signal, or when the registry sends nothing for too long.
  *  @throws CodedError with the image's name in its message; not_found when no registry has it. */
 export async function pull(
-  { docker, clock }: Pick<DockerParts, "docker" | "clock">,
+  { docker, host, clock }: Pick<DockerParts, "docker" | "host" | "clock">,
   { image, auth, onProgress }: PullOrder,
   signal: AbortSignal,
 ): Promise<void> {
@@ -40,9 +40,9 @@ export async function pull(
           headers: registryAuth(auth),
           signal: abortSignal,
         });
-        for await (const message of jsonLines(answer)) {
+        for await (const message of jsonLines(answer, host)) {
           watch.heard();
-          takeMessage(message as PullMessage, tracker.take);
+          takeMessage(message, tracker.take);
           onProgress?.(tracker.progress());
         }
       },

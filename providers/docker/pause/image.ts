@@ -66,7 +66,7 @@ async function pullFailure(parts: DockerParts, signal: AbortSignal): Promise<str
 
 /** @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate (fromSrc) */
 async function makePauseImage(parts: DockerParts, why: string, signal: AbortSignal): Promise<void> {
-  const { docker, config } = parts;
+  const { docker, config, host } = parts;
   const { Architecture } = await engineInfo(parts, signal);
   const machine = machines[Architecture];
   if (!machine)
@@ -87,7 +87,7 @@ async function makePauseImage(parts: DockerParts, why: string, signal: AbortSign
       body: tarOfProgram("pause", pauseProgram(machine)),
       signal: abortSignal,
     });
-    for await (const line of jsonLines(answer)) refuseError(line);
+    for await (const line of jsonLines(answer, host)) refuseError(line);
   }, signal);
 }
 

@@ -1,5 +1,11 @@
 import { CodedError } from "../../../src/lib/errors.ts";
-import type { DirectoryEntry, FileInfo, FileKind } from "../../../src/seams/host.ts";
+import {
+  type DirectoryEntry,
+  type FileInfo,
+  type FileKind,
+  maxDirectoryEntries,
+  tooManyEntries,
+} from "../../../src/seams/host.ts";
 
 /** Format of `stat -c`, read by parseStat. */
 export const statFormat = "%f %u %g %s %i %y";
@@ -36,8 +42,14 @@ const kinds: Readonly<Record<number, FileKind>> = {
   12: "socket",
 };
 
-/** Parses gl_list's entries: a letter for the kind and the name, each terminated by a NUL. */
-export function parseEntries(told: Buffer): DirectoryEntry[] {
+/** Parses gl_list's entries: a letter for the kind and the name, each terminated by a NUL.
+ *  @throws resource_exhausted for more than 100,000 entries. */
+export function parseEntries(path: string, told: Buffer): DirectoryEntry[] {
+  let entries = 0;
+  for (let at = told.indexOf(0); at >= 0; at = told.indexOf(0, at + 1)) {
+    entries += 1;
+    if (entries > maxDirectoryEntries) throw tooManyEntries(path);
+  }
   return told
     .toString("utf8")
     .split("\0")

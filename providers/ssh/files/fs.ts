@@ -1,5 +1,6 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
+import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 import type { FileChange, FileInfo, FileSystemInfo, HostFs } from "../../../src/seams/host.ts";
 import { applyScript, changesMade, pathOf } from "./apply-script.ts";
 import { parseEntries, parseStat, statFormat } from "./file-info.ts";
@@ -19,18 +20,20 @@ export interface FsOptions {
   readonly sftp: (signal: AbortSignal) => Promise<SftpClient>;
   /** Runs a script that is too long for the pool's shells. */
   readonly runAlone: (script: string, signal: AbortSignal) => Promise<Ended>;
+  /** Charged with what files and directories hold. */
+  readonly budget?: TargetBudget;
   readonly clock: Clock;
 }
 
-const defaultMaxBytes = 16 * 1024 * 1024;
+const defaultMaxBytes = 4 * 1024 * 1024;
 /** Default timeout of an operation: a file system of the target may hang (NFS). */
 const timeoutMs = 60_000;
-const listingBytes = 64 * 1024 * 1024;
+const listingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
 /** The target's files. Shell commands serve what SFTP cannot report (inodes, reasons of errors) or only in several round
  *  trips; SFTP serves the rest, and open files. */
-export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): HostFs {
+export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
     return clock.within(timeoutMs, signal);
@@ -41,7 +44,9 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     options: { maxBytes?: number; signal?: AbortSignal },
   ): Promise<Buffer> => {
     const question = { script: call, maxBytes: options.maxBytes ?? shortBytes };
-    return answerOf(path, await pool.ask(question, within(options.signal)));
+    const answer = answerOf(path, await pool.ask(question, within(options.signal)));
+    budget?.spend(answer.length);
+    return answer;
   };
   const exchange = async (requests: readonly SftpRequest[], signal?: AbortSignal): Promise<readonly Reply[]> => {
     const stop = within(signal);
@@ -66,7 +71,10 @@ export function sshFs({ pool, sftp: session, runAlone, clock }: FsOptions): Host
     readEnd: (path, bytes, signal) =>
       ask(path, `gl_end ${quote(path)} ${bytes}`, { maxBytes: Math.max(bytes, shortBytes), ...(signal && { signal }) }),
     list: async (path, signal) =>
-      parseEntries(await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) })),
+      parseEntries(
+        path,
+        await ask(path, `gl_list ${quote(path)}`, { maxBytes: listingBytes, ...(signal && { signal }) }),
+      ),
     stat: (path, signal) => statOf(path, true, signal),
     lstat: (path, signal) => statOf(path, false, signal),
     async readlink(path, signal) {

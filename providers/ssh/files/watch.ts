@@ -1,4 +1,5 @@
 import { type Readable, addAbortSignal } from "node:stream";
+import { linesOf } from "../../../src/lib/bounded-text.ts";
 import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, abortError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
@@ -135,7 +136,7 @@ async function look({ run }: WatcherOptions, path: string, signal: AbortSignal):
   if (code !== 0 || stdout === "")
     throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);
   return new Map(
-    stdout.split("\n").flatMap((line) => {
+    linesOf(stdout).flatMap((line) => {
       const at = line.indexOf("|");
       return at < 0 ? [] : [[line.slice(at + 1), line.slice(0, at)] as const];
     }),

@@ -2,6 +2,7 @@ import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { Duplex } from "node:stream";
+import { chargeStream } from "../../../src/lib/target-budget.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import { listenLocal } from "../../local/dial.ts";
@@ -14,7 +15,7 @@ export interface Bridge extends AsyncDisposable {
 
 /** Opens the bridge, for clients that connect to local sockets only (gRPC). A connection lasts as long as the one on the
  *  target; when that cannot be opened, it is closed at once, as with a stopped server. */
-export async function openBridge(host: Pick<Host, "dial">, target: string): Promise<Bridge> {
+export async function openBridge(host: Pick<Host, "dial" | "budget">, target: string): Promise<Bridge> {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-"));
   const path = join(directory, "runtime.sock");
   const closing = new AbortController();
@@ -29,9 +30,17 @@ export async function openBridge(host: Pick<Host, "dial">, target: string): Prom
   };
 }
 
-async function bridgeOne(host: Pick<Host, "dial">, target: string, near: Duplex, signal: AbortSignal): Promise<void> {
+async function bridgeOne(
+  host: Pick<Host, "dial" | "budget">,
+  target: string,
+  near: Duplex,
+  signal: AbortSignal,
+): Promise<void> {
   try {
-    await splice(near, await host.dial({ unix: target }, signal), signal);
+    const far = await host.dial({ unix: target }, signal);
+    const spliced = splice(near, far, signal);
+    chargeStream(far, host.budget);
+    await spliced;
   } catch {
     // The client sees a closed connection, and retries.
     near.destroy();

@@ -3,6 +3,7 @@ import { posix } from "node:path";
 import { isAtOrBelow, listMounts } from "../../host/mounts.ts";
 import { driverDevicesOf, stagedDriverVolumesOf } from "../../host/plugin-paths.ts";
 import { replaceFile } from "../../host/replace-file.ts";
+import { parseBoundedJson } from "../../lib/bounded-text.ts";
 import { CodedError, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
@@ -27,6 +28,7 @@ interface Place {
 }
 
 const fileName = "vol_data.json";
+const maxBytes = 1024 * 1024;
 const directoryMode = 0o750;
 
 /** Place of a volume that is staged for the node; its data lies in the directory above. */
@@ -199,7 +201,7 @@ async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortS
     doubt: new CodedError("failed_precondition", `kubernetes.io/csi: ${why}`),
   });
   try {
-    const data = parsed((await host.fs.readFile(file, { signal })).toString("utf8"));
+    const data = parsed(await host.fs.readFile(file, { maxBytes, signal }));
     return isRight(path, data) ? { path, data } : doubtful(`volume data file [${file}] is another volume's`);
   } catch (error) {
     if (hasCode(error, "invalid_argument"))
@@ -215,10 +217,10 @@ async function directoriesIn(host: Host, parent: string, signal: AbortSignal): P
 }
 
 /** @throws invalid_argument for anything but an object of texts that names a volume. */
-function parsed(text: string): VolumeData {
+function parsed(text: Buffer): VolumeData {
   const fail = (why: string) => new CodedError("invalid_argument", why);
   try {
-    const data: unknown = JSON.parse(text);
+    const data: unknown = parseBoundedJson(text);
     if (typeof data !== "object" || data === null) throw fail("it is no object");
     const { driverName, volumeHandle } = data as VolumeData;
     if (typeof driverName !== "string" || typeof volumeHandle !== "string") throw fail("it names no volume");

@@ -3,6 +3,8 @@ import { test } from "node:test";
 import { defaultInterface, localIPv4, targetAddresses } from "../../../src/host/addresses.ts";
 import { changedFacts, readBootTime, readFacts } from "../../../src/host/facts.ts";
 import { readUsage } from "../../../src/host/usage.ts";
+import { networksIn } from "../../../src/host/networks.ts";
+import type { Host } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type FakeHost, fakeHost } from "../../fakes/host.ts";
 
@@ -172,4 +174,21 @@ test("facts that a node tells of are compared; swap, the boot and further addres
   const elsewhere = { ...before, swapBytes: 1, bootID: "other", addresses: [first, "10.88.0.1"] };
   assert.deepEqual(changedFacts(before, elsewhere), []);
   assert.deepEqual(changedFacts(before, { ...before, addresses: ["10.88.0.1", first] }), ["address"]);
+});
+
+test("passes over lines of the kernel's address tables that are malformed", async () => {
+  const files = new Map([
+    [
+      "/proc/net/route",
+      "Iface\tDestination\neth0\tzz\t01\t0003\t0\t0\t0\tff\neth0\t00000000\t0102A8C0\t3\t0\t0\t0\t00000000\n",
+    ],
+    ["/proc/net/fib_trie", "     |-- 192.168.0.12\n        /32 host LOCAL\n"],
+    ["/proc/net/if_inet6", "fd00:xyz 02 40 00 80 eth0\nfd000000000000000000000000000001 02 40 00 80 eth0\n"],
+  ]);
+  const host = {
+    fs: { readFile: async (path: string) => Buffer.from(files.get(path) ?? "") },
+    run: async () => ({ code: 1, stdout: "", stderr: "", truncated: false }),
+  } as unknown as Host;
+  assert.deepEqual(await targetAddresses(host, new AbortController().signal), ["192.168.0.12", "fd00::1"]);
+  assert.deepEqual(networksIn("", "fd00:xyz 40 0 0 0 0 0 0 0 eth0\n"), []);
 });

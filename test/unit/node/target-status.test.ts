@@ -41,6 +41,7 @@ function rig(version: "known" | "unknown" = "known", traits: Partial<TargetStatu
   const target = createTargetStatus(
     {
       settings,
+      host: {},
       images: runtime,
       pressure: { get: () => known.now, written: Promise.resolve() },
       runtime: health as unknown as RuntimeHealth,
@@ -263,4 +264,15 @@ test("a machine that shuts down is the reason, beside others, and in the place o
   link.cut({ reason: "LinkDown", message: "it does not answer." });
   const { reason, message } = (await ready()) ?? assert.fail();
   assert.deepEqual([reason, message], ["KubeletNotReady", "node is shutting down"]);
+});
+
+test("a target over its budget makes the node unready with the reason LimitExceeded", async () => {
+  let message: string | undefined = "the target sends too much";
+  const budget = { spend: () => undefined, exceeded: () => message };
+  const { target } = rig("known", { host: { budget } });
+  assert.deepEqual((await target.wanted(never)).verdicts, [
+    { type: "Ready", status: "False", reason: "LimitExceeded", message: "the target sends too much" },
+  ]);
+  message = undefined;
+  assert.equal((await target.wanted(never)).verdicts.at(-1)?.reason, "KubeletReady");
 });

@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
-import { mkdtempSync, rmSync } from "node:fs";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
+import { type Socket, createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type TestContext, test } from "node:test";
@@ -16,6 +18,7 @@ const until = (what: string, poll: () => boolean) => waitFor(what, poll, { every
 /** A manager of a root directory of its own, whose handler writes down what it is asked. */
 async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
+
   const asked: string[] = [];
   const note = (what: string, { name, endpoint }: RegisteringPlugin) =>
     void asked.push(`${what} ${name} ${endpoint.replace(rootDir, "")}`);
@@ -46,7 +49,8 @@ async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
     t.after(() => made.stop());
     return made;
   };
-  return { asked, driver };
+  const directory = join(rootDir, "plugins_registry");
+  return { asked, driver, directory };
 }
 
 const [validated, registered, gone] = ["validate", "register", "deregister"].map(
@@ -113,4 +117,24 @@ test("a plugin without an endpoint serves on the socket that it registers on", a
   const plugin = await driver({ plugin: { endpoint: "" } });
   await until("the plugin to be told", () => plugin.told.length === 1);
   assert.deepEqual(asked, ["validate d /plugins_registry/d-reg.sock", "register d /plugins_registry/d-reg.sock"]);
+});
+
+test("asks at most sixteen plugins at the same time", async (t) => {
+  const { directory } = await rig(t);
+  mkdirSync(directory, { recursive: true });
+  const open = new Set<Socket>();
+  for (let at = 0; at < 20; at += 1) {
+    const server = createServer((socket) => {
+      open.add(socket.on("error", () => undefined));
+      socket.on("close", () => open.delete(socket));
+    });
+    await once(server.listen(join(directory, `${at}.sock`)), "listening");
+    t.after(() => {
+      server.close();
+      for (const socket of open) socket.destroy();
+    });
+  }
+  await until("sixteen to be asked", () => open.size >= 16);
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  assert.equal(open.size, 16);
 });

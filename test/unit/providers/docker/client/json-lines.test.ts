@@ -15,18 +15,27 @@ test("lines cut anywhere, inside of a character too, come out whole", async () =
 });
 
 test("a line that never ends is given up", async () => {
-  await assert.rejects(Array.fromAsync(jsonLines(chunks("1234", "5678"), 6)), { code: "resource_exhausted" });
-  assert.deepEqual(await Array.fromAsync(jsonLines(chunks("123", "45\n12345"), 6)), [12345, 12345]);
+  await assert.rejects(Array.fromAsync(jsonLines(chunks("1234", "5678"), { maxLineBytes: 6 })), {
+    code: "resource_exhausted",
+  });
+  const short = jsonLines(chunks('{"a":', "1}\n", '{"a":2}'), { maxLineBytes: 8 });
+  assert.deepEqual(await Array.fromAsync(short), [{ a: 1 }, { a: 2 }]);
 });
 
-test("invalid JSON is an error", async () => {
-  await assert.rejects(Array.fromAsync(jsonLines(chunks("<html>\n"))), { code: "unknown" });
+for (const line of ["<html>", "null", "12", "[]"])
+  test(`a line that is no JSON object is an error: ${line}`, async () => {
+    await assert.rejects(Array.fromAsync(jsonLines(chunks(`${line}\n`))), { code: "unknown" });
+  });
+
+test("a line with too many values is refused", async () => {
+  const line = `{"a":[${"0,".repeat(1_500_000)}0]}\n`;
+  await assert.rejects(Array.fromAsync(jsonLines(chunks(line))), { code: "resource_exhausted" });
 });
 
 test("the source is read no faster than the values are taken", async () => {
   let read = 0;
   async function* source() {
-    for (; read < 10; read++) yield Buffer.from("1\n");
+    for (; read < 10; read++) yield Buffer.from("{}\n");
   }
   const lines = jsonLines(source());
   await lines.next();

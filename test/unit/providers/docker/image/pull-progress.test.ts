@@ -35,3 +35,9 @@ test("nothing is wanted of the registry while a layer is unpacked or all wait fo
   take({ status: "Downloading", id: "a", progressDetail: { current: 1, total: 2 } });
   assert.equal(idle(), false);
 });
+
+test("follows no more than 1,000 layers, however many are named", () => {
+  const { take, progress } = createPullTracker();
+  for (let layer = 0; layer < 1_100; layer += 1) take({ status: "Downloading", id: String(layer) });
+  assert.equal(progress().layers, 1_000);
+});

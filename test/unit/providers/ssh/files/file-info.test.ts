@@ -18,7 +18,7 @@ test("a line of stat", () => {
 });
 
 test("entries with any name", () => {
-  assert.deepEqual(parseEntries(Buffer.from("fa\nb\0d.d\0l \0pp\0ss\0cc\0bb\0")), [
+  assert.deepEqual(parseEntries("/d", Buffer.from("fa\nb\0d.d\0l \0pp\0ss\0cc\0bb\0")), [
     { name: "a\nb", kind: "file" },
     { name: ".d", kind: "directory" },
     { name: " ", kind: "symlink" },
@@ -27,5 +27,13 @@ test("entries with any name", () => {
     { name: "c", kind: "characterDevice" },
     { name: "b", kind: "blockDevice" },
   ]);
-  assert.deepEqual(parseEntries(Buffer.alloc(0)), []);
+  assert.deepEqual(parseEntries("/d", Buffer.alloc(0)), []);
+});
+
+test("refuses a directory with more than 100,000 entries", () => {
+  assert.equal(parseEntries("/d", Buffer.from("fa\0".repeat(100_000))).length, 100_000);
+  assert.throws(() => parseEntries("/d", Buffer.from("fa\0".repeat(100_001))), {
+    code: "resource_exhausted",
+    message: "/d has more than 100000 entries",
+  });
 });

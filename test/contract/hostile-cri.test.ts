@@ -1,0 +1,111 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { criRuntime } from "../../providers/cri/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
+import { NodeGetCapabilitiesRequest, NodeService } from "../../src/gen/csi.ts";
+import { callSocket } from "../../src/host/grpc-session.ts";
+import { smallLimits } from "../../src/lib/bounded-decode.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { type HostileSocket, startHostileSocket } from "../harness/hostile-socket.ts";
+import { endure } from "./hostile.ts";
+
+const clock = systemClock();
+const never = new AbortController().signal;
+const requestTimeoutMs = 700;
+
+function runtimeAt(socket: string): Runtime {
+  const host = localHost({ clock });
+  return criRuntime({ runtimeSocket: socket, imageSocket: socket, requestTimeoutMs, host, clock, log: silentLog() });
+}
+
+const pluginCall = { method: NodeService.nodeGetCapabilities, request: NodeGetCapabilitiesRequest.create() };
+
+/** A call to a plugin, each on a connection of its own. */
+function askPlugin(path: string): Promise<unknown> {
+  const host = localHost({ clock });
+  const limits = { limitMs: requestTimeoutMs, limits: smallLimits };
+  return callSocket({ host, clock }, { ...pluginCall, path, userAgent: "test", ...limits }, never);
+}
+
+/** What a server does, and the error of a call to it: of a runtime, and of a plugin where that is another. */
+interface Case {
+  readonly attack: string;
+  readonly runtime: RegExp;
+  readonly plugin?: RegExp;
+}
+
+const overdue = /Deadline exceeded|context deadline exceeded/;
+const lost = /error reading server preface|rpc error: code = Unavailable/;
+
+const cases: readonly Case[] = [
+  {
+    attack: "empty entries",
+    runtime: /a message of 16777216 bytes has too many entries/,
+    plugin: /a message of 16777216 bytes is longer than 262144 bytes/,
+  },
+  {
+    attack: "a message of 4 GiB",
+    runtime: /larger than max \(4294967295 vs 16777216\)/,
+    plugin: /a message of 4294967295 bytes is longer than 262144 bytes/,
+  },
+  { attack: "a message without end", runtime: overdue, plugin: /is longer than 262144 bytes/ },
+  { attack: "messages without end", runtime: overdue, plugin: /received another message/ },
+  { attack: "slow bytes", runtime: overdue },
+  {
+    attack: "a message that is compressed a thousand times",
+    runtime: /larger than 16777216/,
+    plugin: /compressed flag set/,
+  },
+  { attack: "a long status", runtime: /^x{8192}…$/, plugin: /x{8192}…$/ },
+  { attack: "silence", runtime: overdue },
+  { attack: "not HTTP/2", runtime: /No connection established/, plugin: lost },
+  { attack: "an end at once", runtime: /No connection established/, plugin: lost },
+  { attack: "garbage", runtime: /No connection established/, plugin: lost },
+  { attack: "header fields without end", runtime: /memory limit exceeded/, plugin: lost },
+  { attack: "settings without end", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "pings without end", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "pings without end whose answers are not read", runtime: /Flooding was detected/, plugin: lost },
+  { attack: "resets without end", runtime: /Call cancelled/, plugin: lost },
+  { attack: "empty data without end", runtime: /Protocol error/, plugin: lost },
+  { attack: "window updates without end", runtime: overdue },
+  { attack: "unknown frames without end", runtime: /Protocol error/, plugin: lost },
+  { attack: "promises without end", runtime: /Protocol error/, plugin: lost },
+  { attack: "goodbyes without end", runtime: /Stream refused/, plugin: lost },
+];
+
+describe("a hostile gRPC server", { timeout: 300_000 }, () => {
+  let good: HostileSocket;
+  let other: Runtime;
+  before(async () => {
+    good = await startHostileSocket("grpc", "none");
+    other = runtimeAt(good.path);
+  });
+  after(async () => {
+    await other[Symbol.asyncDispose]();
+    await good[Symbol.asyncDispose]();
+  });
+  const neighbour = async () => assert.deepEqual(await other.listContainers(undefined, never), []);
+
+  for (const { attack, runtime: fromRuntime, plugin = fromRuntime } of cases)
+    test(`${attack}: calls fail, this process stays small and responsive, and another runtime serves`, async () => {
+      await using target = await startHostileSocket("grpc", attack);
+      await using runtime = runtimeAt(target.path);
+      await endure(async () => {
+        await assert.rejects(runtime.listContainers(undefined, never), { message: fromRuntime });
+        await assert.rejects(askPlugin(target.path), { message: plugin });
+      }, neighbour);
+    });
+
+  test("events without end: the target is over its budget, and another runtime serves", async () => {
+    await using target = await startHostileSocket("grpc", "events without end");
+    await using runtime = runtimeAt(target.path);
+    const events = runtime.events;
+    assert.ok(events);
+    await endure(async () => {
+      const heard = Array.fromAsync(events(AbortSignal.timeout(20_000)));
+      await assert.rejects(heard, { message: /sends more data than graftlet decodes/ });
+    }, neighbour);
+  });
+});

@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { after, before, describe, test } from "node:test";
+import { readDockerConfig } from "../../providers/docker/config.ts";
+import { dockerRuntime } from "../../providers/docker/runtime.ts";
+import { localHost } from "../../providers/local/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import type { Runtime } from "../../src/seams/runtime.ts";
+import { type HostileSocket, startHostileSocket } from "../harness/hostile-socket.ts";
+import { endure } from "./hostile.ts";
+
+const clock = systemClock();
+const never = new AbortController().signal;
+
+function runtimeAt(socket: string): Runtime {
+  const config = readDockerConfig({ socket: `unix://${socket}`, podCIDR: "10.99.0.0/16" }, "n1");
+  const limits = { requestTimeoutMs: 1_000, containerLogs: { maxSizeBytes: 10 << 20, maxFiles: 5 } };
+  return dockerRuntime({ config, ...limits, nodeName: "n1", host: localHost({ clock }), clock, log: silentLog() });
+}
+
+/** What an engine does, and the error of a request to it. */
+interface Case {
+  readonly attack: string;
+  readonly refused: RegExp;
+}
+
+const overdue = /^no answer within 1000 ms$/;
+const gone = /^no Docker Engine answers at/;
+
+const cases: readonly Case[] = [
+  { attack: "empty objects", refused: /^a JSON text of 8388\d+ bytes has too many values/ },
+  { attack: "deep lists", refused: /^a JSON text is deeper than 256 levels$/ },
+  { attack: "an answer without end", refused: /^the Docker Engine answers GET \/\S+ with more than 8388608 bytes$/ },
+  { attack: "a chunk of 4 GiB", refused: /^the Docker Engine answers GET \/\S+ with more than 8388608 bytes$/ },
+  { attack: "an error without end", refused: /^HTTP 500 with an oversized body$/ },
+  { attack: "blanks without end", refused: overdue },
+  {
+    attack: "informational answers without end",
+    refused: /^the Docker Engine sends informational answers without end$/,
+  },
+  { attack: "slow bytes", refused: overdue },
+  { attack: "silence", refused: overdue },
+  { attack: "a shorter answer than announced", refused: gone },
+  { attack: "trailers without end", refused: gone },
+  { attack: "an end at once", refused: gone },
+  { attack: "a negative length", refused: /^Parse Error: Invalid character in Content-Length$/ },
+  { attack: "header fields without end", refused: /^Parse Error: Header overflow$/ },
+  { attack: "a header line without end", refused: /^Parse Error: Header overflow$/ },
+];
+
+describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
+  let good: HostileSocket;
+  let other: Runtime;
+  before(async () => {
+    good = await startHostileSocket("docker", "none");
+    other = runtimeAt(good.path);
+  });
+  after(async () => {
+    await other[Symbol.asyncDispose]();
+    await good[Symbol.asyncDispose]();
+  });
+  const neighbour = async () => assert.deepEqual(await other.listContainers(undefined, never), []);
+  const endured = async (attack: string, seen: (runtime: Runtime) => Promise<void>) => {
+    await using target = await startHostileSocket("docker", attack);
+    await using runtime = runtimeAt(target.path);
+    await endure(() => seen(runtime), neighbour);
+  };
+
+  for (const { attack, refused } of cases)
+    test(`${attack}: a request fails, this process stays small and responsive, and another engine serves`, () =>
+      endured(attack, (runtime) => assert.rejects(runtime.listContainers(undefined, never), { message: refused })));
+
+  test("answers that nobody asked for: each request gets one", () =>
+    endured("answers that nobody asked for", async (runtime) => {
+      assert.deepEqual(await runtime.listContainers(undefined, never), []);
+    }));
+
+  for (const [attack, refused] of [
+    ["events without end", /^the target sends more data than graftlet decodes/],
+    ["an event without end", /^a line of more than 4194304 bytes/],
+  ] as const)
+    test(`${attack}: the stream ends, and another engine serves`, () =>
+      endured(attack, async (runtime) => {
+        const { events } = runtime;
+        assert.ok(events);
+        await assert.rejects(Array.fromAsync(events(AbortSignal.timeout(20_000))), { message: refused });
+      }));
+});
