@@ -11,6 +11,14 @@ export interface Destinations {
   readonly addresses: readonly string[];
 }
 
+/** Services of the cluster, followed. */
+export interface ServiceSource {
+  /** Undefined until they have been read once. */
+  list(): readonly Service[] | undefined;
+  /** Calls back after every change. @returns what stops that. */
+  onChange(hear: () => void): () => void;
+}
+
 /** Says whether pods may reach a Service. */
 export type Reach = (service: Pick<Service, "metadata" | "spec">) => boolean;
 
@@ -56,16 +64,20 @@ export function destinationsOf(
 
 /** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
  *  there. Pure.
+ *  @param services the headless ones; endpoints of others are left out, whatever their labels say.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
 export function headlessDestinations(
   slices: readonly EndpointSlice[],
+  services: readonly Pick<Service, "metadata" | "spec">[],
   nodeName: string,
   reaches: Reach = everywhere,
 ): readonly string[] {
+  const within = services.filter((service) => service.spec?.clusterIP === "None" && reaches(service));
+  const names = new Set(within.map(({ metadata: { namespace, name } }) => `${namespace}/${name}`));
   const found = new Set<string>();
   for (const { metadata, addressType, endpoints, ports } of slices) {
-    const name = metadata.labels?.["kubernetes.io/service-name"] ?? "";
-    if (addressType !== "IPv4" || !reaches({ metadata: { ...metadata, name } })) continue;
+    const service = `${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"]}`;
+    if (addressType !== "IPv4" || !names.has(service)) continue;
     const elsewhere = (endpoints ?? []).filter((endpoint) => endpoint.nodeName !== nodeName);
     for (const address of elsewhere.flatMap((endpoint) => endpoint.addresses).filter((one) => isIPv4(one)))
       for (const { port, protocol = "TCP" } of ports ?? [])
@@ -79,9 +91,9 @@ export function hostsOf(destinations: readonly string[]): readonly string[] {
   return [...new Set(destinations.flatMap((to) => destinationOf(to)?.host ?? []))];
 }
 
-/** Address and port of `address:port`; undefined for anything else. */
+/** Address and port of `address:port` in its one form, with no leading zeros; undefined for anything else. */
 export function destinationOf(text: string): { readonly host: string; readonly port: number } | undefined {
-  const end = text.lastIndexOf(":");
-  const [host, port] = [text.slice(0, end), Number(text.slice(end + 1))];
-  return end > 0 && isIPv4(host) && Number.isInteger(port) && port > 0 && port < 65_536 ? { host, port } : undefined;
+  const [, host = "", digits = ""] = /^([0-9.]{7,15}):([1-9][0-9]{0,4})$/.exec(text) ?? [];
+  const port = Number(digits);
+  return isIPv4(host) && port > 0 && port < 65_536 ? { host, port } : undefined;
 }

@@ -5,6 +5,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
 import { createProcessLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
+import { createTunnelPlaces } from "../network/places.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
@@ -56,6 +57,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const instance = randomUUID();
   const uses = createRuntimeUses();
   const strangers = createStrangers(processConnections);
+  const places = createTunnelPlaces();
   const readiness = createReadiness(
     nodes.map(({ nodeName }) => nodeName),
     clock,
@@ -63,7 +65,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const liveness = createLiveness();
   const managed = tellServiceManager({ ...options, readiness, liveness, clock, log });
   const { several, providers, env } = options;
-  const common = { several, providers, env, liveness, instance, uses, readiness, strangers, verbosity, clock };
+  const common = { several, providers, env, liveness, instance, uses, readiness, strangers, places, verbosity, clock };
   const runs = nodes.map((config): NodeRun & { readonly report: ReportedNode } => {
     const { nodeName: name, provider } = config;
     const report = createReportedNode({ name, provider }, page && notes.event.bind(undefined, name));

@@ -11,7 +11,9 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
+import { createGate } from "../../src/network/gate.ts";
 import { createFlows } from "../../src/network/datagrams.ts";
 import { relayPrograms } from "../../src/network/relay-program.ts";
 import { type Relay, startRelay } from "../../src/network/relay.ts";
@@ -60,6 +62,7 @@ for (const { interpreter } of relayPrograms("", [])) {
     const check = ["nft", "list", "chain", "ip", wayName(root), "prerouting"];
     const refused: string[] = [];
     const opened: string[] = [];
+    const full: string[] = [];
     let lost = Promise.withResolvers<void>();
     let echo: Server;
     let end: Server;
@@ -92,8 +95,13 @@ for (const { interpreter } of relayPrograms("", [])) {
       echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
       await once(echo, "listening");
       const { port } = echo.address() as { port: number };
+      const gate = createGate();
+      gate.allow({ pods: [pod], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
+      const shares = createShares(4_096);
       const joiner = createJoiner({
-        allowed: (to) => to === `${cluster}:80`,
+        gate,
+        shares,
+        full: (address) => void full.push(address),
         refused: ({ to }) => void refused.push(to),
         clock,
         dial: (to) => {
@@ -112,11 +120,21 @@ for (const { interpreter } of relayPrograms("", [])) {
             ? local.spawn(["ip", "netns", "exec", namespace, ...argv], signal)
             : local.spawn(["/no-such-interpreter"], signal),
       };
-      const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram), open: echoingSocket });
+      const flows = createFlows({
+        gate,
+        shares,
+        clock,
+        answer: (datagram) => relay.answer(datagram),
+        open: echoingSocket,
+      });
       relay = await startRelay(
         { host, clock },
         { link, check },
-        { datagram: (datagram) => flows.send(datagram), lost: () => lost.resolve() },
+        {
+          datagram: (datagram) => flows.send(datagram),
+          full: (address) => void full.push(address),
+          lost: () => lost.resolve(),
+        },
         stop.signal,
       );
       void relay.ended.then((said) => assert.equal(said, ""));

@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { silentLog } from "../../../src/lib/log.ts";
+import { createTunnelPlaces } from "../../../src/network/places.ts";
 import { createClusterWay } from "../../../src/network/way.ts";
 import { wayLink } from "../../../src/network/rules.ts";
 import type { Service } from "../../../src/objects.ts";
@@ -77,6 +78,7 @@ function setUp({
     host,
     rootDir,
     nodeName: "edge-1",
+    places: createTunnelPlaces(),
     reaches: () => true,
     seen,
     services: {
