@@ -33,7 +33,11 @@ export function rulesCheck(rootDir: string): readonly string[] {
 }
 
 /** Input of nft that puts the rules in place of what stands, in one transaction: all of it, or what has changed since `before`. Empty
- *  when nothing has. Pure. */
+ *  when nothing has. Pure.
+ *
+ *  A packet with a pod's address is a pod's if it came from where the machine's routes have that pod (`fib`): another machine of the network
+ *  may forge the address. At the relay's ports begins only what the rules have led there; connections of the machine itself from such a port,
+ *  as NFS has them, are left alone. */
 export function rulesText(rootDir: string, now: Redirections, before: Redirections | undefined): string {
   const table = `ip ${wayName(rootDir)}`;
   const anew = before?.port !== now.port;
@@ -41,6 +45,7 @@ export function rulesText(rootDir: string, now: Redirections, before: Redirectio
     { name: "pods", of: (all: Redirections) => all.pods },
     { name: "connections", of: (all: Redirections) => all.tcp.map(key) },
     { name: "datagrams", of: (all: Redirections) => all.udp.map(([to, port]) => `${key(to)} : ${port}`) },
+    { name: "ports", of: (all: Redirections) => all.udp.map(([, port]) => `${port}`) },
     { name: "cluster", of: (all: Redirections) => all.addresses },
   ] as const;
   const lines = anew ? frame(table, now.port) : [];
@@ -64,10 +69,17 @@ function frame(table: string, port: number): string[] {
       set connections { type ipv4_addr . inet_service; }
       map datagrams { type ipv4_addr . inet_service : inet_service; }
       set cluster { type ipv4_addr; }
+      set ports { type inet_service; }
       chain prerouting {
         type nat hook prerouting priority dstnat - 1; policy accept;
+        fib saddr . iif oif missing return
         ip saddr @pods ip daddr . tcp dport @connections redirect to :${port}
         ip saddr @pods meta l4proto udp redirect to :ip daddr . udp dport map @datagrams
+      }
+      chain input {
+        type filter hook input priority filter - 1; policy accept;
+        ct state new tcp dport ${port} ct status ! dnat reject with tcp reset
+        ct state new udp dport @ports ct status ! dnat drop
       }
       chain forward {
         type filter hook forward priority filter - 1; policy accept;

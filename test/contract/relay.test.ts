@@ -14,7 +14,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
 import { createGate } from "../../src/network/gate.ts";
-import { createFlows } from "../../src/network/datagrams.ts";
+import { createFlows, type Flows } from "../../src/network/datagrams.ts";
 import { relayPrograms } from "../../src/network/relay-program.ts";
 import { type Relay, startRelay } from "../../src/network/relay.ts";
 import { rulesText, wayName } from "../../src/network/rules.ts";
@@ -23,7 +23,9 @@ import { firstLine, start } from "../harness/processes.ts";
 const run = promisify(execFile);
 const clock = systemClock();
 const namespace = `graftlet-relay-${process.pid}`;
-const [pod, stranger, machine] = ["10.99.0.2", "10.99.0.3", "10.99.0.1"] as const;
+const [pod, other, stranger, machine] = ["10.99.0.2", "10.99.0.5", "10.99.0.3", "10.99.0.1"] as const;
+/** The machine's address on a network with others, and one of those. */
+const [outside, neighbour] = ["192.0.2.1", "192.0.2.2"] as const;
 const cluster = "10.96.77.1";
 const root = "/relay-test";
 
@@ -55,6 +57,17 @@ try:
 except OSError as e: print(type(e).__name__)
 `;
 
+/** Opens many connections, says how many of them a Service answers, and keeps them. */
+const idleConnections = `
+import socket, time
+held = []
+for _ in range(1500):
+    try:
+        s = socket.create_connection(("${cluster}", 80), 10); s.sendall(b"x")
+        if s.recv(1) == b"x": held.append(s)
+    except OSError: pass
+print("%d of 1500" % len(held), flush=True); time.sleep(120)`;
+
 for (const { interpreter } of relayPrograms("", [])) {
   describe(`the relay on the target, run by ${interpreter}`, { timeout: 120_000 }, () => {
     const stop = new AbortController();
@@ -63,10 +76,13 @@ for (const { interpreter } of relayPrograms("", [])) {
     const refused: string[] = [];
     const opened: string[] = [];
     const full: string[] = [];
+    const datagrams: string[] = [];
+    let portForDns = 0;
     let lost = Promise.withResolvers<void>();
     let echo: Server;
     let end: Server;
     let relay: Relay;
+    let flows: Flows;
     let taker: ChildProcess;
 
     before(async () => {
@@ -82,7 +98,16 @@ for (const { interpreter } of relayPrograms("", [])) {
          ip -n ${namespace} link set out up
          ip -n ${namespace} link set in up
          ip -n ${namespace} route add default dev out
-         for pod in ${pod} ${stranger}; do
+         ip netns add ${namespace}-lan
+         ip -n ${namespace} link add lan type veth peer name eth0 netns ${namespace}-lan
+         ip -n ${namespace} addr add ${outside}/24 dev lan
+         ip -n ${namespace} link set lan up
+         for name in all lan; do ip netns exec ${namespace} sysctl -qw net.ipv4.conf.$name.rp_filter=0; done
+         ip -n ${namespace}-lan addr add ${neighbour}/24 dev eth0
+         ip -n ${namespace}-lan link set eth0 up
+         ip -n ${namespace}-lan addr add ${pod}/32 dev eth0
+         ip -n ${namespace}-lan route add default via ${outside}
+         for pod in ${pod} ${other} ${stranger}; do
            name=${namespace}-\${pod##*.}
            ip netns add $name
            ip -n ${namespace} link add v\${pod##*.} type veth peer name eth0 netns $name
@@ -96,7 +121,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       await once(echo, "listening");
       const { port } = echo.address() as { port: number };
       const gate = createGate();
-      gate.allow({ pods: [pod], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
+      gate.allow({ pods: [pod, other], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
       const shares = createShares(4_096);
       const joiner = createJoiner({
         gate,
@@ -117,10 +142,10 @@ for (const { interpreter } of relayPrograms("", [])) {
       const host = {
         spawn: (argv: readonly string[], signal?: AbortSignal) =>
           argv[0] === interpreter
-            ? local.spawn(["ip", "netns", "exec", namespace, ...argv], signal)
+            ? local.spawn(["ip", "netns", "exec", namespace, "prlimit", "--nofile=1024:", ...argv], signal)
             : local.spawn(["/no-such-interpreter"], signal),
       };
-      const flows = createFlows({
+      flows = createFlows({
         gate,
         shares,
         clock,
@@ -131,7 +156,10 @@ for (const { interpreter } of relayPrograms("", [])) {
         { host, clock },
         { link, check },
         {
-          datagram: (datagram) => flows.send(datagram),
+          datagram(datagram) {
+            datagrams.push(datagram.data.toString());
+            flows.send(datagram);
+          },
           full: (address) => void full.push(address),
           lost: () => lost.resolve(),
         },
@@ -139,11 +167,12 @@ for (const { interpreter } of relayPrograms("", [])) {
       );
       void relay.ended.then((said) => assert.equal(said, ""));
       assert.equal(relay.port, 1022, "somebody has the first one");
-      relay.allow([pod]);
+      relay.allow([pod, other]);
       const udp = await relay.listen([`${cluster}:53`]);
+      portForDns = udp[0]?.[1] ?? 0;
       const rules = rulesText(
         root,
-        { port: relay.port, pods: [pod], tcp: [`${cluster}:80`, `${cluster}:81`], udp, addresses: [cluster] },
+        { port: relay.port, pods: [pod, other], tcp: [`${cluster}:80`, `${cluster}:81`], udp, addresses: [cluster] },
         undefined,
       );
       await inside("", "sh", "-c", `echo '${rules}' | nft -f -`);
@@ -151,10 +180,11 @@ for (const { interpreter } of relayPrograms("", [])) {
     after(async () => {
       stop.abort();
       await relay?.ended.catch(() => undefined);
+      flows?.close();
       taker?.kill();
       echo?.close();
       end?.close();
-      for (const name of ["", "-2", "-3"])
+      for (const name of ["", "-2", "-3", "-5", "-lan"])
         await run("ip", ["netns", "del", `${namespace}${name}`]).catch(() => undefined);
     });
 
@@ -189,8 +219,40 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       const before = opened.length;
       await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
       for (const where of ["", "-2", "-3"])
-        assert.match(await python(where, talk(machine, 10).replace(", 80)", `, ${relay.port})`)), /^0 |Error/);
+        await assert.rejects(
+          python(where, talk(machine, 10).replace(", 80)", `, ${relay.port})`)),
+          /ConnectionRefusedError/,
+        );
       assert.equal(opened.length, before);
+    });
+
+    test("takes no datagram but what a pod sends to a destination, on its own network", async () => {
+      const send = (from: string, what: string, to: string, port: number) => `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("${from}", 0)); s.sendto(b"${what}", ("${to}", ${port}))`;
+      await python("-lan", send(pod, "forged, to a Service", cluster, 53));
+      await python("-lan", send(pod, "forged, to the relay", outside, portForDns));
+      await python("-2", send(pod, "to the relay", machine, portForDns));
+      await python("-3", send(stranger, "of another pod", cluster, 53));
+      const ask = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
+s.send(b"asked"); print(s.recv(65536).decode())`;
+      assert.equal((await python("-2", ask)).trim(), "asked");
+      assert.deepEqual(datagrams, ["asked"]);
+    });
+
+    test("a pod with many idle connections leaves room to another pod, and graftlet hears of it", async () => {
+      const idle = start(["ip", "netns", "exec", `${namespace}-2`, "python3", "-c", idleConnections]);
+      try {
+        assert.equal(await firstLine(idle), "1152 of 1500");
+        assert.deepEqual(full, [pod]);
+        assert.match(await python("-5", talk(cluster, 100_000)), /^100000 /);
+      } finally {
+        idle.kill();
+        await once(idle, "exit");
+      }
+      assert.match(await python("-2", talk(cluster, 10)), /^10 /, "closed connections make room");
     });
 
     test("datagrams go there and come back from where they went", async () => {

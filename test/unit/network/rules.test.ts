@@ -24,6 +24,7 @@ test("at first the whole table is made, in place of whatever stood there", () =>
     `add element ${table} pods { 10.88.0.2, 10.88.0.3 }`,
     `add element ${table} connections { 10.96.0.1 . 443 }`,
     `add element ${table} datagrams { 10.96.0.10 . 53 : 1022 }`,
+    `add element ${table} ports { 1022 }`,
     `add element ${table} cluster { 10.96.0.1, 10.96.0.10 }`,
   ])
     assert.ok(text.split("\n").includes(line), line);
@@ -35,7 +36,10 @@ test("later only what has changed is said, nothing when nothing has", () => {
     rulesText(root, { ...rules, pods: ["10.88.0.3"] }, rules),
     `flush set ${table} pods\nadd element ${table} pods { 10.88.0.3 }\n`,
   );
-  assert.equal(rulesText(root, { ...rules, udp: [] }, rules), `flush map ${table} datagrams\n`);
+  assert.equal(
+    rulesText(root, { ...rules, udp: [] }, rules),
+    `flush map ${table} datagrams\nflush set ${table} ports\n`,
+  );
   assert.ok(rulesText(root, { ...rules, port: 1000 }, rules).includes("redirect to :1000"));
 });
 
