@@ -1,4 +1,4 @@
-import { isIPv4 } from "node:net";
+import { isIPv4, isIPv6 } from "node:net";
 import type { EndpointSlice, Service } from "../objects.ts";
 import { usualDns } from "../pod/dns.ts";
 
@@ -9,6 +9,8 @@ export interface Destinations {
   readonly udp: readonly string[];
   /** Cluster addresses of Services. */
   readonly addresses: readonly string[];
+  /** Those of IPv6, which are not carried. */
+  readonly addressesIPv6: readonly string[];
 }
 
 /** Services of the cluster, followed. */
@@ -44,11 +46,14 @@ export function destinationsOf(
   const tcp = new Set<string>();
   const udp = new Map<string, number>();
   const addresses = new Set<string>();
+  const addressesIPv6 = new Set<string>();
   for (const service of services) {
     const { spec } = service;
     if (spec?.type === "ExternalName") continue;
     const within = reaches(service);
-    const own = (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).filter((address) => isIPv4(address));
+    const all = spec?.clusterIPs ?? [spec?.clusterIP ?? ""];
+    for (const address of all) if (isIPv6(address)) addressesIPv6.add(address);
+    const own = all.filter((address) => isIPv4(address));
     for (const address of own) {
       addresses.add(address);
       if (!within) continue;
@@ -59,7 +64,8 @@ export function destinationsOf(
     }
   }
   const inTurn = [...udp.keys()].sort().sort((one, other) => (udp.get(one) ?? 0) - (udp.get(other) ?? 0));
-  return { tcp: [...tcp].sort(), udp: inTurn, addresses: [...addresses].sort() };
+  const sorted = (all: ReadonlySet<string>) => [...all].sort();
+  return { tcp: sorted(tcp), udp: inTurn, addresses: sorted(addresses), addressesIPv6: sorted(addressesIPv6) };
 }
 
 /** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached

@@ -182,13 +182,14 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const portsFor = datagramPorts(relay, lacks);
   const sync = coalesce(async () => {
     const pods = addresses.list();
-    const { tcp, udp, addresses: cluster } = destinationsNow(deps, pods);
+    const { tcp, udp, addresses: cluster, addressesIPv6 } = destinationsNow(deps, pods);
     gate.allow({ pods, tcp, udp });
     flows.recheck();
     relay.allow(pods);
     const ports = await portsFor(udp, until);
     lacks.addresses(pods, [...new Set([...cluster, ...hostsOf(tcp)])], until);
-    const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster };
+    const ipv6 = { pods: addresses.listIPv6(), addresses: addressesIPv6 };
+    const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster, ipv6 };
     const text = rulesText(rootDir, now, applied);
     if (text === "") return;
     applied = undefined;

@@ -27,6 +27,8 @@ const [pod, other, stranger, machine] = ["10.99.0.2", "10.99.0.5", "10.99.0.3", 
 /** The machine's address on a network with others, and one of those. */
 const [outside, neighbour] = ["192.0.2.1", "192.0.2.2"] as const;
 const cluster = "10.96.77.1";
+/** Of IPv6: the pod, the machine, and a Service. */
+const [pod6, machine6, cluster6] = ["fd00:99::2", "fd00:99::1", "fd00:96::1"] as const;
 const root = "/relay-test";
 
 /** Runs a command on the pretended machine, or in a pod of it. */
@@ -69,7 +71,7 @@ for _ in range(1500):
 print("%d of 1500" % len(held), flush=True); time.sleep(120)`;
 
 for (const { interpreter } of relayPrograms("", [])) {
-  describe(`the relay on the target, run by ${interpreter}`, { timeout: 120_000 }, () => {
+  describe(`the relay on the target, run by ${interpreter}`, { timeout: 240_000 }, () => {
     const stop = new AbortController();
     const link = join(mkdtempSync(join(tmpdir(), "relay-")), "link");
     const check = ["nft", "list", "chain", "ip", wayName(root), "prerouting"];
@@ -98,6 +100,9 @@ for (const { interpreter } of relayPrograms("", [])) {
          ip -n ${namespace} link set out up
          ip -n ${namespace} link set in up
          ip -n ${namespace} route add default dev out
+         ip netns exec ${namespace} sysctl -qw net.ipv6.conf.all.forwarding=1
+         ip -n ${namespace} addr add ${machine6}/64 dev pods nodad
+         ip -n ${namespace} -6 route add default dev out
          ip netns add ${namespace}-lan
          ip -n ${namespace} link add lan type veth peer name eth0 netns ${namespace}-lan
          ip -n ${namespace} addr add ${outside}/24 dev lan
@@ -115,7 +120,9 @@ for (const { interpreter } of relayPrograms("", [])) {
            ip -n $name addr add $pod/24 dev eth0
            ip -n $name link set eth0 up
            ip -n $name route add default via ${machine}
-         done`,
+         done
+         ip -n ${namespace}-2 addr add ${pod6}/64 dev eth0 nodad
+         ip -n ${namespace}-2 -6 route add default via ${machine6}`,
       ]);
       echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
       await once(echo, "listening");
@@ -172,7 +179,14 @@ for (const { interpreter } of relayPrograms("", [])) {
       portForDns = udp[0]?.[1] ?? 0;
       const rules = rulesText(
         root,
-        { port: relay.port, pods: [pod, other], tcp: [`${cluster}:80`, `${cluster}:81`], udp, addresses: [cluster] },
+        {
+          port: relay.port,
+          pods: [pod, other],
+          tcp: [`${cluster}:80`, `${cluster}:81`],
+          udp,
+          addresses: [cluster],
+          ipv6: { pods: [pod6], addresses: [cluster6] },
+        },
         undefined,
       );
       await inside("", "sh", "-c", `echo '${rules}' | nft -f -`);
@@ -213,6 +227,10 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
 
     test("an address of the cluster without that port is refused, and leaves the machine for nobody", async () => {
       await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
+    });
+
+    test("so is a Service's address of IPv6, which nothing carries", async () => {
+      await assert.rejects(python("-2", talk(cluster6, 10)), /ConnectionRefusedError/);
     });
 
     test("takes nobody else: neither another pod's packets nor whoever knows the port", async () => {

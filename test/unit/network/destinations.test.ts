@@ -21,6 +21,7 @@ test("destinations are the ports of Services' IPv4 addresses, by protocol", () =
     tcp: ["10.96.0.10:53", "10.96.0.1:443"],
     udp: ["10.96.0.10:53"],
     addresses: ["10.96.0.1", "10.96.0.10", "10.96.0.9"],
+    addressesIPv6: ["fd00::10", "fd00::11"],
   });
 });
 

@@ -43,6 +43,18 @@ test("later only what has changed is said, nothing when nothing has", () => {
   assert.ok(rulesText(root, { ...rules, port: 1000 }, rules).includes("redirect to :1000"));
 });
 
+test("IPv6 is refused in a table of its own, where pods and Services both have it", () => {
+  const six = `ip6 ${wayName(root)}`;
+  const ipv6 = { pods: ["fd00:99::2"], addresses: ["fd00:96::1"] };
+  for (const none of [undefined, { ...ipv6, pods: [] }, { ...ipv6, addresses: [] }])
+    assert.ok(!rulesText(root, { ...rules, ...(none && { ipv6: none }) }, undefined).includes("ip6"));
+  const text = rulesText(root, { ...rules, ipv6 }, rules);
+  assert.ok(text.startsWith(`add table ${six}\ndelete table ${six}\ntable ${six} {`), text);
+  assert.match(text, /elements = \{ fd00:99::2 \}[^]*elements = \{ fd00:96::1 \}/);
+  assert.equal(rulesText(root, { ...rules, ipv6 }, { ...rules, ipv6 }), "");
+  assert.equal(rulesText(root, rules, { ...rules, ipv6 }), `add table ${six}\ndelete table ${six}\n`);
+});
+
 test("nodes of one machine have rules apart", () => {
   assert.notEqual(wayName(root), wayName(`${root}0`));
 });
