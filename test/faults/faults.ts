@@ -1,6 +1,7 @@
 import { aroundNodes } from "./around-nodes.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
 import { pulls } from "./pulls.ts";
+import { tunnel } from "./tunnel.ts";
 
 /** Of every area and provider some. Those whose tests are all of integration are found on a real cluster alone. */
 export const faults: readonly Fault[] = [
@@ -374,4 +375,5 @@ export const faults: readonly Fault[] = [
     foundBy: [contract("host-local")],
   },
   ...aroundNodes,
+  ...tunnel,
 ];
