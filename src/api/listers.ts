@@ -19,12 +19,18 @@ export interface ServiceWatch extends ServiceLister, Running {
 
 /** Services with a cluster IP, for the environment of containers and the way that pods have to them. */
 export function createServiceLister(deps: ListerDeps): ServiceWatch {
-  const { reflector, onChange } = observe<Service>(deps, {
-    path: "/api/v1/services",
-    fieldSelector: "spec.clusterIP!=None",
-  });
+  return createServiceWatch(deps, "services", "spec.clusterIP!=None");
+}
+
+/** Headless Services. */
+export function createHeadlessServices(deps: ListerDeps): ServiceWatch {
+  return createServiceWatch(deps, "headless services", "spec.clusterIP=None");
+}
+
+function createServiceWatch(deps: ListerDeps, name: string, fieldSelector: string): ServiceWatch {
+  const { reflector, onChange } = observe<Service>(deps, { path: "/api/v1/services", fieldSelector });
   const list = () => (reflector.synced() ? reflector.list() : undefined);
-  return { name: "services", run: reflector.run, list, onChange };
+  return { name, run: reflector.run, list, onChange };
 }
 
 export interface EndpointWatch extends Running {
@@ -34,7 +40,7 @@ export interface EndpointWatch extends Running {
   onChange(listener: () => void): () => void;
 }
 
-/** Endpoints of headless Services, by the label that the control plane gives them.
+/** Endpoints that bear the label by which the control plane marks those of headless Services. Whoever writes EndpointSlices may set it.
  *  @see https://kubernetes.io/docs/reference/labels-annotations-taints/#servicekubernetesioheadless */
 export function createHeadlessEndpoints(deps: ListerDeps): EndpointWatch {
   return createEndpointWatch(deps, "headless endpoints", "service.kubernetes.io/headless");

@@ -264,6 +264,12 @@ function inPod(io: ConfigIo, { path, index }: EntryPlace, entry: Entry, shared: 
   const [field, value] = Object.entries(given).find(([, value]) => value !== "") ?? [];
   if (field && !io.env["KUBERNETES_SERVICE_HOST"])
     throw refuse(`${path}: ${field}`, value, "needs graftlet to run in a Pod; leave it out elsewhere");
+  if (name !== "" && entry.providerConfig?.["inPod"] === true)
+    throw refuse(
+      `${path}: endpointsOwner`,
+      name,
+      `nodes[${index}] has inPod: the Pod is in the machine's own network, to which ports 20000 to 29999 would be open; leave this out`,
+    );
   if ((of === "service") !== (service !== ""))
     throw refuse(
       `${path}: ${named}`,

@@ -1,6 +1,12 @@
 import { createClaims } from "../api/claims.ts";
 import { createEventRecorder } from "../api/events.ts";
-import { createHeadlessEndpoints, createNodeWatch, createServiceLister } from "../api/listers.ts";
+import {
+  createHeadlessEndpoints,
+  createHeadlessServices,
+  createNodeWatch,
+  createServiceLister,
+  type ListerDeps,
+} from "../api/listers.ts";
 import { createObjectCaches } from "../api/objects.ts";
 import { createRuntimeClasses } from "../api/runtime-classes.ts";
 import { createServiceAccounts } from "../api/service-accounts.ts";
@@ -48,8 +54,10 @@ export function observeCluster(context: NodeContext): Cluster {
   const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
   const first = staticSources(config).length > 0 ? patient : nodes;
   const { account, target } = context;
-  const headless = account && target.network?.tunneled ? createHeadlessEndpoints({ ...common, ...account }) : undefined;
-  const watching: readonly Service[] = alone ? [] : [first, services, runtimeClasses, ...(headless ? [headless] : [])];
+  const headless = account && target.network?.tunneled ? watchHeadless(common, account) : undefined;
+  const watching: readonly Service[] = alone
+    ? []
+    : [first, services, runtimeClasses, ...(headless ? [headless.services, headless.endpoints] : [])];
   return {
     events,
     nodes,
@@ -63,6 +71,11 @@ export function observeCluster(context: NodeContext): Cluster {
     signers,
     running: [events, ...watching, objects, tokens],
   };
+}
+
+/** Headless Services as the node sees them, and their endpoints, which the account of graftlet's Pod may read. */
+function watchHeadless(common: ListerDeps, { client }: Pick<ListerDeps, "client">): NonNullable<Cluster["headless"]> {
+  return { services: createHeadlessServices(common), endpoints: createHeadlessEndpoints({ ...common, client }) };
 }
 
 /** Events that the process is told as well. */

@@ -17,6 +17,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { Tracer } from "../lib/tracer.ts";
 import type { Verbosity } from "../lib/verbosity.ts";
 import type { NodeMetrics } from "../metrics/node-metrics.ts";
+import type { TunnelPlaces } from "../network/places.ts";
 import type { ClusterWay } from "../network/way.ts";
 import type { NodeAgent } from "../node/node-agent.ts";
 import type { Liveness } from "../node/liveness.ts";
@@ -62,6 +63,8 @@ export interface KubeletDeps {
   readonly report: NodeTelling;
   /** Connections of unknown peers to this process. */
   readonly strangers: Strangers;
+  /** Bounds on what the process carries between pods and the cluster. */
+  readonly places: TunnelPlaces;
   /** How much this process logs. */
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
@@ -90,7 +93,7 @@ export interface Cluster {
   readonly nodes: NodeWatch;
   readonly services: ServiceWatch;
   /** Present where pods reach the cluster over the link, and an account may read them. */
-  readonly headless?: EndpointWatch;
+  readonly headless?: { readonly services: ServiceWatch; readonly endpoints: EndpointWatch };
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
   readonly claims: Claims;

@@ -1,5 +1,6 @@
 import { daemonSetChoices } from "../config/node-config.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
+import { podNetworkAnnotation } from "../network/decision.ts";
 import type { NodeSource, RuntimePod } from "../pipeline.ts";
 import { type DaemonSets, type Standing, daemonSetsAnnotation, standingOf } from "../pod/daemon-sets.ts";
 import type { AskedPod } from "../roles.ts";
@@ -18,9 +19,12 @@ export interface Placeholders {
 }
 
 /** Annotations with which a Node is registered: where its pods have no network of the cluster's, or where that is not known, it begins
- *  without DaemonSets. */
+ *  without DaemonSets; where they are isolated it says so. */
 export function registeredAnnotations(target: Pick<Target, "network"> | undefined): Readonly<Record<string, string>> {
-  return !target || hasOwnNetwork(target.network) ? { [daemonSetsAnnotation]: "none" } : {};
+  return {
+    ...((!target || hasOwnNetwork(target.network)) && { [daemonSetsAnnotation]: "none" }),
+    ...(target?.network?.isolated && { [podNetworkAnnotation]: "isolated" }),
+  };
 }
 
 /** The choice is the configuration's, else the Node's own, so that an upgrade changes nothing at Nodes that there are. */

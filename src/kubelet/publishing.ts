@@ -11,8 +11,8 @@ import { lackTeller } from "./lack-teller.ts";
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
 /** Publishes pods of a target that the cluster's network does not reach, where the configuration wants it. */
-export function publishing(context: NodeContext, { services, events }: Cluster): readonly Service[] {
-  const { config, account, target, clock, log, hand } = context;
+export function publishing(context: NodeContext, { services, headless, events }: Cluster): readonly Service[] {
+  const { config, account, target, places, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
   if (!endpoints || !account || !target.network?.tunneled) return [];
   const own = ownAddresses().find((address) => isIPv4(address));
@@ -28,6 +28,19 @@ export function publishing(context: NodeContext, { services, events }: Cluster):
   const mayPublish = ({ metadata }: ClusterService) =>
     namespaces.length === 0 || namespaces.includes(metadata.namespace);
   const tell = lackTeller(events, nodeName);
-  const common = { nodeName, own, podNode, owner, mayPublish, services, slices, tell, clock, log };
+  const common = {
+    nodeName,
+    own,
+    podNode,
+    owner,
+    mayPublish,
+    services,
+    headless: headless?.services,
+    slices,
+    places,
+    tell,
+    clock,
+    log,
+  };
   return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
 }

@@ -111,7 +111,7 @@ function createPodWatch(
 }
 
 /** Keeps the way of pods into the cluster. */
-function createWay({ config, target, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
+function createWay({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
   const { services, headless, events } = cluster;
@@ -122,6 +122,7 @@ function createWay({ config, target, clock, log, hand }: NodeContext, cluster: C
   return createClusterWay({
     ...target,
     ...watched,
+    places,
     reaches,
     rootDir,
     nodeName,

@@ -3,49 +3,95 @@ import { type Socket, connect } from "node:net";
 import type { Duplex } from "node:stream";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, messageOf } from "../lib/errors.ts";
-import { destinationOf } from "./destinations.ts";
-import { joinStreams } from "./join-streams.ts";
+import type { Shares } from "../lib/shares.ts";
+import { createTokenBucket } from "../lib/token-bucket.ts";
+import type { Admitted, Gate } from "./gate.ts";
+import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 
 export interface JoinerDeps {
-  /** True for a destination, `address:port`, that this node's pods may reach. */
-  readonly allowed: (to: string) => boolean;
+  readonly gate: Pick<Gate, "admit" | "isDestination">;
+  /** Connections at once, shared by the addresses of pods. */
+  readonly shares: Shares;
   /** Told of a connection that was refused, with the reason. */
   readonly refused: (fields: { readonly to: string; readonly err: unknown }) => void;
-  readonly clock: Pick<Clock, "within">;
+  /** Told when a pod, by its address, has as many connections as it may. */
+  readonly full: (pod: string) => void;
+  readonly clock: Pick<Clock, "within" | "after" | "monotonic">;
   /** Opens a connection from graftlet's own network; Node's by default. */
   readonly dial?: (to: { readonly host: string; readonly port: number }) => Socket;
 }
 
 /** Bytes of the line before a connection's own. */
 const longestHeader = 64;
+/** Time for a connection's first line, milliseconds. */
+const headerMs = 10_000;
+/** Connections at once whose first line has not come yet. */
+const mostUnnamed = 512;
 /** Time for the destination to answer, milliseconds. */
 const dialMs = 10_000;
+/** New connections to one destination: a second, and at once. A minute's, for which the kernel keeps the port of a closed one, leave some of
+ *  the 28,232 ephemeral ports that Linux has towards a destination to graftlet itself and to other nodes of the process. */
+const newPerSecond = 250;
+const newAtOnce = 5_000;
 const joined = Buffer.from("+");
 
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
-  connect({ host, port, allowHalfOpen: true, noDelay: true });
+  connect({ host, port, allowHalfOpen: true, noDelay: true, ...keepAlive });
 
 /** Joins connections that come over the link to their destinations in the cluster. Each begins with a line: where it comes from, and
- *  where it is meant to go. Both ends wait for each other; what breaks one breaks the other. */
-export function createJoiner({
-  allowed,
-  refused,
-  clock,
-  dial = dialTcp,
-}: JoinerDeps): (connection: Duplex) => Promise<void> {
-  return async (connection) => {
-    let to = "?";
-    // It closes then, which ends what is joined to it.
-    connection.on("error", () => undefined);
+ *  where it is meant to go. Both ends wait for each other; what breaks one breaks the other.
+ *  @returns takes a connection, which is the call's from then on, and settles when it has ended; it never rejects. */
+export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<void> {
+  const { gate, shares, refused, full, clock, dial = dialTcp } = deps;
+  const buckets = new Map<string, () => boolean>();
+  let unnamed = 0;
+  const named = async (connection: Duplex): Promise<string> => {
+    if (unnamed >= mostUnnamed)
+      throw new CodedError("resource_exhausted", "too many connections have not said where they go");
+    unnamed += 1;
+    const timer = clock.after(headerMs, () => connection.destroy());
     try {
-      const line = await headerOf(connection);
-      const [, , host = "", port = ""] = line.split(" ");
-      to = `${host}:${port}`;
-      const destination = destinationOf(to);
-      if (!destination || !allowed(to)) throw new CodedError("permission_denied", "no destination of this node's pods");
-      const socket = await connected(dial(destination), clock.within(dialMs));
+      return await headerOf(connection);
+    } finally {
+      timer.cancel();
+      unnamed -= 1;
+    }
+  };
+  const mayBegin = (to: string): boolean => {
+    const known = buckets.get(to);
+    if (known) return known();
+    for (const other of buckets.keys()) if (!gate.isDestination("tcp", other)) buckets.delete(other);
+    const bucket = createTokenBucket(clock, newPerSecond, newAtOnce);
+    buckets.set(to, bucket);
+    return bucket();
+  };
+  const carry = async (connection: Duplex, { pod, to }: Admitted): Promise<void> => {
+    const place = shares.take(pod);
+    if (!place) {
+      full(pod);
+      throw new CodedError("resource_exhausted", `${pod} has its share of this node's connections open`);
+    }
+    const ends = [place];
+    try {
+      const socket = await connected(dial(to), clock.within(dialMs));
+      ends.push(endWhenIdle(socket, clock));
       connection.write(joined);
       await joinStreams(connection, socket);
+    } finally {
+      for (const end of ends) end();
+    }
+  };
+  return async (connection) => {
+    // A break is told where the two are joined.
+    connection.on("error", () => undefined);
+    let to = "?";
+    try {
+      const [host = "", port = "", toHost = "", toPort = ""] = (await named(connection)).split(" ");
+      to = `${toHost}:${toPort}`;
+      const admitted = gate.admit("tcp", `${host}:${port}`, to);
+      if (!admitted) throw new CodedError("permission_denied", "no destination of this node's pods");
+      if (!mayBegin(to)) throw new CodedError("resource_exhausted", "too many new connections to this destination");
+      await carry(connection, admitted);
     } catch (err) {
       connection.destroy();
       if (err instanceof CodedError) refused({ to, err });
@@ -75,22 +121,28 @@ async function headerOf(connection: Duplex): Promise<string> {
   for (;;) {
     const chunk = connection.read() as Buffer | null;
     if (chunk === null) {
-      if (connection.readableEnded || connection.destroyed) throw new CodedError("unavailable", "it ended at once");
-      await new Promise<void>((resolve) => {
-        const on = () => {
-          for (const name of ["readable", "end", "close"]) connection.off(name, on);
-          resolve();
-        };
-        for (const name of ["readable", "end", "close"]) connection.on(name, on);
-      });
+      if (connection.readableEnded || connection.destroyed)
+        throw new CodedError("unavailable", "it ended, or said nothing in time");
+      await readableOrOver(connection);
       continue;
     }
     head = Buffer.concat([head, chunk]);
     const end = head.indexOf("\n");
-    if (end >= 0) {
-      if (end + 1 < head.length) connection.unshift(head.subarray(end + 1));
-      return head.subarray(0, end).toString("latin1");
-    }
-    if (head.length > longestHeader) throw new CodedError("invalid_argument", "its first line is too long");
+    if (end > longestHeader || (end < 0 && head.length > longestHeader))
+      throw new CodedError("invalid_argument", "its first line is too long");
+    if (end < 0) continue;
+    if (end + 1 < head.length) connection.unshift(head.subarray(end + 1));
+    return head.subarray(0, end).toString("latin1");
   }
+}
+
+function readableOrOver(connection: Duplex): Promise<void> {
+  return new Promise((resolve) => {
+    const events = ["readable", "end", "close"];
+    const on = () => {
+      for (const name of events) connection.off(name, on);
+      resolve();
+    };
+    for (const name of events) connection.on(name, on);
+  });
 }

@@ -3,6 +3,9 @@ import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import { wayObstacles } from "./fitness.ts";
 
+/** Annotation of a Node whose pods are isolated, with the value `isolated`: it says so where the target cannot write. */
+export const podNetworkAnnotation = "graftlet.dev/pod-network";
+
 /** What a decision makes of a network that the configuration leaves open. Pure.
  *  @param decision absent for a node from before there were any. */
 export function asDecided(network: TargetNetwork, decision: NetworkDecision | undefined): TargetNetwork {

@@ -1,4 +1,4 @@
-import { isIPv4 } from "node:net";
+import { isIPv4, isIPv6 } from "node:net";
 import type { EndpointSlice, Service } from "../objects.ts";
 import { usualDns } from "../pod/dns.ts";
 
@@ -9,6 +9,16 @@ export interface Destinations {
   readonly udp: readonly string[];
   /** Cluster addresses of Services. */
   readonly addresses: readonly string[];
+  /** Those of IPv6, which are not carried. */
+  readonly addressesIPv6: readonly string[];
+}
+
+/** Services of the cluster, followed. */
+export interface ServiceSource {
+  /** Undefined until they have been read once. */
+  list(): readonly Service[] | undefined;
+  /** Calls back after every change. @returns what stops that. */
+  onChange(hear: () => void): () => void;
 }
 
 /** Says whether pods may reach a Service. */
@@ -36,11 +46,14 @@ export function destinationsOf(
   const tcp = new Set<string>();
   const udp = new Map<string, number>();
   const addresses = new Set<string>();
+  const addressesIPv6 = new Set<string>();
   for (const service of services) {
     const { spec } = service;
     if (spec?.type === "ExternalName") continue;
     const within = reaches(service);
-    const own = (spec?.clusterIPs ?? [spec?.clusterIP ?? ""]).filter((address) => isIPv4(address));
+    const all = spec?.clusterIPs ?? [spec?.clusterIP ?? ""];
+    for (const address of all) if (isIPv6(address)) addressesIPv6.add(address);
+    const own = all.filter((address) => isIPv4(address));
     for (const address of own) {
       addresses.add(address);
       if (!within) continue;
@@ -51,21 +64,26 @@ export function destinationsOf(
     }
   }
   const inTurn = [...udp.keys()].sort().sort((one, other) => (udp.get(one) ?? 0) - (udp.get(other) ?? 0));
-  return { tcp: [...tcp].sort(), udp: inTurn, addresses: [...addresses].sort() };
+  const sorted = (all: ReadonlySet<string>) => [...all].sort();
+  return { tcp: sorted(tcp), udp: inTurn, addresses: sorted(addresses), addressesIPv6: sorted(addressesIPv6) };
 }
 
 /** Destinations by the endpoints of headless Services, for connections alone: `address:port`, sorted. What is on this node is reached
  *  there. Pure.
+ *  @param services the headless ones; endpoints of others are left out, whatever their labels say.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
 export function headlessDestinations(
   slices: readonly EndpointSlice[],
+  services: readonly Pick<Service, "metadata" | "spec">[],
   nodeName: string,
   reaches: Reach = everywhere,
 ): readonly string[] {
+  const within = services.filter((service) => service.spec?.clusterIP === "None" && reaches(service));
+  const names = new Set(within.map(({ metadata: { namespace, name } }) => `${namespace}/${name}`));
   const found = new Set<string>();
   for (const { metadata, addressType, endpoints, ports } of slices) {
-    const name = metadata.labels?.["kubernetes.io/service-name"] ?? "";
-    if (addressType !== "IPv4" || !reaches({ metadata: { ...metadata, name } })) continue;
+    const service = `${metadata.namespace}/${metadata.labels?.["kubernetes.io/service-name"]}`;
+    if (addressType !== "IPv4" || !names.has(service)) continue;
     const elsewhere = (endpoints ?? []).filter((endpoint) => endpoint.nodeName !== nodeName);
     for (const address of elsewhere.flatMap((endpoint) => endpoint.addresses).filter((one) => isIPv4(one)))
       for (const { port, protocol = "TCP" } of ports ?? [])
@@ -79,9 +97,9 @@ export function hostsOf(destinations: readonly string[]): readonly string[] {
   return [...new Set(destinations.flatMap((to) => destinationOf(to)?.host ?? []))];
 }
 
-/** Address and port of `address:port`; undefined for anything else. */
+/** Address and port of `address:port` in its one form, with no leading zeros; undefined for anything else. */
 export function destinationOf(text: string): { readonly host: string; readonly port: number } | undefined {
-  const end = text.lastIndexOf(":");
-  const [host, port] = [text.slice(0, end), Number(text.slice(end + 1))];
-  return end > 0 && isIPv4(host) && Number.isInteger(port) && port > 0 && port < 65_536 ? { host, port } : undefined;
+  const [, host = "", digits = ""] = /^([0-9.]{7,15}):([1-9][0-9]{0,4})$/.exec(text) ?? [];
+  const port = Number(digits);
+  return isIPv4(host) && port > 0 && port < 65_536 ? { host, port } : undefined;
 }

@@ -5,7 +5,8 @@ import { CodedError } from "../lib/errors.ts";
 import { createLimitedWarning } from "../lib/limited-warning.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
-import { joinStreams } from "./join-streams.ts";
+import { type Shares, createShares } from "../lib/shares.ts";
+import { endWhenIdle, joinStreams, keepAlive } from "./join-streams.ts";
 
 export interface DoorDeps {
   /** Opens a connection from the target. */
@@ -14,6 +15,12 @@ export interface DoorDeps {
   readonly addressOf: (uid: string) => string | undefined;
   /** Address in the cluster to listen at. */
   readonly own: string;
+  /** Connections at once of all nodes of the process; those of this node take theirs as `nodeName`. */
+  readonly connections: Shares;
+  readonly nodeName: string;
+  /** Connections at once of this node; 4,096 unless given. A port gets half of them by itself, and so does an address that connects, which
+   *  gets half of a port's. */
+  readonly mostConnections?: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
@@ -49,11 +56,44 @@ const lingerMs = 10_000;
 const firstPort = 20_000;
 const portCount = 10_000;
 
-/** Leads connections to pods on the target, each over the link. What a pod refuses is reset. */
-export function createDoors(deps: DoorDeps): Doors {
-  const doors = new Map<string, Opened>();
+/** Counts a node's connections by the port that they come to, and by who connects.
+ *  @returns takes a place, and says how to give it back; undefined for one too many. */
+function createDoorPlaces({ connections, nodeName, mostConnections = 4_096 }: DoorDeps) {
+  const ports = createShares(mostConnections, () => connections.take(nodeName));
+  const peers = createShares(mostConnections);
+  const peersOfPort = new Map<string, { readonly shares: Shares; held: number }>();
+  return (port: string, peer: string): (() => void) | undefined => {
+    const ofPeer = peers.take(peer);
+    if (!ofPeer) return undefined;
+    const own = peersOfPort.get(port) ?? { shares: createShares(mostConnections / 2, () => ports.take(port)), held: 0 };
+    const place = own.shares.take(peer);
+    if (!place) {
+      ofPeer();
+      return undefined;
+    }
+    own.held += 1;
+    peersOfPort.set(port, own);
+    return () => {
+      place();
+      ofPeer();
+      own.held -= 1;
+      if (own.held === 0) peersOfPort.delete(port);
+    };
+  };
+}
+
+/** Joins a connection to the pod's port that its door leads to. */
+function createLead(deps: DoorDeps) {
   const warn = createLimitedWarning(deps, "a connection to a pod of the target failed");
-  const lead = async (door: Door, socket: Socket) => {
+  const placeFor = createDoorPlaces(deps);
+  return async (door: Door, socket: Socket) => {
+    const { remoteAddress: peer = "" } = socket;
+    const place = placeFor(keyOf(door), peer);
+    if (!place) {
+      socket.resetAndDestroy();
+      return warn({ uid: door.uid, port: door.port, peer, err: "it has its share of connections open" });
+    }
+    const stopIdle = endWhenIdle(socket, deps.clock);
     try {
       const host = deps.addressOf(door.uid);
       if (host === undefined) throw new CodedError("unavailable", "the pod has no address");
@@ -62,12 +102,21 @@ export function createDoors(deps: DoorDeps): Doors {
       await joinStreams(socket, pod).catch(() => socket.resetAndDestroy());
     } catch (err) {
       socket.resetAndDestroy();
-      warn({ uid: door.uid, port: door.port, err });
+      warn({ uid: door.uid, port: door.port, peer, err });
+    } finally {
+      stopIdle();
+      place();
     }
   };
+}
+
+/** Leads connections to pods on the target, each over the link. What a pod refuses is reset. */
+export function createDoors(deps: DoorDeps): Doors {
+  const doors = new Map<string, Opened>();
+  const lead = createLead(deps);
   const leaving = new Set<Opened>();
   // A port that was given up is the last to be given again.
-  const ports = { next: 0 };
+  const turn = { next: 0 };
   let over = false;
   const leave = (key: string, door: Opened) => {
     door.closing?.cancel();
@@ -85,7 +134,7 @@ export function createDoors(deps: DoorDeps): Doors {
       const known = doors.get(key);
       if (known) return portOf(known.server);
       const connections = new Set<Socket>();
-      const server = await listenNext(deps.own, ports, avoided, (socket) => {
+      const server = await listenNext(deps.own, turn, avoided, (socket) => {
         connections.add(socket);
         socket.once("close", () => connections.delete(socket));
         // A break is told where the two are joined.
@@ -122,18 +171,19 @@ function keyOf({ uid, port }: Door): string {
   return `${uid}:${port}`;
 }
 
-/** Listens at the next free port that is none of those. @throws unavailable when there is none. */
+/** Listens at the next free port, at one that is avoided only where there is no other: whoever writes EndpointSlices could have all of them
+ *  avoided. @throws unavailable when no port is free. */
 async function listenNext(
   host: string,
-  ports: { next: number },
+  turn: { next: number },
   avoided: ReadonlySet<number>,
   take: (socket: Socket) => void,
 ): Promise<Server> {
-  for (let tries = 0; tries < portCount; tries += 1) {
-    const port = firstPort + (ports.next % portCount);
-    ports.next += 1;
-    if (avoided.has(port)) continue;
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, take);
+  for (let tries = 0; tries < 2 * portCount; tries += 1) {
+    const port = firstPort + (turn.next % portCount);
+    turn.next += 1;
+    if (tries < portCount && avoided.has(port)) continue;
+    const server = createServer({ allowHalfOpen: true, noDelay: true, ...keepAlive }, take);
     try {
       server.listen({ host, port });
       await once(server, "listening");

@@ -32,7 +32,11 @@ export async function wayObstacles(
   ]);
   const names = programs.map(({ interpreter }) => interpreter).join(" nor ");
   return [
-    ...(rules ? [] : ["nft does not work there: install nftables, and log in as root or with sudo"]),
+    ...(rules
+      ? []
+      : [
+          "nft does not work there: install nftables (the kernel has to have nft_fib_ipv4), and log in as root or with sudo",
+        ]),
     ...(interpreters.includes(true) ? [] : [`there is neither ${names}: install one`]),
   ];
 }

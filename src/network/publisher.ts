@@ -14,23 +14,26 @@ import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createNews, type TellLack } from "./lacks.ts";
 import { createDoors, type Door, type Doors } from "./doors.ts";
+import type { TunnelPlaces } from "./places.ts";
 import { type ServedEndpoint, servedEndpoints } from "./served.ts";
+import type { ServiceSource } from "./destinations.ts";
 import { isOfNode, portsAt, saysTheSame, type SliceOwner, type SlicePlace, sliceOf } from "./slices.ts";
 import { unserved } from "./unserved.ts";
 
 export interface PublisherDeps {
   readonly host: Pick<Host, "dial" | "forPods">;
   readonly nodeName: string;
+  /** Bounds of the process, for all of its nodes. */
+  readonly places: Pick<TunnelPlaces, "connections">;
   /** Address in the cluster of graftlet itself. */
   readonly own: string;
   /** The cluster's node that graftlet is on, where that is known. */
   readonly podNode: string | undefined;
   /** Owner of the slices. Asked once. */
   readonly owner: (signal: AbortSignal) => Promise<SliceOwner>;
-  readonly services: {
-    list(): readonly ClusterService[] | undefined;
-    onChange(hear: () => void): () => void;
-  };
+  readonly services: ServiceSource;
+  /** Headless ones, by which the cluster does not reach pods of the node; absent where graftlet does not watch them. */
+  readonly headless: ServiceSource | undefined;
   /** True for a Service that the cluster lets graftlet publish pods of. */
   readonly mayPublish: (service: ClusterService) => boolean;
   /** Those of graftlet's nodes. */
@@ -52,7 +55,7 @@ const takeBackMs = 5_000;
 /** Publishes the pods of an isolated target as endpoints of the cluster's Services: each at ports of graftlet itself, which lead over
  *  the link. When it ends it takes them back, since its address may become another's. */
 export function createServicePublisher(deps: PublisherDeps): Service {
-  const { services, slices, shown, seen, clock, log } = deps;
+  const { services, headless, slices, shown, seen, clock, log } = deps;
   const warn = createLimitedWarning(
     { log, clock },
     "endpoints of this node's pods could not be published, will try again",
@@ -66,6 +69,8 @@ export function createServicePublisher(deps: PublisherDeps): Service {
         dial: (deps.host.forPods ?? deps.host).dial,
         addressOf: (uid) => addressOf(shown.get(uid), seen.get(uid)),
         own: deps.own,
+        connections: deps.places.connections,
+        nodeName: deps.nodeName,
         clock,
         log,
       });
@@ -73,7 +78,8 @@ export function createServicePublisher(deps: PublisherDeps): Service {
       const written = new Map<string, WrittenSlice>();
       const news = createNews(deps.tell);
       const sync = coalesce(async () => {
-        news("ServicesNotCarried", unserved((services.list() ?? []).filter(deps.mayPublish), shown.list()));
+        const all = [...(services.list() ?? []), ...(headless?.list() ?? [])];
+        news("ServicesNotCarried", unserved(all.filter(deps.mayPublish), shown.list()));
         owner ??= await deps.owner(signal);
         const { own: address, podNode, nodeName } = deps;
         await publish({ ...deps, doors, written }, { address, podNode, nodeName, owner }, signal);
@@ -88,7 +94,7 @@ export function createServicePublisher(deps: PublisherDeps): Service {
           clock.after(againMs, follow);
         }
       };
-      const stops = [services, slices, shown].map((source) => source.onChange(follow));
+      const stops = [services, slices, shown, ...(headless ? [headless] : [])].map((source) => source.onChange(follow));
       follow();
       await onAbort(signal);
       for (const stop of stops) stop();

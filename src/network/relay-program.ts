@@ -6,20 +6,41 @@
  *  graftlet is joined to the destination. Without it the pod's connection is reset, as a refused one. Datagrams have a socket for each
  *  destination, since the kernel does not tell theirs, and go through standard output and input: `d TO FROM HEX`. Lines of standard
  *  input: `pods ADDRESS…`, whose connections alone are taken; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…` for as
- *  many as there are ports; and `d TO FROM HEX`, an answer. Lines of standard output besides: `ready PORT`, and `lost` when the rules are
- *  gone.
+ *  many as there are ports; and `d TO FROM HEX`, an answer. Lines of standard output besides: `ready PORT`, `lost` when the rules are
+ *  gone, and `full ADDRESS` when further connections of a pod are refused.
+ *
+ *  A connection takes two descriptors. The program has as many as its session may (RLIMIT_NOFILE's hard limit), and keeps some for the ports
+ *  of datagrams and the command. A pod gets another connection while it has fewer than are free, so that none takes them all.
  *
  *  Ports are below 1024, so that nobody but root takes one over when the program has ended while the rules stand. */
 const python = String.raw`
-import os, selectors, socket, struct, subprocess, sys, time
+import errno, os, selectors, socket, struct, subprocess, sys, time
+try:
+    import resource
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+except (ImportError, OSError, ValueError): pass
+def room(): return min(MOST, (os.sysconf("SC_OPEN_MAX") - SPARE - len(ports)) // 2) - total
 link, check = sys.argv[1], sys.argv[2:]
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 choose = selectors.DefaultSelector()
 pods, ports, typed = set(), {}, b""
+held, total, told = {}, 0, 0
+def hold(pod, change):
+    global total
+    total += change
+    held[pod] = held.get(pod, 0) + change
+    if not held[pod]: del held[pod]
+def full(pod):
+    global told
+    if time.monotonic() < told: return
+    told = time.monotonic() + 10
+    say("full " + pod)
 def say(line): os.write(1, (line + "\n").encode())
 def bound(kind):
     for port in range(1023, 599, -1):
-        s = socket.socket(socket.AF_INET, kind)
+        try: s = socket.socket(socket.AF_INET, kind)
+        except OSError: break
         try: s.bind(("0.0.0.0", port))
         except OSError: s.close(); continue
         s.setblocking(False)
@@ -28,6 +49,7 @@ def bound(kind):
 class End:
     def __init__(self, s):
         self.s, self.out, self.ended, self.shut, self.mask, self.greeted = s, b"", False, False, 0, True
+        self.pod = None
         s.setblocking(False)
     def turn(self):
         mask = (READ if not self.ended and not self.peer.out else 0) | (WRITE if self.out else 0)
@@ -68,25 +90,33 @@ def close(one):
     for end in (one, one.peer):
         if end.mask: choose.unregister(end.s); end.mask = 0
         end.s.close()
+        if end.pod: hold(end.pod, -1); end.pod = None
+def abort(s): s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 def reset(one):
     for end in (one, one.peer):
-        if end.s.family == socket.AF_INET and end.s.fileno() >= 0:
-            end.s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        if end.s.family == socket.AF_INET and end.s.fileno() >= 0: abort(end.s)
     close(one)
 def accept(_):
     try: client, (address, port) = server.accept()
-    except OSError: return
+    except OSError as e:
+        if e.errno in (errno.EMFILE, errno.ENFILE): time.sleep(0.02)
+        return
     try:
         _, to_port, to = struct.unpack("!HH4s8x", client.getsockopt(socket.SOL_IP, 80, 16))
         to = socket.inet_ntoa(to)
         if address not in pods or (to, to_port) == client.getsockname(): return client.close()
+        if held.get(address, 0) >= room(): full(address); abort(client); return client.close()
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        client.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, 60)
         inner = socket.socket(socket.AF_UNIX)
+        inner.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", 2, 0))
         inner.connect(link)
         inner.sendall(("%s %d %s %d\n" % (address, port, to, to_port)).encode())
     except OSError: return client.close()
     a, b = End(client), End(inner)
-    a.peer, b.peer, b.greeted = b, a, False
+    a.peer, b.peer, b.greeted, a.pod = b, a, False, address
+    hold(address, 1)
     a.turn(); b.turn()
 def datagram(to, s):
     def on(_):
@@ -130,7 +160,8 @@ while True:
     for key, mask in choose.select(max(0, due - time.monotonic())): key.data(mask)
     if time.monotonic() < due: continue
     due = time.monotonic() + 5
-    stands = subprocess.run(check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0
+    try: stands = subprocess.run(check, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=30).returncode == 0
+    except (OSError, subprocess.TimeoutExpired): continue
     if standing and not stands: say("lost")
     standing = stands
 `;
@@ -138,13 +169,17 @@ while True:
 const perl = String.raw`
 use strict; use Socket; use POSIX qw(:errno_h); use Fcntl;
 my ($link, @check) = @ARGV; $SIG{PIPE} = "IGNORE"; $SIG{CHLD} = "DEFAULT";
-my (%pods, %ports, %ends, %sockets); my $typed = ""; my ($reading, $writing) = ("", "");
+my (%pods, %ports, %ends, %sockets, %held); my $typed = ""; my ($reading, $writing) = ("", ""); my ($total, $told) = (0, 0);
+my $limit = POSIX::sysconf(&POSIX::_SC_OPEN_MAX) // 1024;
+sub room { my $most = int(($limit - SPARE - keys %ports) / 2); return ($most > MOST ? MOST : $most) - $total }
+sub hold { my ($pod, $change) = @_; $total += $change; $held{$pod} += $change; delete $held{$pod} if !$held{$pod} }
+sub full { return if time < $told; $told = time + 10; say_line("full $_[0]") }
 sub say_line { my $text = "$_[0]
 "; while (length $text) { my $n = syswrite(STDOUT, $text); defined $n or exit 0; substr($text, 0, $n, "") } }
 sub nonblocking { fcntl($_[0], F_SETFL, fcntl($_[0], F_GETFL, 0) | O_NONBLOCK) }
 sub bound {
   for (my $port = 1023; $port >= 600; $port--) {
-    socket(my $s, AF_INET, $_[0], 0) or next;
+    socket(my $s, AF_INET, $_[0], 0) or last;
     if (bind($s, sockaddr_in($port, INADDR_ANY))) { nonblocking($s); return ($s, $port) }
   }
   return if $_[0] == SOCK_DGRAM;
@@ -161,12 +196,14 @@ sub close_both {
   for my $one ($e, $e->{peer}) {
     next if $one->{closed}++;
     vec($reading, $one->{fd}, 1) = 0; vec($writing, $one->{fd}, 1) = 0; delete $ends{$one->{fd}}; close $one->{s};
+    hold($one->{pod}, -1) if $one->{pod};
   }
   my $peer = $e->{peer}; delete $peer->{peer}; delete $e->{peer};
 }
+sub abort { setsockopt($_[0], SOL_SOCKET, SO_LINGER, pack("ii", 1, 0)) }
 sub reset_both {
   my $e = shift;
-  for my $one ($e, $e->{peer}) { setsockopt($one->{s}, SOL_SOCKET, SO_LINGER, pack("ii", 1, 0)) if $one->{inet} && !$one->{closed} }
+  for my $one ($e, $e->{peer}) { abort($one->{s}) if $one->{pod} && !$one->{closed} }
   close_both($e);
 }
 sub finish { my $e = shift; $e->{shut} = 1; shutdown($e->{s}, 1) }
@@ -195,22 +232,25 @@ sub serve {
   turn($e); turn($p);
 }
 sub accept_one {
-  my $from = accept(my $client, $_[0]) or return;
+  my $from = accept(my $client, $_[0]);
+  if (!$from) { select(undef, undef, undef, 0.02) if $! == EMFILE || $! == ENFILE; return }
   my ($port, $address) = sockaddr_in($from); $address = inet_ntoa($address);
   my $meant = getsockopt($client, 0, 80) or return close $client;
   $meant = substr($meant, 0, 16);
   my ($to_port, $to) = sockaddr_in($meant);
   my ($own_port, $own) = sockaddr_in(getsockname $client);
   return close $client if !$pods{$address} || ($to eq $own && $to_port == $own_port);
-  setsockopt($client, 6, 1, 1);
+  if (($held{$address} // 0) >= room()) { full($address); abort($client); return close $client }
+  setsockopt($client, 6, 1, 1); setsockopt($client, SOL_SOCKET, SO_KEEPALIVE, 1); setsockopt($client, 6, 4, 60);
   my $inner;
-  socket($inner, AF_UNIX, SOCK_STREAM, 0) && connect($inner, sockaddr_un($link)) or return close $client;
+  socket($inner, AF_UNIX, SOCK_STREAM, 0) && setsockopt($inner, SOL_SOCKET, SO_SNDTIMEO, pack("l!l!", 2, 0)) && connect($inner, sockaddr_un($link)) or return close $client;
   syswrite($inner, "$address $port " . inet_ntoa($to) . " $to_port
 ") or return close $client;
   nonblocking($client); nonblocking($inner);
-  my $a = { s => $client, fd => fileno $client, out => "", inet => 1, greeted => 1 };
+  my $a = { s => $client, fd => fileno $client, out => "", pod => $address, greeted => 1 };
   my $b = { s => $inner, fd => fileno $inner, out => "" };
   $a->{peer} = $b; $b->{peer} = $a; $ends{$a->{fd}} = $a; $ends{$b->{fd}} = $b;
+  hold($address, 1);
   turn($a); turn($b);
 }
 sub datagram {
@@ -259,18 +299,35 @@ while (1) {
   my $n = select($r, $w, undef, $left > 0 ? $left : 0);
   if ($n > 0) {
     for my $fd (keys %sockets) { $sockets{$fd}->() if $sockets{$fd} && vec($r, $fd, 1) }
-    for my $fd (keys %ends) { my $e = $ends{$fd}; my ($can_r, $can_w) = (vec($r, $fd, 1), vec($w, $fd, 1)); serve($e, $can_r, $can_w) if $e && ($can_r || $can_w) }
+    my $any = $r | $w;
+    while ($any =~ /[^\0]/g) {
+      my $first = 8 * ($+[0] - 1);
+      for my $fd ($first .. $first + 7) { my $e = $ends{$fd} or next; my ($can_r, $can_w) = (vec($r, $fd, 1), vec($w, $fd, 1)); serve($e, $can_r, $can_w) if $can_r || $can_w }
+    }
   }
   next if time < $due;
   $due = time + 5;
   my $pid = fork();
-  if (defined $pid && $pid == 0) { open STDIN, "<", "/dev/null"; open STDOUT, ">", "/dev/null"; open STDERR, ">", "/dev/null"; { exec @check } POSIX::_exit(1) }
+  next if !defined $pid;
+  if ($pid == 0) { alarm 30; open STDIN, "<", "/dev/null"; open STDOUT, ">", "/dev/null"; open STDERR, ">", "/dev/null"; { exec @check } POSIX::_exit(1) }
   waitpid($pid, 0);
+  next if ($? & 127) == 14;
   my $stands = $? == 0;
   say_line("lost") if $standing && !$stands;
   $standing = $stands;
 }
 `;
+
+/** Connections at once, as many as graftlet carries for a node; descriptors that they leave to the command and to what an interpreter has
+ *  open, besides the ports of datagrams. */
+const mostConnections = 2_304;
+const spareDescriptors = 64;
+
+/** Perl has no call for its limits in what comes with it: a shell raises them. */
+const raised = String.raw`exec "sh", "-c", 'ulimit -n "$(ulimit -Hn)" 2>/dev/null; exec "$@"', "sh", $^X, "-e", @ARGV`;
+
+const bounded = (program: string) =>
+  program.replaceAll("MOST", `${mostConnections}`).replaceAll("SPARE", `${spareDescriptors}`);
 
 /** An interpreter, and the command line that runs the relay by it. */
 export interface RelayProgram {
@@ -282,7 +339,7 @@ export interface RelayProgram {
  *  @param link path of the socket that leads to graftlet. @param check fails once the rules are gone. */
 export function relayPrograms(link: string, check: readonly string[]): readonly RelayProgram[] {
   return [
-    { interpreter: "python3", argv: ["python3", "-c", python, link, ...check] },
-    { interpreter: "perl", argv: ["perl", "-e", perl, "--", link, ...check] },
+    { interpreter: "python3", argv: ["python3", "-c", bounded(python), link, ...check] },
+    { interpreter: "perl", argv: ["perl", "-e", raised, "--", bounded(perl), "--", link, ...check] },
   ];
 }

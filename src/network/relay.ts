@@ -16,6 +16,8 @@ export interface Datagram {
 
 export interface RelayEvents {
   datagram(datagram: Datagram): void;
+  /** The relay refuses further connections of a pod, by its address as the target says it. */
+  full(pod: string): void;
   /** The rules on the target are gone: somebody has flushed them. */
   lost(): void;
 }
@@ -33,10 +35,12 @@ export interface Relay {
   readonly ended: Promise<string>;
 }
 
-/** Time for the program to say that it listens, milliseconds. */
+/** Time for the program to say that it listens, and to open ports for datagrams, milliseconds. */
 const startMs = 15_000;
-/** Longest line of the program, bytes: a datagram in hexadecimal digits, with its addresses. */
-const maxLineBytes = 2 * (64 << 10) + 256;
+/** Characters of a datagram's line after its addresses: what the longest one of UDP over IPv4 has in hex. */
+const longestHex = 2 * 65_507;
+/** Longest line of the program, bytes: a datagram with its addresses. */
+const maxLineBytes = longestHex + 256;
 /** Bytes that may wait to be sent to the relay; beyond that datagrams are dropped, as on any full way. */
 const mostWaiting = 1024 * 1024;
 
@@ -56,12 +60,13 @@ export async function startRelay(
   let listening: ((ports: readonly (readonly [string, number])[]) => void) | undefined;
   const hear = (line: string): void => {
     const [word, ...rest] = line.split(" ");
-    if (word === "ready") ready.resolve(Number(rest[0]));
+    if (word === "ready" && isPort(rest[0])) ready.resolve(Number(rest[0]));
     else if (word === "lost") events.lost();
+    else if (word === "full") events.full(rest[0] ?? "");
     else if (word === "udp") listening?.(rest.map(portOf));
     else if (word === "d") {
       const [to = "", pod = "", hex = ""] = rest;
-      events.datagram({ to, pod, data: Buffer.from(hex, "hex") });
+      if (hex.length <= longestHex) events.datagram({ to, pod, data: Buffer.from(hex, "hex") });
     }
   };
   const ended = readLines(program, hear, signal, maxLineBytes).catch((error: unknown) => {
@@ -83,7 +88,9 @@ export async function startRelay(
       const answered = Promise.withResolvers<readonly (readonly [string, number])[]>();
       listening = answered.resolve;
       told(["udp", ...udp].join(" "));
-      return Promise.race([answered.promise, early]);
+      const ports = await untilAborted(Promise.race([answered.promise, early]), clock.within(startMs, signal));
+      const wanted = new Set(udp);
+      return ports.filter(([to, at]) => wanted.has(to) && isPort(`${at}`));
     },
     answer({ to, pod, data }) {
       if (stdin.writableLength < mostWaiting) told(`d ${to} ${pod} ${data.toString("hex")}`);
@@ -105,6 +112,11 @@ async function spawnFirst(
   }
   const names = programs.map(({ interpreter }) => interpreter).join(" or ");
   throw new CodedError("not_found", `the target has no ${names}`);
+}
+
+/** True for a port that nobody but root takes. */
+function isPort(text: string | undefined): boolean {
+  return text !== undefined && /^[1-9][0-9]{0,3}$/.test(text) && Number(text) < 1024;
 }
 
 function portOf(text: string): readonly [to: string, port: number] {

@@ -15,6 +15,8 @@ export interface Redirections {
   readonly udp: readonly (readonly [to: string, port: number])[];
   /** Addresses of the cluster: what no rule leads to the relay is refused, and does not leave the machine. */
   readonly addresses: readonly string[];
+  /** Both of IPv6, of which nothing is carried: what the pods send to these addresses is refused. Absent without either. */
+  readonly ipv6?: { readonly pods: readonly string[]; readonly addresses: readonly string[] };
 }
 
 /** Name of what a node has on its target for the way into the cluster, by its root directory: several nodes may be on one machine. */
@@ -33,7 +35,11 @@ export function rulesCheck(rootDir: string): readonly string[] {
 }
 
 /** Input of nft that puts the rules in place of what stands, in one transaction: all of it, or what has changed since `before`. Empty
- *  when nothing has. Pure. */
+ *  when nothing has. Pure.
+ *
+ *  A packet with a pod's address is a pod's if it came from where the machine's routes have that pod (`fib`): another machine of the network
+ *  may forge the address. At the relay's ports begins only what the rules have led there; connections of the machine itself from such a port,
+ *  as NFS has them, are left alone. */
 export function rulesText(rootDir: string, now: Redirections, before: Redirections | undefined): string {
   const table = `ip ${wayName(rootDir)}`;
   const anew = before?.port !== now.port;
@@ -41,41 +47,68 @@ export function rulesText(rootDir: string, now: Redirections, before: Redirectio
     { name: "pods", of: (all: Redirections) => all.pods },
     { name: "connections", of: (all: Redirections) => all.tcp.map(key) },
     { name: "datagrams", of: (all: Redirections) => all.udp.map(([to, port]) => `${key(to)} : ${port}`) },
+    { name: "ports", of: (all: Redirections) => all.udp.map(([, port]) => `${port}`) },
     { name: "cluster", of: (all: Redirections) => all.addresses },
   ] as const;
-  const lines = anew ? frame(table, now.port) : [];
+  const lines = anew ? [...tableGone("ip", rootDir), frame(table, now.port)] : [];
   for (const { name, of } of parts) {
     const elements = of(now).join(", ");
     if (!anew && before && elements === of(before).join(", ")) continue;
     if (!anew) lines.push(`flush ${name === "datagrams" ? "map" : "set"} ${table} ${name}`);
     if (elements !== "") lines.push(`add element ${table} ${name} { ${elements} }`);
   }
+  const refusal = refusalOfIPv6(rootDir, now);
+  if (refusal !== (before ? refusalOfIPv6(rootDir, before) : ""))
+    lines.push(...tableGone("ip6", rootDir), ...(refusal === "" ? [] : [refusal]));
   return lines.length === 0 ? "" : `${lines.join("\n")}\n`;
+}
+
+/** The table of IPv6, which a kernel may lack: empty where it has nothing to refuse. */
+function refusalOfIPv6(rootDir: string, { ipv6 }: Redirections): string {
+  if (!ipv6 || ipv6.pods.length === 0 || ipv6.addresses.length === 0) return "";
+  return `table ip6 ${wayName(rootDir)} {
+      set pods { type ipv6_addr; elements = { ${ipv6.pods.join(", ")} }; }
+      set cluster { type ipv6_addr; elements = { ${ipv6.addresses.join(", ")} }; }
+      chain forward {
+        type filter hook forward priority filter - 1; policy accept;
+        ip6 saddr @pods ip6 daddr @cluster meta l4proto tcp reject with tcp reset
+        ip6 saddr @pods ip6 daddr @cluster reject
+      }
+    }`;
+}
+
+/** Takes a table away, whether it is there or not. */
+function tableGone(family: "ip" | "ip6", rootDir: string): string[] {
+  const table = `${family} ${wayName(rootDir)}`;
+  return [`add table ${table}`, `delete table ${table}`];
 }
 
 const key = (to: string) => to.replace(":", " . ");
 
-function frame(table: string, port: number): string[] {
-  return [
-    `add table ${table}`,
-    `delete table ${table}`,
-    `table ${table} {
+function frame(table: string, port: number): string {
+  return `table ${table} {
       set pods { type ipv4_addr; }
       set connections { type ipv4_addr . inet_service; }
       map datagrams { type ipv4_addr . inet_service : inet_service; }
       set cluster { type ipv4_addr; }
+      set ports { type inet_service; }
       chain prerouting {
         type nat hook prerouting priority dstnat - 1; policy accept;
+        fib saddr . iif oif missing return
         ip saddr @pods ip daddr . tcp dport @connections redirect to :${port}
         ip saddr @pods meta l4proto udp redirect to :ip daddr . udp dport map @datagrams
+      }
+      chain input {
+        type filter hook input priority filter - 1; policy accept;
+        ct state new tcp dport ${port} ct status ! dnat reject with tcp reset
+        ct state new udp dport @ports ct status ! dnat drop
       }
       chain forward {
         type filter hook forward priority filter - 1; policy accept;
         ip saddr @pods ip daddr @cluster meta l4proto tcp reject with tcp reset
         ip saddr @pods ip daddr @cluster reject
       }
-    }`,
-  ];
+    }`;
 }
 
 /** Gives nft its input. @throws not_found when the target has no nft; failed_precondition in nft's words. */
@@ -92,26 +125,32 @@ export async function wayBelongings(
   signal: AbortSignal,
 ): Promise<readonly Belonging[]> {
   const socket = wayLink(rootDir);
-  const [rules, end] = await Promise.all([
-    rulesStand(host, rootDir, signal),
+  const [rules, rulesIPv6, end] = await Promise.all([
+    rulesStand(host, "ip", rootDir, signal),
+    rulesStand(host, "ip6", rootDir, signal),
     unlessGone(host.fs.lstat(socket, signal)),
   ]);
-  if (!rules && !end) return [];
-  const table = `ip ${wayName(rootDir)}`;
+  if (!rules && !rulesIPv6 && !end) return [];
+  const gone = [...(rules ? tableGone("ip", rootDir) : []), ...(rulesIPv6 ? tableGone("ip6", rootDir) : [])];
   return [
     {
       name: `firewall table ${wayName(rootDir)}`,
       async remove(until) {
-        if (rules) await applyRules(host, `add table ${table}\ndelete table ${table}\n`, until);
+        if (gone.length > 0) await applyRules(host, `${gone.join("\n")}\n`, until);
         await host.fs.apply([{ do: "remove", path: socket }], until);
       },
     },
   ];
 }
 
-async function rulesStand({ run }: Pick<Host, "run">, rootDir: string, signal: AbortSignal): Promise<boolean> {
+async function rulesStand(
+  { run }: Pick<Host, "run">,
+  family: "ip" | "ip6",
+  rootDir: string,
+  signal: AbortSignal,
+): Promise<boolean> {
   try {
-    const { code } = await run(["nft", "list", "table", "ip", wayName(rootDir)], { signal });
+    const { code } = await run(["nft", "list", "table", family, wayName(rootDir)], { signal });
     return code === 0;
   } catch (error) {
     if (hasCode(error, "not_found")) return false;

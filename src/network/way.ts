@@ -6,22 +6,26 @@ import type { Logger } from "../lib/log.ts";
 import { paced } from "../lib/paced.ts";
 import { patrol } from "../lib/patrol.ts";
 import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
-import type { EndpointSlice, Service as ClusterService } from "../objects.ts";
+import { createShares } from "../lib/shares.ts";
+import type { EndpointSlice } from "../objects.ts";
 import type { PodWay, Presence, RuntimePod } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import type { Column } from "../state/rows.ts";
 import { createJoiner } from "./connections.ts";
-import { createFlows, type Flows } from "./datagrams.ts";
+import { createFlows } from "./datagrams.ts";
 import {
   type Destinations,
   type Reach,
+  type ServiceSource,
   destinationOf,
   destinationsOf,
   headlessDestinations,
   hostsOf,
 } from "./destinations.ts";
 import { listenAt, unfitness, withoutIPv4 } from "./fitness.ts";
+import { createGate } from "./gate.ts";
 import { createLacks, type TellLack } from "./lacks.ts";
+import type { TunnelPlaces } from "./places.ts";
 import { createPodAddresses } from "./pod-addresses.ts";
 import { type Relay, startRelay } from "./relay.ts";
 import { applyRules, type Redirections, rulesCheck, rulesText, wayLink } from "./rules.ts";
@@ -36,18 +40,17 @@ export interface WayDeps {
   readonly host: Pick<Host, "run" | "spawn" | "listen" | "fs" | "forPods">;
   readonly rootDir: string;
   readonly seen: Column<RuntimePod>;
-  readonly services: {
-    list(): readonly ClusterService[] | undefined;
-    onChange(hear: () => void): () => void;
-  };
-  /** Endpoints of headless Services; absent where graftlet may not read them. */
+  readonly services: ServiceSource;
+  /** Headless Services and their endpoints; absent where graftlet may not read them. */
   readonly headless?: {
-    list(): readonly EndpointSlice[];
-    onChange(hear: () => void): () => void;
+    readonly services: ServiceSource;
+    readonly endpoints: { list(): readonly EndpointSlice[]; onChange(hear: () => void): () => void };
   };
   /** Services that pods may reach. */
   readonly reaches: Reach;
   readonly nodeName: string;
+  /** Bounds of the process, for all of its nodes. */
+  readonly places: TunnelPlaces;
   readonly presence: Presence;
   readonly onTrouble: () => void;
   /** Says on the node what the way lacks while it stands. */
@@ -63,6 +66,10 @@ const patienceMs = 5_000;
 /** Pause after the way has ended, and after it has turned out that the target cannot have one, milliseconds. */
 const againMs = 500;
 const unfitMs = 30_000;
+
+/** Connections of a node's pods at once, and flows of datagrams; a pod by itself gets half of either. */
+const mostConnections = 2_304;
+const mostFlows = 4_096;
 
 /** The way while it stands. */
 interface Standing {
@@ -143,16 +150,19 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     failure ??= { error };
     over.abort();
   };
-  let reachable: ReadonlySet<string> = new Set();
+  const gate = createGate();
+  const lacks = createLacks(deps);
   const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
   const rulesLost = createLimitedWarning(
     { log, clock },
     "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
   );
   const link = wayLink(rootDir);
-  const join = createJoiner({ allowed: (to) => reachable.has(to), refused, clock });
+  const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
+  const join = createJoiner({ gate, shares: connections, refused, full: lacks.connections, clock });
   stack.use(await listenAt(host, link, (connection) => void join(connection), until));
-  const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram) });
+  const shares = createShares(mostFlows, () => deps.places.flows.take(deps.nodeName));
+  const flows = createFlows({ gate, shares, clock, answer: (datagram) => relay.answer(datagram) });
   stack.defer(() => flows.close());
   let applied: Redirections | undefined;
   const relay = await startRelay(
@@ -160,6 +170,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     { link, check: rulesCheck(rootDir) },
     {
       datagram: (datagram) => flows.send(datagram),
+      full: (pod) => (gate.isPod(pod) ? lacks.connections(pod) : undefined),
       lost() {
         rulesLost({});
         applied = undefined;
@@ -168,16 +179,17 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
     },
     until,
   );
-  const lacks = createLacks(deps);
-  const portsFor = datagramPorts(relay, flows, lacks);
+  const portsFor = datagramPorts(relay, lacks);
   const sync = coalesce(async () => {
     const pods = addresses.list();
-    const { tcp, udp, addresses: cluster } = destinationsNow(deps, pods);
-    reachable = new Set(tcp);
+    const { tcp, udp, addresses: cluster, addressesIPv6 } = destinationsNow(deps, pods);
+    gate.allow({ pods, tcp, udp });
+    flows.recheck();
     relay.allow(pods);
     const ports = await portsFor(udp, until);
     lacks.addresses(pods, [...new Set([...cluster, ...hostsOf(tcp)])], until);
-    const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster };
+    const ipv6 = { pods: addresses.listIPv6(), addresses: addressesIPv6 };
+    const now: Redirections = { port: relay.port, pods, tcp, udp: ports, addresses: cluster, ipv6 };
     const text = rulesText(rootDir, now, applied);
     if (text === "") return;
     applied = undefined;
@@ -187,7 +199,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const follow = paced(() => void sync().catch(fail), followMs, clock);
   await sync();
   stack.defer(services.onChange(follow));
-  if (deps.headless) stack.defer(deps.headless.onChange(follow));
+  for (const watched of Object.values(deps.headless ?? {})) stack.defer(watched.onChange(follow));
   // Most of what is seen of pods leaves their addresses as they are.
   const followPods = () => (addresses.list().join() === applied?.pods.join() ? undefined : follow());
   stack.defer(addresses.onChange(followPods));
@@ -201,12 +213,11 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
 }
 
 /** Asks the relay for ports for datagrams when their destinations have changed. */
-function datagramPorts(relay: Relay, flows: Flows, lacks: ReturnType<typeof createLacks>) {
+function datagramPorts(relay: Relay, lacks: ReturnType<typeof createLacks>) {
   let ports: Redirections["udp"] = [];
   let asked = "";
   return async (wanted: readonly string[], signal: AbortSignal): Promise<Redirections["udp"]> => {
     if (asked === wanted.join()) return ports;
-    flows.keep(wanted);
     ports = await untilAborted(relay.listen(wanted), signal);
     asked = wanted.join();
     lacks.datagrams(wanted, ports);
@@ -219,7 +230,12 @@ function destinationsNow({ services, headless, reaches, nodeName }: WayDeps, pod
   const known = services.list() ?? [];
   const { tcp, ...rest } = destinationsOf(known, reaches);
   if (known.length > 0 && rest.addresses.length === 0) throw new CodedError("failed_precondition", withoutIPv4);
-  const single = headlessDestinations(headless?.list() ?? [], nodeName, reaches);
+  const single = headlessDestinations(
+    headless?.endpoints.list() ?? [],
+    headless?.services.list() ?? [],
+    nodeName,
+    reaches,
+  );
   const elsewhere = single.filter((to) => !pods.includes(destinationOf(to)?.host ?? ""));
   return { ...rest, tcp: [...new Set([...tcp, ...elsewhere])].sort() };
 }

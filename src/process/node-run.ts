@@ -22,6 +22,7 @@ import { visibleText } from "../lib/visible-text.ts";
 import type { LastResort } from "./last-resort.ts";
 import { runOnTarget, tellOf } from "./on-target.ts";
 import { openTarget } from "./open-target.ts";
+import type { TunnelPlaces } from "../network/places.ts";
 import type { Strangers } from "../server/strangers.ts";
 import { openTracer } from "../tracing/tracer.ts";
 import { standsAlone } from "../kubelet/standalone.ts";
@@ -37,6 +38,8 @@ export interface NodeRun {
   readonly instance: string;
   /** Connections of all nodes of the process. */
   readonly strangers: Strangers;
+  /** Bounds on what all nodes of the process carry between their pods and the cluster. */
+  readonly places: TunnelPlaces;
   /** How much the process logs. */
   readonly verbosity: Verbosity;
   /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */

@@ -5,6 +5,7 @@ import type { NodeConfig } from "../config/node-config.ts";
 import { systemClock } from "../lib/clock.ts";
 import { createProcessLog } from "../lib/log.ts";
 import { type Service, runGroup } from "../lib/service-group.ts";
+import { createTunnelPlaces } from "../network/places.ts";
 import { type NodeRun, runNode } from "./node-run.ts";
 import { createLiveness } from "../node/liveness.ts";
 import { createReadiness } from "../node/readiness.ts";
@@ -57,6 +58,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const instance = randomUUID();
   const uses = createRuntimeUses();
   const strangers = createStrangers(processConnections);
+  const places = createTunnelPlaces();
   const readiness = createReadiness(
     nodes.map(({ nodeName }) => nodeName),
     clock,
@@ -75,6 +77,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     uses,
     readiness,
     strangers,
+    places,
     verbosity,
     clock,
   };

@@ -3,14 +3,14 @@ import { type NetworkDecision, readOwnershipRecord, writeOwnershipRecord } from 
 import { hasCode } from "../lib/errors.ts";
 import type { KubeletDeps } from "../kubelet/deps.ts";
 import { connectTo } from "../network/connections.ts";
-import { asDecided } from "../network/decision.ts";
+import { asDecided, podNetworkAnnotation } from "../network/decision.ts";
 import { listenAt, unfitness, wayObstacles, withoutIPv4 } from "../network/fitness.ts";
 import { wayLink } from "../network/rules.ts";
-import type { Service } from "../objects.ts";
+import type { Node, Service } from "../objects.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 
 export type PodNetworkDeps = Pick<KubeletDeps, "alone" | "account" | "client" | "clock" | "log"> & {
-  readonly config: Pick<KubeletDeps["config"], "rootDir">;
+  readonly config: Pick<KubeletDeps["config"], "rootDir" | "nodeName">;
   readonly target: Pick<KubeletDeps["target"], "host" | "network">;
 };
 
@@ -18,9 +18,12 @@ export type PodNetworkDeps = Pick<KubeletDeps, "alone" | "account" | "client" | 
 const dialMs = 3_000;
 /** Pause after the API server has not answered, milliseconds. */
 const againMs = 1_000;
+/** Time for the API server to show the Node, milliseconds. Its own pods may be static ones of this node, which do not wait longer. */
+const nodeMs = 10_000;
 
 /** The network of a target's pods. Where the configuration leaves it open, it is what the target's record says; a node that is new there
- *  is tunneled if that can be, which is decided once and put on record. A node from before stays isolated.
+ *  is tunneled if that can be, which is decided once and put on record. A node from before stays isolated. A node that was isolated bears an
+ *  annotation, and stays so whatever the record says: the machine's root writes that, and does not write the Node.
  *  @throws unavailable when the target is out of reach. */
 export async function settledNetwork(deps: PodNetworkDeps, signal: AbortSignal): Promise<TargetNetwork | undefined> {
   const { alone, log } = deps;
@@ -28,11 +31,58 @@ export async function settledNetwork(deps: PodNetworkDeps, signal: AbortSignal):
   const { rootDir } = deps.config;
   if (!network?.auto || alone) return network;
   const record = await readOwnershipRecord(host.fs, rootDir, signal);
-  if (record?.network?.is !== "new") return asDecided(network, record?.network);
-  const decision = await decide(deps, signal);
-  await writeOwnershipRecord(host.fs, rootDir, { ...record, network: decision }, signal);
-  log.info({ ...decision }, "the network of the new node's pods is decided");
-  return asDecided(network, decision);
+  const settle = async (): Promise<NetworkDecision | undefined> => {
+    const recorded = record?.network;
+    if (!recorded || recorded.is === "isolated") return recorded;
+    if (await wasIsolated(deps, signal)) return { is: "isolated", obstacle: heldByNode };
+    if (recorded.is !== "new") return recorded;
+    const decision = await decide(deps, signal);
+    await writeOwnershipRecord(host.fs, rootDir, { ...record, network: decision }, signal);
+    log.info({ ...decision }, "the network of the new node's pods is decided");
+    return decision;
+  };
+  const settled = asDecided(network, await settle());
+  if (settled.isolated) await noteIsolated(deps, signal);
+  return settled;
+}
+
+const heldByNode = `the Node's annotation ${podNetworkAnnotation} says that it is isolated; network: tunneled carries Services over the link`;
+
+const nodePath = ({ config }: PodNetworkDeps) => `/api/v1/nodes/${config.nodeName}`;
+
+/** True where the Node bears the annotation of an isolated one. */
+async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<boolean> {
+  const { client, clock, log } = deps;
+  const soon = clock.within(nodeMs, signal);
+  for (;;) {
+    try {
+      const { metadata } = await client.get<Node>(nodePath(deps), { signal: soon });
+      return metadata.annotations?.[podNetworkAnnotation] === "isolated";
+    } catch (err) {
+      if (signal.aborted) throw err;
+      if (hasCode(err, "not_found")) return false;
+      if (soon.aborted) {
+        log.warn(
+          { err },
+          "the API server does not show the Node, its pods have the network that the target's record says",
+        );
+        return false;
+      }
+    }
+    await clock.sleep(againMs, soon).catch(() => undefined);
+  }
+}
+
+/** Annotates a Node that is there already; a new one is registered with the annotation. */
+async function noteIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<void> {
+  const body = { metadata: { annotations: { [podNetworkAnnotation]: "isolated" } } };
+  const soon = deps.clock.within(dialMs, signal);
+  try {
+    await deps.client.patch<Node>(nodePath(deps), { type: "merge", body }, { signal: soon });
+  } catch (err) {
+    if (signal.aborted) throw err;
+    if (!hasCode(err, "not_found")) deps.log.debug({ err }, "the Node is not annotated as isolated yet");
+  }
 }
 
 async function decide(deps: PodNetworkDeps, signal: AbortSignal): Promise<NetworkDecision> {

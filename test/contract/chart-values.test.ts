@@ -162,6 +162,10 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
     ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].provider=docker", "networkPolicy.create=true"],
     /networkPolicy\.create: a Pod of nodes with local: true is in the machine's own network/,
   ],
+  [
+    ["nodes[1].name=b", "nodes[1].local=true", "nodes[1].provider=docker", "publishServices.enabled=true"],
+    /publishServices\.enabled: a Pod of nodes with local: true is in the machine's own network/,
+  ],
   [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
 ];
 

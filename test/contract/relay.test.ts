@@ -11,8 +11,10 @@ import { after, before, describe, test } from "node:test";
 import { promisify } from "node:util";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
+import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
-import { createFlows } from "../../src/network/datagrams.ts";
+import { createGate } from "../../src/network/gate.ts";
+import { createFlows, type Flows } from "../../src/network/datagrams.ts";
 import { relayPrograms } from "../../src/network/relay-program.ts";
 import { type Relay, startRelay } from "../../src/network/relay.ts";
 import { rulesText, wayName } from "../../src/network/rules.ts";
@@ -21,8 +23,12 @@ import { firstLine, start } from "../harness/processes.ts";
 const run = promisify(execFile);
 const clock = systemClock();
 const namespace = `graftlet-relay-${process.pid}`;
-const [pod, stranger, machine] = ["10.99.0.2", "10.99.0.3", "10.99.0.1"] as const;
+const [pod, other, stranger, machine] = ["10.99.0.2", "10.99.0.5", "10.99.0.3", "10.99.0.1"] as const;
+/** The machine's address on a network with others, and one of those. */
+const [outside, neighbour] = ["192.0.2.1", "192.0.2.2"] as const;
 const cluster = "10.96.77.1";
+/** Of IPv6: the pod, the machine, and a Service. */
+const [pod6, machine6, cluster6] = ["fd00:99::2", "fd00:99::1", "fd00:96::1"] as const;
 const root = "/relay-test";
 
 /** Runs a command on the pretended machine, or in a pod of it. */
@@ -53,17 +59,32 @@ try:
 except OSError as e: print(type(e).__name__)
 `;
 
+/** Opens many connections, says how many of them a Service answers, and keeps them. */
+const idleConnections = `
+import socket, time
+held = []
+for _ in range(1500):
+    try:
+        s = socket.create_connection(("${cluster}", 80), 10); s.sendall(b"x")
+        if s.recv(1) == b"x": held.append(s)
+    except OSError: pass
+print("%d of 1500" % len(held), flush=True); time.sleep(120)`;
+
 for (const { interpreter } of relayPrograms("", [])) {
-  describe(`the relay on the target, run by ${interpreter}`, { timeout: 120_000 }, () => {
+  describe(`the relay on the target, run by ${interpreter}`, { timeout: 240_000 }, () => {
     const stop = new AbortController();
     const link = join(mkdtempSync(join(tmpdir(), "relay-")), "link");
     const check = ["nft", "list", "chain", "ip", wayName(root), "prerouting"];
     const refused: string[] = [];
     const opened: string[] = [];
+    const full: string[] = [];
+    const datagrams: string[] = [];
+    let portForDns = 0;
     let lost = Promise.withResolvers<void>();
     let echo: Server;
     let end: Server;
     let relay: Relay;
+    let flows: Flows;
     let taker: ChildProcess;
 
     before(async () => {
@@ -79,7 +100,19 @@ for (const { interpreter } of relayPrograms("", [])) {
          ip -n ${namespace} link set out up
          ip -n ${namespace} link set in up
          ip -n ${namespace} route add default dev out
-         for pod in ${pod} ${stranger}; do
+         ip netns exec ${namespace} sysctl -qw net.ipv6.conf.all.forwarding=1
+         ip -n ${namespace} addr add ${machine6}/64 dev pods nodad
+         ip -n ${namespace} -6 route add default dev out
+         ip netns add ${namespace}-lan
+         ip -n ${namespace} link add lan type veth peer name eth0 netns ${namespace}-lan
+         ip -n ${namespace} addr add ${outside}/24 dev lan
+         ip -n ${namespace} link set lan up
+         for name in all lan; do ip netns exec ${namespace} sysctl -qw net.ipv4.conf.$name.rp_filter=0; done
+         ip -n ${namespace}-lan addr add ${neighbour}/24 dev eth0
+         ip -n ${namespace}-lan link set eth0 up
+         ip -n ${namespace}-lan addr add ${pod}/32 dev eth0
+         ip -n ${namespace}-lan route add default via ${outside}
+         for pod in ${pod} ${other} ${stranger}; do
            name=${namespace}-\${pod##*.}
            ip netns add $name
            ip -n ${namespace} link add v\${pod##*.} type veth peer name eth0 netns $name
@@ -87,13 +120,20 @@ for (const { interpreter } of relayPrograms("", [])) {
            ip -n $name addr add $pod/24 dev eth0
            ip -n $name link set eth0 up
            ip -n $name route add default via ${machine}
-         done`,
+         done
+         ip -n ${namespace}-2 addr add ${pod6}/64 dev eth0 nodad
+         ip -n ${namespace}-2 -6 route add default via ${machine6}`,
       ]);
       echo = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
       await once(echo, "listening");
       const { port } = echo.address() as { port: number };
+      const gate = createGate();
+      gate.allow({ pods: [pod, other], tcp: [`${cluster}:80`], udp: [`${cluster}:53`] });
+      const shares = createShares(4_096);
       const joiner = createJoiner({
-        allowed: (to) => to === `${cluster}:80`,
+        gate,
+        shares,
+        full: (address) => void full.push(address),
         refused: ({ to }) => void refused.push(to),
         clock,
         dial: (to) => {
@@ -109,23 +149,44 @@ for (const { interpreter } of relayPrograms("", [])) {
       const host = {
         spawn: (argv: readonly string[], signal?: AbortSignal) =>
           argv[0] === interpreter
-            ? local.spawn(["ip", "netns", "exec", namespace, ...argv], signal)
+            ? local.spawn(["ip", "netns", "exec", namespace, "prlimit", "--nofile=1024:", ...argv], signal)
             : local.spawn(["/no-such-interpreter"], signal),
       };
-      const flows = createFlows({ clock, answer: (datagram) => relay.answer(datagram), open: echoingSocket });
+      flows = createFlows({
+        gate,
+        shares,
+        clock,
+        answer: (datagram) => relay.answer(datagram),
+        open: echoingSocket,
+      });
       relay = await startRelay(
         { host, clock },
         { link, check },
-        { datagram: (datagram) => flows.send(datagram), lost: () => lost.resolve() },
+        {
+          datagram(datagram) {
+            datagrams.push(datagram.data.toString());
+            flows.send(datagram);
+          },
+          full: (address) => void full.push(address),
+          lost: () => lost.resolve(),
+        },
         stop.signal,
       );
       void relay.ended.then((said) => assert.equal(said, ""));
       assert.equal(relay.port, 1022, "somebody has the first one");
-      relay.allow([pod]);
+      relay.allow([pod, other]);
       const udp = await relay.listen([`${cluster}:53`]);
+      portForDns = udp[0]?.[1] ?? 0;
       const rules = rulesText(
         root,
-        { port: relay.port, pods: [pod], tcp: [`${cluster}:80`, `${cluster}:81`], udp, addresses: [cluster] },
+        {
+          port: relay.port,
+          pods: [pod, other],
+          tcp: [`${cluster}:80`, `${cluster}:81`],
+          udp,
+          addresses: [cluster],
+          ipv6: { pods: [pod6], addresses: [cluster6] },
+        },
         undefined,
       );
       await inside("", "sh", "-c", `echo '${rules}' | nft -f -`);
@@ -133,10 +194,11 @@ for (const { interpreter } of relayPrograms("", [])) {
     after(async () => {
       stop.abort();
       await relay?.ended.catch(() => undefined);
+      flows?.close();
       taker?.kill();
       echo?.close();
       end?.close();
-      for (const name of ["", "-2", "-3"])
+      for (const name of ["", "-2", "-3", "-5", "-lan"])
         await run("ip", ["netns", "del", `${namespace}${name}`]).catch(() => undefined);
     });
 
@@ -167,12 +229,48 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
     });
 
+    test("so is a Service's address of IPv6, which nothing carries", async () => {
+      await assert.rejects(python("-2", talk(cluster6, 10)), /ConnectionRefusedError/);
+    });
+
     test("takes nobody else: neither another pod's packets nor whoever knows the port", async () => {
       const before = opened.length;
       await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
       for (const where of ["", "-2", "-3"])
-        assert.match(await python(where, talk(machine, 10).replace(", 80)", `, ${relay.port})`)), /^0 |Error/);
+        await assert.rejects(
+          python(where, talk(machine, 10).replace(", 80)", `, ${relay.port})`)),
+          /ConnectionRefusedError/,
+        );
       assert.equal(opened.length, before);
+    });
+
+    test("takes no datagram but what a pod sends to a destination, on its own network", async () => {
+      const send = (from: string, what: string, to: string, port: number) => `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("${from}", 0)); s.sendto(b"${what}", ("${to}", ${port}))`;
+      await python("-lan", send(pod, "forged, to a Service", cluster, 53));
+      await python("-lan", send(pod, "forged, to the relay", outside, portForDns));
+      await python("-2", send(pod, "to the relay", machine, portForDns));
+      await python("-3", send(stranger, "of another pod", cluster, 53));
+      const ask = `
+import socket
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
+s.send(b"asked"); print(s.recv(65536).decode())`;
+      assert.equal((await python("-2", ask)).trim(), "asked");
+      assert.deepEqual(datagrams, ["asked"]);
+    });
+
+    test("a pod with many idle connections leaves room to another pod, and graftlet hears of it", async () => {
+      const idle = start(["ip", "netns", "exec", `${namespace}-2`, "python3", "-c", idleConnections]);
+      try {
+        assert.equal(await firstLine(idle), "1152 of 1500");
+        assert.deepEqual(full, [pod]);
+        assert.match(await python("-5", talk(cluster, 100_000)), /^100000 /);
+      } finally {
+        idle.kill();
+        await once(idle, "exit");
+      }
+      assert.match(await python("-2", talk(cluster, 10)), /^10 /, "closed connections make room");
     });
 
     test("datagrams go there and come back from where they went", async () => {

@@ -6,7 +6,9 @@ import { readSshConfig } from "../../providers/ssh/config.ts";
 import { sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
+import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
+import { createGate } from "../../src/network/gate.ts";
 import { createDoors } from "../../src/network/doors.ts";
 import { listenAt } from "../../src/network/fitness.ts";
 import { relayPrograms } from "../../src/network/relay-program.ts";
@@ -19,18 +21,33 @@ const [clock, log, root, to] = [systemClock(), silentLog(), `/way-load-${interpr
 const { signal } = new AbortController();
 await using host = sshHost({ config: readSshConfig(JSON.parse(settings)), clock, log });
 const place = { link: wayLink(root), check: rulesCheck(root) };
-const join = createJoiner({ allowed: (wanted) => wanted === to, refused: console.error, clock });
+const gate = createGate();
+gate.allow({ pods: [pod], tcp: [to], udp: [] });
+const join = createJoiner({ gate, shares: createShares(4_096), refused: console.error, full: console.error, clock });
 await using _listener = await listenAt(host, place.link, (connection) => void join(connection), signal);
 const others = relayPrograms("", []).flatMap((program) =>
   program.interpreter === interpreter ? [] : program.interpreter,
 );
 const spawn: typeof host.spawn = (argv, until) =>
   host.spawn(others.includes(argv[0] ?? "") ? ["/no-such-interpreter"] : argv, until);
-const relay = await startRelay({ host: { spawn }, clock }, place, { datagram() {}, lost() {} }, signal);
+const relay = await startRelay(
+  { host: { spawn }, clock },
+  place,
+  { datagram() {}, full: console.error, lost() {} },
+  signal,
+);
 relay.allow([pod]);
 const redirections = { port: relay.port, pods: [pod], tcp: [to], udp: [], addresses: [cluster] };
 await applyRules(host, rulesText(root, redirections, undefined), signal);
-await using doors = createDoors({ dial: (host.forPods ?? host).dial, addressOf: () => pod, own, clock, log });
+await using doors = createDoors({
+  dial: (host.forPods ?? host).dial,
+  addressOf: () => pod,
+  own,
+  connections: createShares(16_384),
+  nodeName: "edge",
+  clock,
+  log,
+});
 console.log(await doors.open({ uid: "pod", port: 80 }, new Set()));
 for await (const line of createInterface(process.stdin)) {
   const [direction = "", bytes] = line.split(" ");

@@ -2,6 +2,7 @@ import { aroundNodes } from "./around-nodes.ts";
 import { hostile } from "./hostile.ts";
 import { contract, type Fault, integration, unit } from "./fault.ts";
 import { pulls } from "./pulls.ts";
+import { tunnel } from "./tunnel.ts";
 
 /** Of every area and provider some. Those whose tests are all of integration are found on a real cluster alone. */
 export const faults: readonly Fault[] = [
@@ -376,4 +377,5 @@ export const faults: readonly Fault[] = [
   },
   ...aroundNodes,
   ...hostile,
+  ...tunnel,
 ];

@@ -53,6 +53,9 @@
 {{- if and $policy.create (include "graftlet.local" .) -}}
 {{- fail "networkPolicy.create: a Pod of nodes with local: true is in the machine's own network, where no NetworkPolicy holds: leave it out" -}}
 {{- end -}}
+{{- if and (eq (toString .Values.publishServices.enabled) "true") (include "graftlet.local" .) -}}
+{{- fail "publishServices.enabled: a Pod of nodes with local: true is in the machine's own network, to which ports 20000 to 29999 would be open: give tunneled nodes a release of their own, or set it to false" -}}
+{{- end -}}
 {{- if and $policy.create (not (or $policy.apiServer $policy.from)) -}}
 {{- fail "networkPolicy.apiServer is empty: name the control plane's addresses, such as 192.0.2.10/32, or logs and exec would fail" -}}
 {{- end -}}

@@ -90,10 +90,11 @@ system:serviceaccount:{{ .Release.Namespace }}:{{ include "graftlet.serviceAccou
 {{- end -}}
 {{- end -}}
 
-{{/* "true" where pods of tunneled nodes are published as endpoints of Services. */}}
+{{/* "true" where pods of tunneled nodes are published as endpoints of Services: not beside local nodes, whose Pod is in the network of its
+     machine and would open the ports to that. */}}
 {{- define "graftlet.publishes" -}}
 {{- $wanted := .Values.publishServices.enabled | toString -}}
-{{- if and (include "graftlet.tunneledNames" . | fromJsonArray) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
+{{- if and (include "graftlet.tunneledNames" . | fromJsonArray) (not (include "graftlet.local" .)) (or (eq $wanted "true") (and (eq $wanted "auto") (include "graftlet.mutatingPolicies" .))) }}true{{ end -}}
 {{- end -}}
 
 {{- define "graftlet.nodeNames" -}}

@@ -2,7 +2,7 @@ import { type Duplex, Writable } from "node:stream";
 import { finished } from "node:stream/promises";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError, hasCode, messageOf } from "../../lib/errors.ts";
-import { type Idle, createIdle } from "../idle.ts";
+import { type Idle, createIdle } from "../../lib/idle.ts";
 import { idleMs, lingerMs } from "../patience.ts";
 import { sendData } from "./data.ts";
 import {

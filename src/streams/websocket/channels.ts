@@ -2,7 +2,7 @@ import { Duplex } from "node:stream";
 import type { WebSocket } from "ws";
 import type { Clock } from "../../lib/clock.ts";
 import { CodedError } from "../../lib/errors.ts";
-import { type Idle, createIdle } from "../idle.ts";
+import { type Idle, createIdle } from "../../lib/idle.ts";
 import { idleMs } from "../patience.ts";
 
 export interface ChannelsDeps {

@@ -265,6 +265,12 @@ test("what a process does for all of its nodes at the API server is read, and re
     sentenceOf(() => read("endpointsOwner: edge\n", {})),
     /endpointsOwner is "edge": needs graftlet to run in a Pod/,
   );
+  const local = `apiVersion: graftlet.dev/v1alpha1\nkind: GraftletConfiguration\n${owned}nodes: [{name: a, kubeconfig: /k, provider: cri, providerConfig: {inPod: true}}]\n`;
+  const io = filesIo({ "/n.yaml": local, "/k": "" }, { KUBERNETES_SERVICE_HOST: "10.0.0.1" });
+  assert.match(
+    sentenceOf(() => parseCommandLine(["--nodes=/n.yaml"], io)),
+    /endpointsOwner is "edge\.endpoints": nodes\[0\] has inPod: the Pod is in the machine's own network/,
+  );
   assert.match(
     sentenceOf(() => read("egressTunnel: yes\n")),
     /egressTunnel/,

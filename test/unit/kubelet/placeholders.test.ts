@@ -51,7 +51,8 @@ test("a node with a network of its own does as its Node says, one of before the 
 
 test("a Node is registered without DaemonSets where pods have a network of their own, or where that is not known", () => {
   const none = { "graftlet.dev/daemon-sets": "none" };
-  assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [none, none]);
+  const says = { ...none, "graftlet.dev/pod-network": "isolated" };
+  assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [says, none]);
   assert.deepEqual(registeredAnnotations({ network: tunneled }), none);
   assert.deepEqual([registeredAnnotations({}), registeredAnnotations({ network: { isolated: false } })], [{}, {}]);
 });

@@ -11,6 +11,7 @@ import { createReadiness } from "../../../src/node/readiness.ts";
 import { createReportedNode } from "../../../src/report/node.ts";
 import type { CoreEvent, Node, Pod, PodCondition, PodStatus, Resources } from "../../../src/objects.ts";
 import { runOnTarget } from "../../../src/process/on-target.ts";
+import { createTunnelPlaces } from "../../../src/network/places.ts";
 import { createStrangers } from "../../../src/server/strangers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { lockingShell } from "../../fakes/flock.ts";
@@ -151,6 +152,7 @@ function start(pod: Pod) {
         liveness: createLiveness(),
         report: createReportedNode({ name: nodeName, provider: "fake" }),
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
+        places: createTunnelPlaces(),
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics,

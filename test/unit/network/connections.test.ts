@@ -1,21 +1,134 @@
 import assert from "node:assert/strict";
-import { PassThrough } from "node:stream";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
+import { type Duplex, duplexPair } from "node:stream";
 import { test } from "node:test";
-import { setImmediate as turn } from "node:timers/promises";
+import { createShares } from "../../../src/lib/shares.ts";
 import { createJoiner } from "../../../src/network/connections.ts";
+import { createGate } from "../../../src/network/gate.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("a connection that breaks before its first line is dropped, and ends nothing else", async () => {
-  const refused: object[] = [];
+const service = "10.96.0.1:443";
+
+/** A joiner whose destination echoes.
+ *  @param answers false where it refuses connections. */
+async function setUp(t: { after(fn: () => void): void }, { connections = 100, answers = true } = {}) {
+  const clock = fakeClock();
+  const server = createServer({ allowHalfOpen: true }, (socket) => void socket.pipe(socket)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  t.after(() => void server.close());
+  const gate = createGate();
+  gate.allow({ pods: ["10.88.0.2", "10.88.0.3"], tcp: [service], udp: [] });
+  const refused: string[] = [];
+  const full: string[] = [];
+  let dialled = 0;
   const join = createJoiner({
-    allowed: () => true,
-    refused: (fields) => void refused.push(fields),
-    clock: fakeClock(),
+    gate,
+    shares: createShares(connections),
+    refused: ({ err }) => void refused.push((err as Error).message),
+    full: (pod) => void full.push(pod),
+    clock,
+    dial: () => {
+      dialled += 1;
+      return connect({
+        port: answers ? (server.address() as AddressInfo).port : 1,
+        host: "127.0.0.1",
+        allowHalfOpen: true,
+      });
+    },
   });
-  const connection = new PassThrough();
-  const joined = join(connection);
-  connection.destroy(new Error("read ECONNRESET"));
-  await joined;
-  await turn();
-  assert.equal(refused.length, 1);
+  const open = (line?: string) => {
+    const [near, far] = duplexPair();
+    far.on("error", () => undefined);
+    t.after(() => far.destroy());
+    const over = join(near);
+    if (line !== undefined) far.write(line);
+    return { far, near, over };
+  };
+  const lineFrom = (pod: string) => `${pod} 4000 10.96.0.1 443\n`;
+  return { clock, refused, full, open, lineFrom, dialled: () => dialled };
+}
+
+const next = async (far: Duplex) => String((await once(far, "data"))[0]);
+
+test("joins a pod to an allowed destination", async (t) => {
+  const { open, lineFrom } = await setUp(t);
+  const { far } = open(`${lineFrom("10.88.0.2")}hello`);
+  assert.equal(await next(far), "+");
+  assert.equal(await next(far), "hello");
+});
+
+for (const [why, line] of [
+  ["an address that is no pod's", "10.88.0.9 4000 10.96.0.1 443\n"],
+  ["a destination that is not allowed", "10.88.0.2 4000 127.0.0.1 22\n"],
+  ["half a line", "10.88.0.2 4000\n"],
+] as const)
+  test(`refuses ${why}`, async (t) => {
+    const { open, refused, dialled } = await setUp(t);
+    await open(line).over;
+    assert.deepEqual([refused, dialled()], [["no destination of this node's pods"], 0]);
+  });
+
+for (const [why, line] of [
+  ["without an end", "x".repeat(65)],
+  ["with an end", `${"x".repeat(65)}\n`],
+] as const)
+  test(`refuses a first line beyond 64 bytes, ${why}`, async (t) => {
+    const { open, refused } = await setUp(t);
+    await open(line).over;
+    assert.deepEqual(refused, ["its first line is too long"]);
+  });
+
+test("ends a connection that does not say within 10 s where it goes", async (t) => {
+  const { open, clock } = await setUp(t);
+  const { over, near } = open("10.88.0.2 40");
+  await clock.advance(9_000);
+  assert.equal(near.destroyed, false);
+  await clock.advance(2_000);
+  await over;
+  assert.equal(near.destroyed, true);
+});
+
+test("refuses connections beyond 512 that have not said where they go", async (t) => {
+  const { open, lineFrom, refused, clock } = await setUp(t);
+  const silent = Array.from({ length: 512 }, () => open());
+  await open(lineFrom("10.88.0.2")).over;
+  assert.deepEqual(refused, ["too many connections have not said where they go"]);
+  await clock.advance(11_000);
+  await Promise.all(silent.map(({ over }) => over));
+  assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
+});
+
+test("a pod gets its share of the connections, another pod finds room, and a closed one makes room", async (t) => {
+  const { open, lineFrom, full } = await setUp(t, { connections: 8 });
+  const idle = Array.from({ length: 4 }, () => open(lineFrom("10.88.0.2")));
+  for (const { far } of idle) assert.equal(await next(far), "+");
+  await open(lineFrom("10.88.0.2")).over;
+  assert.deepEqual(full, ["10.88.0.2"]);
+  assert.equal(await next(open(lineFrom("10.88.0.3")).far), "+");
+  for (const { far, over } of idle.slice(0, 2)) {
+    far.end();
+    far.resume();
+    await over;
+  }
+  assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
+});
+
+test("refuses new connections to a destination beyond the ports that the kernel has towards it", async (t) => {
+  const { open, lineFrom, refused, clock, dialled } = await setUp(t, { answers: false });
+  for (let n = 0; n < 5_001; n += 1) {
+    await open(lineFrom("10.88.0.2")).over;
+  }
+  assert.equal(dialled(), 5_000);
+  assert.equal(refused.at(-1), "too many new connections to this destination");
+  await clock.advance(1_000);
+  await open(lineFrom("10.88.0.2")).over;
+  assert.equal(dialled(), 5_001);
+});
+
+test("a connection that fails before it is joined ends nothing else", async (t) => {
+  const { open } = await setUp(t);
+  const { near, over } = open("10.88");
+  near.destroy(new Error("the link is lost"));
+  await over;
 });

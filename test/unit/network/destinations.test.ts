@@ -21,6 +21,7 @@ test("destinations are the ports of Services' IPv4 addresses, by protocol", () =
     tcp: ["10.96.0.10:53", "10.96.0.1:443"],
     udp: ["10.96.0.10:53"],
     addresses: ["10.96.0.1", "10.96.0.10", "10.96.0.9"],
+    addressesIPv6: ["fd00::10", "fd00::11"],
   });
 });
 
@@ -39,6 +40,7 @@ test("out of reach are Services of other namespaces than the configured ones, bu
     metadata: { namespace, name, uid: name },
     spec: { clusterIPs: [clusterIP], ports: [{ port: 80 }] },
   });
+  const withoutAddress = (one: ReturnType<typeof service>) => ({ ...one, spec: { ...one.spec, clusterIP: "None" } });
   const services = [
     service("shop", "web", "10.96.0.20"),
     service("stock", "db", "10.96.0.21"),
@@ -58,13 +60,14 @@ test("out of reach are Services of other namespaces than the configured ones, bu
       ports: [{ port: 1 }],
     }) as EndpointSlice;
   const slices = [slice("shop", "10.244.0.1"), slice("stock", "10.244.0.2")];
-  assert.deepEqual(headlessDestinations(slices, "n", reachOf(["shop"], [])), ["10.244.0.1:1"]);
+  const headless = ["shop", "stock"].map((namespace) => service(namespace, "db", "None")).map(withoutAddress);
+  assert.deepEqual(headlessDestinations(slices, headless, "n", reachOf(["shop"], [])), ["10.244.0.1:1"]);
 });
 
 test("endpoints of headless Services are destinations of connections, but for those on the node itself", () => {
   const slice = (more: object) =>
     ({
-      metadata: { name: "s", namespace: "default", uid: "u" },
+      metadata: { name: "s", namespace: "default", uid: "u", labels: { "kubernetes.io/service-name": "db" } },
       addressType: "IPv4",
       endpoints: [
         { addresses: ["10.244.1.2"], nodeName: "node-1" },
@@ -73,9 +76,14 @@ test("endpoints of headless Services are destinations of connections, but for th
       ports: [{ port: 5432 }, { port: 53, protocol: "UDP" }, {}],
       ...more,
     }) as EndpointSlice;
-  assert.deepEqual(headlessDestinations([slice({}), slice({ addressType: "IPv6" }), slice({ ports: [] })], "edge-1"), [
-    "10.244.1.2:5432",
-  ]);
+  const db = (namespace: string, clusterIP: string) => ({
+    metadata: { name: "db", namespace, uid: "s" },
+    spec: { clusterIP, clusterIPs: [clusterIP], ports: [{ port: 5432 }] },
+  });
+  const slices = [slice({}), slice({ addressType: "IPv6" }), slice({ ports: [] })];
+  assert.deepEqual(headlessDestinations(slices, [db("default", "None")], "edge-1"), ["10.244.1.2:5432"]);
+  for (const others of [[], [db("default", "10.96.0.3")], [db("other", "None")]])
+    assert.deepEqual(headlessDestinations(slices, others, "edge-1"), [], "whatever the labels of slices say");
 });
 
 test("an address and a port, and nothing else", () => {

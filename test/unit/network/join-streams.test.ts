@@ -1,7 +1,10 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { type AddressInfo, connect, createServer } from "node:net";
 import { Duplex } from "node:stream";
 import { test } from "node:test";
-import { joinStreams } from "../../../src/network/join-streams.ts";
+import { endWhenIdle, joinStreams } from "../../../src/network/join-streams.ts";
+import { fakeClock } from "../../fakes/clock.ts";
 
 test("what one brings is written to the other before its memory is freed", async () => {
   const brought = Array.from({ length: 4 }, (_, index) => Buffer.alloc(32 * 1024, index + 1));
@@ -30,4 +33,25 @@ test("what one brings is written to the other before its memory is freed", async
     brought.map(({ length }) => length),
     [0, 0, 0, 0],
   );
+});
+
+test("a connection without a byte for a day is reset, and one with some is not", async (t) => {
+  const clock = fakeClock();
+  const server = createServer((socket) => void socket.on("error", () => undefined).pipe(socket)).listen(0, "127.0.0.1");
+  t.after(() => void server.close());
+  await once(server, "listening");
+  const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  await once(socket, "connect");
+  const dayMs = 24 * 60 * 60 * 1000;
+  const stop = endWhenIdle(socket, clock);
+  for (let day = 0; day < 3; day += 1) {
+    socket.write("alive");
+    await once(socket, "data");
+    await clock.advance(dayMs);
+  }
+  assert.equal(socket.destroyed, false);
+  await clock.advance(dayMs);
+  assert.equal(socket.destroyed, true);
+  stop();
+  assert.equal(clock.pending, 0);
 });

@@ -28,6 +28,13 @@ test("addresses of ready sandboxes, but not of those on the machine's network or
   assert.deepEqual(addresses.list(), ["10.88.0.2", "10.88.0.3"]);
 });
 
+test("addresses of IPv6 are listed apart", () => {
+  const { addresses } = setUp({
+    a: at("10.88.0.2", { network: { ip: "10.88.0.2", additionalIps: [{ ip: "fd00::2" }] } }),
+  });
+  assert.deepEqual([addresses.list(), addresses.listIPv6()], [["10.88.0.2"], ["fd00::2"]]);
+});
+
 test("a sandbox that has just joined counts before it is seen, and after", () => {
   const { seen, addresses, lists } = setUp({});
   addresses.joined("a", ["10.88.0.2", "fd00::2"]);

@@ -5,6 +5,7 @@ import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { silentLog } from "../../../src/lib/log.ts";
+import { createTunnelPlaces } from "../../../src/network/places.ts";
 import { createServicePublisher, type PublisherDeps } from "../../../src/network/publisher.ts";
 import { sliceOf } from "../../../src/network/slices.ts";
 import { servedEndpoints } from "../../../src/network/served.ts";
@@ -38,6 +39,7 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
   const events: string[] = [];
   const hears = new Set<() => void>();
   let services: readonly Service[] = [shop];
+  let headless: readonly Service[] = [];
   let refusals = 0;
   let forbidden = "";
   const tell = () => hears.forEach((hear) => hear());
@@ -76,10 +78,12 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     },
     nodeName: "edge-1",
     own,
+    places: createTunnelPlaces(),
     podNode: "node-1",
     owner: async () => owner,
     mayPublish: ({ metadata }) => metadata.namespace !== "closed",
     services: { list: () => services, onChange },
+    headless: { list: () => headless, onChange },
     slices: store,
     tell: (reason, message) => void events.push(`${reason} ${message}`),
     shown,
@@ -102,6 +106,10 @@ async function setUp({ left = [] as readonly EndpointSlice[] } = {}) {
     hide: (uid: string) => shown.delete(uid),
     offer(given: readonly Service[]) {
       services = given;
+      tell();
+    },
+    offerHeadless(given: readonly Service[]) {
+      headless = given;
       tell();
     },
     forbid: (namespace: string) => void (forbidden = namespace),
@@ -247,5 +255,35 @@ test("a Service by which the cluster does not reach a pod is one event, and one 
   t.offer([local]);
   await t.settle();
   assert.equal(t.events.length, 2);
+  await t.stop();
+});
+
+test("a headless Service that selects a pod of the node is an event", async () => {
+  const t = await setUp();
+  t.show("a");
+  t.offerHeadless([
+    {
+      ...shop,
+      metadata: { ...shop.metadata, name: "db" },
+      spec: { ...shop.spec, clusterIP: "None", clusterIPs: ["None"] },
+    },
+  ]);
+  await t.settle();
+  assert.match(t.events.join(), /^ServicesNotCarried .* by default\/db: it is headless/);
+  await t.stop();
+});
+
+test("slices that name all ports at graftlet's address keep no pod from being published", async () => {
+  const [endpoint] = servedEndpoints([shop], [pod("gone")]);
+  assert.ok(endpoint);
+  const ports = Array.from({ length: 10_000 }, (_, index) => ({ port: 20_000 + index }));
+  const place = { address: own, podNode: "node-1", nodeName: "edge-2", owner, ports: [] };
+  const slice = sliceOf(endpoint, place);
+  const t = await setUp({ left: [{ ...slice, metadata: { ...slice.metadata, name: "other", uid: "other" }, ports }] });
+  t.show("a");
+  await t.settle();
+  const mine = [...t.slices.values()].find(({ metadata }) => metadata.name !== "other");
+  assert.ok(mine && portOf(mine) >= 20_000);
+  assert.equal(await ask(portOf(mine)), "hello");
   await t.stop();
 });

@@ -24,6 +24,7 @@ test("at first the whole table is made, in place of whatever stood there", () =>
     `add element ${table} pods { 10.88.0.2, 10.88.0.3 }`,
     `add element ${table} connections { 10.96.0.1 . 443 }`,
     `add element ${table} datagrams { 10.96.0.10 . 53 : 1022 }`,
+    `add element ${table} ports { 1022 }`,
     `add element ${table} cluster { 10.96.0.1, 10.96.0.10 }`,
   ])
     assert.ok(text.split("\n").includes(line), line);
@@ -35,8 +36,23 @@ test("later only what has changed is said, nothing when nothing has", () => {
     rulesText(root, { ...rules, pods: ["10.88.0.3"] }, rules),
     `flush set ${table} pods\nadd element ${table} pods { 10.88.0.3 }\n`,
   );
-  assert.equal(rulesText(root, { ...rules, udp: [] }, rules), `flush map ${table} datagrams\n`);
+  assert.equal(
+    rulesText(root, { ...rules, udp: [] }, rules),
+    `flush map ${table} datagrams\nflush set ${table} ports\n`,
+  );
   assert.ok(rulesText(root, { ...rules, port: 1000 }, rules).includes("redirect to :1000"));
+});
+
+test("IPv6 is refused in a table of its own, where pods and Services both have it", () => {
+  const six = `ip6 ${wayName(root)}`;
+  const ipv6 = { pods: ["fd00:99::2"], addresses: ["fd00:96::1"] };
+  for (const none of [undefined, { ...ipv6, pods: [] }, { ...ipv6, addresses: [] }])
+    assert.ok(!rulesText(root, { ...rules, ...(none && { ipv6: none }) }, undefined).includes("ip6"));
+  const text = rulesText(root, { ...rules, ipv6 }, rules);
+  assert.ok(text.startsWith(`add table ${six}\ndelete table ${six}\ntable ${six} {`), text);
+  assert.match(text, /elements = \{ fd00:99::2 \}[^]*elements = \{ fd00:96::1 \}/);
+  assert.equal(rulesText(root, { ...rules, ipv6 }, { ...rules, ipv6 }), "");
+  assert.equal(rulesText(root, rules, { ...rules, ipv6 }), `add table ${six}\ndelete table ${six}\n`);
 });
 
 test("nodes of one machine have rules apart", () => {

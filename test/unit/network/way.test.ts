@@ -2,6 +2,7 @@ import assert from "node:assert/strict";
 import { text } from "node:stream/consumers";
 import { test } from "node:test";
 import { silentLog } from "../../../src/lib/log.ts";
+import { createTunnelPlaces } from "../../../src/network/places.ts";
 import { createClusterWay } from "../../../src/network/way.ts";
 import { wayLink } from "../../../src/network/rules.ts";
 import type { Service } from "../../../src/objects.ts";
@@ -23,13 +24,15 @@ const datagrams = (clusterIP: string, ...ports: number[]): Service => {
   return { metadata, spec: { ...spec, ports: ports.map((port) => ({ port, protocol: "UDP" })) } };
 };
 
-/** @param udpPorts how many ports the relay finds for datagrams. */
+/** @param udpPorts how many ports the relay finds for datagrams. @param answer what it says of them instead. */
 function setUp({
   programs = ["nft", "python3"],
   udpPorts = 10,
+  answer,
 }: {
   readonly programs?: readonly string[];
   readonly udpPorts?: number;
+  readonly answer?: string;
 } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -55,13 +58,14 @@ function setUp({
               lines.push(line);
               if (line.startsWith("udp"))
                 say(
-                  [
-                    "udp",
-                    ...line
-                      .split(" ")
-                      .slice(1, 1 + udpPorts)
-                      .map((to) => `${to}=700`),
-                  ].join(" "),
+                  answer ??
+                    [
+                      "udp",
+                      ...line
+                        .split(" ")
+                        .slice(1, 1 + udpPorts)
+                        .map((to) => `${to}=700`),
+                    ].join(" "),
                 );
             }
           });
@@ -77,6 +81,7 @@ function setUp({
     host,
     rootDir,
     nodeName: "edge-1",
+    places: createTunnelPlaces(),
     reaches: () => true,
     seen,
     services: {
@@ -258,5 +263,42 @@ test("five hundred Services at rest: nothing is asked of the target", async () =
   const before = asked();
   await t.clock.advance(600_000);
   assert.deepEqual(asked(), before);
+  await t.stop();
+});
+
+test("a pod whose connections the relay refuses is an event, at most one a minute; another address is none", async () => {
+  const t = setUp();
+  await t.way.joined("uid-1", ["10.88.0.2"], new AbortController().signal);
+  await t.clock.advance(1_000);
+  t.relays[0]?.say("full 10.88.0.9");
+  await t.clock.advance(1_000);
+  assert.deepEqual(t.events, []);
+  for (let n = 0; n < 100; n += 1) t.relays[0]?.say("full 10.88.0.2");
+  await t.clock.advance(1_000);
+  assert.equal(t.events.length, 1);
+  assert.match(
+    t.events[0] ?? "",
+    /^ConnectionsNotCarried further connections of the pod 10\.88\.0\.2 to Services are refused/,
+  );
+  await t.clock.advance(60_000);
+  assert.equal(t.events.length, 2);
+  await t.stop();
+});
+
+test("ports that the relay names for other destinations, or that anybody may take, are led nowhere", async () => {
+  const t = setUp({ answer: "udp 10.96.0.10:53=5353 10.96.0.99:53=700 10.96.0.2:1=701x 10.96.0.2:2=702" });
+  t.become([datagrams("10.96.0.2", 1, 2), datagrams("10.96.0.10", 53), service("10.96.0.3", 80)]);
+  await t.clock.advance(1_000);
+  assert.match(t.inputs.join(""), /datagrams \{ 10\.96\.0\.2 \. 2 : 702 \}/);
+  await t.stop();
+});
+
+test("a relay that does not say which ports it has is taken for dead after 15 s", async () => {
+  const t = setUp({ answer: "" });
+  t.become([datagrams("10.96.0.10", 53)]);
+  await t.clock.advance(14_000);
+  assert.equal(t.relays.length, 1);
+  await t.clock.advance(3_000);
+  assert.equal(t.relays.length, 2);
   await t.stop();
 });

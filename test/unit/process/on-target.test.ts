@@ -13,6 +13,7 @@ import { runOnTarget } from "../../../src/process/on-target.ts";
 import type { CSINode, Node, Pod } from "../../../src/objects.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { filePairStore } from "../../../src/certificates/pair-store.ts";
+import { createTunnelPlaces } from "../../../src/network/places.ts";
 import { createStrangers } from "../../../src/server/strangers.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { rivalCommand } from "../../fakes/flock.ts";
@@ -134,6 +135,7 @@ function start({ local = false } = {}) {
         report: createReportedNode({ name: nodeName, provider: "fake" }),
         readiness,
         strangers: createStrangers({ most: 8, mostKnown: 8 }),
+        places: createTunnelPlaces(),
         verbosity: createVerbosity(0),
         tracer: noTracer,
         metrics: createNodeMetrics({ nodeName, kubeletVersion: "v1.36.3", graftletVersion: "0", gates: [], clock }),

@@ -5,6 +5,7 @@ import { test } from "node:test";
 import { readOwnershipRecord, writeOwnershipRecord } from "../../../src/host/ownership-record.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { foreseenNetwork } from "../../../src/network/decision.ts";
+import type { Node } from "../../../src/objects.ts";
 import { claimTarget } from "../../../src/process/claim.ts";
 import { settledNetwork } from "../../../src/process/pod-network.ts";
 import type { TargetNetwork } from "../../../src/seams/provider.ts";
@@ -35,9 +36,14 @@ function setUp({
   const install = (name: string) => host.program(name, async () => 0);
   programs.forEach(install);
   const answers = { refused: 0 };
-  const client = fakeClient(() => {
+  /** The Node's annotations; undefined while it does not exist. */
+  const shown: { annotations?: Record<string, string> | undefined } = {};
+  const client = fakeClient(({ verb, path, body }) => {
     if (answers.refused-- > 0) throw new CodedError("unavailable", "no answer");
-    return { metadata: {}, spec: service };
+    if (path !== "/api/v1/nodes/edge-1") return { metadata: {}, spec: service };
+    if (!shown.annotations) throw new CodedError("not_found", "no such node");
+    if (verb === "patch") Object.assign(shown.annotations, (body as Node).metadata.annotations);
+    return { metadata: { annotations: shown.annotations } };
   });
   const common = { client, clock, log: silent };
   return {
@@ -45,6 +51,7 @@ function setUp({
     host,
     install,
     answers,
+    shown,
     client,
     /** One start of the node. */
     async start(network: TargetNetwork = auto, alone = false) {
@@ -55,7 +62,7 @@ function setUp({
       );
       const account = inPod && { account: { client } };
       return await settledNetwork(
-        { ...common, ...account, alone, config: { rootDir }, target: { host, network } },
+        { ...common, ...account, alone, config: { rootDir, nodeName: "edge-1" }, target: { host, network } },
         never,
       );
     },
@@ -127,7 +134,10 @@ test("an sshd that leads nothing back leaves the node isolated", async () => {
   await writeOwnershipRecord(t.host.fs, rootDir, { node: "edge-1", made: [], network: { is: "new" } }, never);
   const target = { host: { ...t.host, listen }, network: auto };
   const deps = { client: t.client, account: { client: t.client }, clock: t.clock, log: silent };
-  const settled = await settledNetwork({ ...deps, alone: false, config: { rootDir }, target }, never);
+  const settled = await settledNetwork(
+    { ...deps, alone: false, config: { rootDir, nodeName: "edge-1" }, target },
+    never,
+  );
   assert.deepEqual(settled, { isolated: true, obstacle: "sshd forwards no sockets" });
 });
 
@@ -147,8 +157,33 @@ test("the decision waits for the API server; without a cluster there is none", a
   const t = setUp();
   assert.deepEqual(await t.start(auto, true), auto);
   assert.deepEqual(await t.onRecord(), { is: "new" });
-  t.answers.refused = 2;
+  t.answers.refused = 3;
   const started = t.start();
   await t.clock.advance(5_000);
+  assert.deepEqual(await started, tunneled);
+});
+
+for (const claimed of ["tunneled", "new"] as const)
+  test(`a machine whose record is changed from isolated to ${claimed} stays isolated, by its Node's annotation`, async () => {
+    const t = setUp({ programs: ["python3"] });
+    assert.equal((await t.start())?.isolated, true);
+    t.shown.annotations = {};
+    await t.start();
+    assert.deepEqual(t.shown.annotations, { "graftlet.dev/pod-network": "isolated" });
+    t.install("nft");
+    await writeOwnershipRecord(t.host.fs, rootDir, { node: "edge-1", made: [], network: { is: claimed } }, never);
+    const { isolated, tunneled: is, obstacle } = (await t.start()) ?? {};
+    assert.deepEqual([isolated, is], [true, undefined]);
+    assert.match(obstacle ?? "", /annotation graftlet\.dev\/pod-network .* network: tunneled carries/);
+    assert.deepEqual(await t.start(tunneled), tunneled, "the configuration's value wins");
+  });
+
+test("a tunneled node that starts without an API server has the network of its record after 10 s", async () => {
+  const t = setUp();
+  t.shown.annotations = {};
+  await t.start();
+  t.answers.refused = 1_000;
+  const started = t.start();
+  await t.clock.advance(15_000);
   assert.deepEqual(await started, tunneled);
 });

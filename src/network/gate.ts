@@ -1,0 +1,59 @@
+import { BlockList } from "node:net";
+import { destinationOf } from "./destinations.ts";
+
+export type Protocol = "tcp" | "udp";
+
+/** What may leave the tunnel: the addresses of this node's pods, and destinations as `address:port`. */
+export interface Allowed extends Readonly<Record<Protocol, readonly string[]>> {
+  readonly pods: readonly string[];
+}
+
+/** What a pod sends, after it was compared with what is allowed. */
+export interface Admitted {
+  /** Address of the pod. */
+  readonly pod: string;
+  readonly to: { readonly host: string; readonly port: number };
+}
+
+/** Decides what leaves the tunnel from graftlet's own network, for connections and datagrams alike. All that it is asked about is what the
+ *  target says, which may be false. */
+export interface Gate {
+  /** Replaces what is allowed; nothing is before the first call. */
+  allow(now: Allowed): void;
+  /** @param from `address:port` of a pod. @param to `address:port` of its destination. @returns undefined unless both are allowed. */
+  admit(protocol: Protocol, from: string, to: string): Admitted | undefined;
+  isPod(address: string): boolean;
+  isDestination(protocol: Protocol, to: string): boolean;
+}
+
+export function createGate(): Gate {
+  const refused = unroutable();
+  let pods: ReadonlySet<string> = new Set();
+  let destinations: Readonly<Record<Protocol, ReadonlySet<string>>> = { tcp: new Set(), udp: new Set() };
+  const isPod = (address: string) => pods.has(address);
+  const isDestination = (protocol: Protocol, to: string) => destinations[protocol].has(to);
+  return {
+    isPod,
+    isDestination,
+    allow(now) {
+      pods = new Set(now.pods);
+      destinations = { tcp: new Set(now.tcp), udp: new Set(now.udp) };
+    },
+    admit(protocol, from, to) {
+      const source = destinationOf(from);
+      if (!source || !isPod(source.host) || !isDestination(protocol, to)) return undefined;
+      const destination = destinationOf(to);
+      return destination && !refused.check(destination.host) ? { pod: source.host, to: destination } : undefined;
+    },
+  };
+}
+
+/** Addresses of no Service and no pod: graftlet's own loopback, link-local ones (a cloud's metadata), multicast and reserved ones. */
+function unroutable(): BlockList {
+  const list = new BlockList();
+  list.addSubnet("0.0.0.0", 8);
+  list.addSubnet("127.0.0.0", 8);
+  list.addSubnet("169.254.0.0", 16);
+  list.addSubnet("224.0.0.0", 3);
+  return list;
+}

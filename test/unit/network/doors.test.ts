@@ -1,0 +1,78 @@
+import assert from "node:assert/strict";
+import { connect, type Socket } from "node:net";
+import { type Duplex, duplexPair } from "node:stream";
+import { test } from "node:test";
+import { silentLog } from "../../../src/lib/log.ts";
+import { createShares } from "../../../src/lib/shares.ts";
+import { createDoors } from "../../../src/network/doors.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const own = "127.0.0.1";
+
+/** Doors of a node, one of them open.
+ *  @param most connections of the node at once. @param ofProcess those of all nodes. */
+async function setUp(t: { after(fn: () => PromiseLike<void>): void }, most: number, ofProcess = 1_000) {
+  const inPods: Duplex[] = [];
+  const doors = createDoors({
+    async dial() {
+      const [near, far] = duplexPair();
+      inPods.push(far);
+      far.write("hello");
+      return near;
+    },
+    addressOf: () => "10.88.0.5",
+    own,
+    connections: createShares(ofProcess),
+    nodeName: "edge-1",
+    mostConnections: most,
+    clock: fakeClock(),
+    log: silentLog(),
+  });
+  t.after(() => doors[Symbol.asyncDispose]());
+  const ports = [80, 81];
+  const [port = 0, other = 0] = await Promise.all(ports.map((one) => doors.open({ uid: "a", port: one }, new Set())));
+  /** @returns undefined for a connection that is reset. */
+  const open = async (from: string, at = port): Promise<Socket | undefined> => {
+    const socket = connect({ port: at, host: own, localAddress: from });
+    const answered = new Promise<Socket>((resolve) => socket.once("data", () => resolve(socket)));
+    const over = new Promise<undefined>((resolve) => socket.once("error", () => resolve(undefined)));
+    return await Promise.race([answered, over]);
+  };
+  const openMany = async (count: number, from: string, at = port) => {
+    const sockets = [];
+    for (let n = 0; n < count; n += 1) sockets.push(await open(from, at));
+    return sockets.filter((socket) => socket !== undefined);
+  };
+  return { open, openMany, inPods, other };
+}
+
+test("a peer has half of a port's connections, and others find room", async (t) => {
+  const { open, openMany, inPods, other } = await setUp(t, 16);
+  assert.equal((await openMany(6, "127.0.0.2")).length, 4);
+  assert.equal(inPods.length, 4, "what is refused does not reach the pod");
+  assert.ok(await open("127.0.0.3"), "at the same port");
+  assert.equal((await openMany(6, "127.0.0.2", other)).length, 4);
+  assert.ok(await open("127.0.0.3", other));
+});
+
+test("a port has half of a node's connections, and another port the rest", async (t) => {
+  const { openMany, other } = await setUp(t, 16);
+  const opened = [];
+  for (const peer of [2, 3, 4, 5, 6, 7, 8, 9]) opened.push(...(await openMany(3, `127.0.0.${peer}`)));
+  assert.equal(opened.length, 8);
+  assert.equal((await openMany(1, "127.0.0.10", other)).length, 1);
+});
+
+test("a connection that ends makes room", async (t) => {
+  const { open, openMany, inPods } = await setUp(t, 8);
+  const opened = await openMany(3, "127.0.0.2");
+  assert.equal(opened.length, 2);
+  opened.forEach((socket) => socket.end());
+  inPods.forEach((inPod) => inPod.resume().end());
+  for (let tries = 0; !(await open("127.0.0.2")); tries += 1) assert.ok(tries < 100, "there is no room");
+});
+
+test("a node has its share of the process's connections", async (t) => {
+  const { openMany } = await setUp(t, 1_000, 8);
+  assert.equal((await openMany(6, "127.0.0.2")).length, 4);
+});
