@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { StorageDriver } from "../../drivers.ts";
 import {
   type NodePublishVolumeRequest,
@@ -261,9 +262,16 @@ export async function secretsOf(
     throw new CodedError(codeOf(error), told(`${namespace}/${name}`, why), { cause: error });
   });
   const decoded = Object.entries(secret.data ?? {}).map(
-    ([key, value]) => [key, Buffer.from(value, "base64").toString("utf8")] as const,
+    ([key, value]) => [key, textOfKey(`${namespace}/${name}`, key, value)] as const,
   );
   return Object.fromEntries(decoded);
+}
+
+/** A driver gets text: bytes that are none, changed, would be another secret. */
+function textOfKey(secret: string, key: string, value: string): string {
+  const bytes = Buffer.from(value, "base64");
+  if (isUtf8(bytes)) return bytes.toString();
+  throw new CodedError("invalid_argument", `${csiPlugin}: key ${key} of the secret ${secret} is not UTF-8, which CSI needs`);
 }
 
 function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<string, string> {
