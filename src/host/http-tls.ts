@@ -80,10 +80,15 @@ class Heard extends Duplex {
         this.first = Buffer.concat([this.first, chunk.subarray(0, enoughToTell - this.first.length)]);
       if (!this.push(chunk)) connection.pause();
     });
-    const end = () => void (this.readableEnded || this.push(null));
-    connection.once("end", end);
-    connection.once("close", () => void (this.readableEnded || this.destroy()));
+    // What has come before the end is still read.
+    let hasEnded = false;
+    const end = () => {
+      if (!hasEnded) this.push(null);
+      hasEnded = true;
+    };
+    connection.once("end", end).once("close", end);
     connection.on("error", (error) => this.destroy(error));
+    this.on("error", () => {});
   }
   override _read(): void {
     this.#connection.resume();
