@@ -1,10 +1,17 @@
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { sshHost } from "../../providers/ssh/host.ts";
+import { systemClock } from "../../src/lib/clock.ts";
+import { silentLog } from "../../src/lib/log.ts";
+import { firstLine, start } from "../harness/processes.ts";
 import type { HttpCase } from "./http-client/case.ts";
 import { httpCases } from "./http-client/cases.ts";
 import { namedDifferences } from "./http-client/requests.ts";
 import { type Ask, type HttpClient, type Said, graftletClient, startKubeletClient } from "./http-client/clients.ts";
-import { startServer } from "./http-client/servers.ts";
+import { type ServerKind, startServer } from "./http-client/servers.ts";
+import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
 
 const atOnce = 12;
 
@@ -31,6 +38,66 @@ describe("HTTP probes and hooks beside the kubelet's own", { timeout: 120_000 },
     );
   });
 });
+
+describe("HTTP probes of a target over SSH", { timeout: 120_000 }, () => {
+  test("lead to the kubelet's verdicts and messages, but for the connection's own ends", async () => {
+    await using kubelet = await startKubeletClient();
+    await using rig = await startSshdRig("http-client");
+    await using host = sshHost({ config: rig.config({ user: "root" }), clock: systemClock(), log: silentLog() });
+    // A reset arrives as an end: SSH has no word for it.
+    const isTold = ({ name, kind }: HttpCase) => kind !== "hook" && !name.startsWith("reset");
+    const cases = httpCases().filter((one) => isPlain(one.server) && isTold(one));
+    const some = cases.filter((_, index) => index % 12 === 0);
+    await using servers = await serveBeside(
+      rig,
+      some.map(({ server }) => server),
+    );
+    const differences: string[] = [];
+    for (const [index, { name, server, action, timeoutMs = 5000 }] of some.entries()) {
+      await using local = await startServer(server);
+      const ask = (port: number): Ask => ({
+        kind: "probe",
+        action: { port, ...action },
+        podIP: "127.0.0.1",
+        timeoutMs,
+      });
+      const port = servers.ports[index] ?? 0;
+      const [theirs, ours] = [await kubelet.ask(ask(local.port)), await graftletClient(host).ask(ask(port))];
+      const expected = withoutEnds(comparable(theirs, []), local.port);
+      const actual = withoutEnds(comparable(ours, []), port);
+      if (expected !== actual) differences.push(`${name}\n  kubelet:  ${expected}\n  graftlet: ${actual}`);
+    }
+    console.log(`${some.length} cases over SSH, ${differences.length} differ`);
+    assert.deepEqual(differences, []);
+  });
+});
+
+/** True for a server that another process can be told of. */
+function isPlain(server: ServerKind): boolean {
+  return !("http2" in server) && typeof server.answer !== "function" && !server.tls && !server.address;
+}
+
+/** Serves in the rig's network; ends when disposed of. */
+async function serveBeside(
+  rig: SshdRig,
+  kinds: readonly ServerKind[],
+): Promise<AsyncDisposable & { readonly ports: readonly number[] }> {
+  const entry = join(import.meta.dirname, "http-client", "servers-entry.ts");
+  const servers = start(rig.besideArgv([process.execPath, entry]), { stdio: ["pipe", "pipe", "inherit"] });
+  const ended = once(servers, "exit");
+  servers.stdin?.end(JSON.stringify(kinds));
+  return {
+    ports: JSON.parse(await firstLine(servers)) as number[],
+    async [Symbol.asyncDispose]() {
+      servers.kill("SIGKILL");
+      await ended;
+    },
+  };
+}
+
+function withoutEnds(text: string, port: number): string {
+  return text.replace(/(read|write) tcp \S+: /, "").replaceAll(`:${port}`, ":PORT");
+}
 
 /** Asks some at a time. @returns what differs, both answers beside each other. */
 async function differencesAmong(kubelet: HttpClient, cases: readonly HttpCase[]): Promise<string[]> {

@@ -192,11 +192,16 @@ test("an answer that breaks off in its body is an error, not a failure", async (
 const switching = "HTTP/1.1 101 Switching Protocols\r\n";
 const upgrade = "Connection: Upgrade\r\nUpgrade: x\r\n";
 
-/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. */
-async function say(t: TestContext, answer: string, secure = false): Promise<number> {
+/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. @param closes ends the connection. */
+async function say(t: TestContext, answer: string, secure = false, closes = false): Promise<number> {
   const talk = (socket: Socket) => {
     t.after(() => socket.destroy());
-    socket.on("error", () => {}).once("data", () => socket.write(answer));
+    socket
+      .on("error", () => {})
+      .once("data", () => {
+        socket.write(answer, "latin1");
+        if (closes) socket.end();
+      });
   };
   const server = secure ? createTls(selfSigned("any"), talk) : createTcp(talk);
   t.after(() => server.close());
@@ -223,6 +228,34 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
       assert.match(said, /context deadline exceeded/, answer);
     }
   });
+
+test("an answer that Go's client takes is taken, though no standard has it so", async (t) => {
+  for (const answer of [
+    "HTTP/1.1 200 OK\n\nok",
+    "HTTP/1.0 200 OK\nContent-Type: text/plain\n\nok",
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+    "HTTP/1.1 200 OK\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nServer : odd\r\nContent-Length: 2\r\n\r\nok",
+    "HTTP/1.1 200\r\nContent-Length:\r\n 2\r\n\r\nok",
+    "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+  ])
+    assert.deepEqual(await probe(await say(t, answer, false, true)), { is: "success", output: "ok" }, answer);
+});
+
+test("an answer that Go's client refuses is refused in its words", async (t) => {
+  const broken = "net/http: HTTP/1.x transport connection broken: ";
+  for (const [answer, why] of [
+    ["\x15\x03\x01\x00\x02\x02", `${broken}malformed HTTP response "\\x15\\x03\\x01\\x00\\x02\\x02"`],
+    ["HTTP/1.1 2x0 OK\r\n\r\n", `${broken}malformed HTTP status code "2x0"`],
+    ["HTTP/1.1 200 OK\r\nA\r\n\r\n", `${broken}malformed MIME header: missing colon: "A"`],
+    ["HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", `${broken}bad Content-Length "-1"`],
+    ["HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", `${broken}unsupported transfer encoding: "gzip"`],
+    ["HTTP/1.1 200 OK\r\nA: b\r\n", `${broken}unexpected EOF`],
+  ] as const) {
+    const port = await say(t, answer, false, true);
+    assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": ${why}` });
+  }
+});
 
 test("headers of more than 1 MiB fail a probe, and are read in turns with other work", async (t) => {
   const tiny = `HTTP/1.1 200 OK\r\n${"a:\n".repeat(400_000)}`;
