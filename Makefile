@@ -236,7 +236,7 @@ packages: root
 
 cluster-tools: root
 	@test/cluster/tools/build.sh >/dev/null
-	@for module in helm coredns metrics-server csi egress actionlint krew; do test/cluster/tools/build.sh --module $$module >/dev/null; done
+	@for module in helm coredns metrics-server csi egress prober actionlint krew; do test/cluster/tools/build.sh --module $$module >/dev/null; done
 
 # What of others' only further tests run, in pods.
 .PHONY: storage-tools

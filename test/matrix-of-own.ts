@@ -18,6 +18,7 @@ const more = {
   "helm-rights": 135,
   "helm-storage": 60,
   hostile: 60,
+  "pod-sweep": 240,
   "tunnel-docker": 100,
   "tunnel-load": 420,
   "tunnel-variants": 170,

@@ -5,6 +5,7 @@ export const slowContracts: Readonly<Record<string, number>> = {
   "runtime-docker": 75,
   "docker-sandboxes": 60,
   release: 60,
+  "http-client": 45,
   "host-ssh-link": 55,
   "bind-part": 50,
   "host-ssh-reverse": 45,

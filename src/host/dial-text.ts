@@ -11,6 +11,7 @@ const errnoTexts: Readonly<Record<string, string>> = {
 
 /** Text of a failed dial, as the kubelet (Go) prints it. */
 export function dialFailure(error: unknown, host: string, port: number): string {
+  if (errnoText(error, { ENOTFOUND: "no such host" })) return `dial tcp: lookup ${host}: no such host`;
   const why = hasCode(error, "deadline_exceeded") ? "i/o timeout" : (errnoText(error, errnoTexts) ?? messageOf(error));
   return `dial tcp ${joinHostPort(host, port)}: ${why}`;
 }

@@ -1,141 +1,188 @@
-import { hostIn } from "../lib/url-text.ts";
-import { type IncomingMessage, request } from "node:http";
-import { isIP } from "node:net";
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
-import { connect as startTls } from "node:tls";
+import { type ByteReader, createByteReader } from "../lib/byte-reader.ts";
+import { bytesOf } from "../lib/byte-text.ts";
 import { messageOf } from "../lib/errors.ts";
-import { type HttpRequest, urlOf } from "../lib/http-get.ts";
+import { goQuoteBytes } from "../lib/go-quote.ts";
+import { type GoUrl, hostOf, parseUrl, portOf, resolveReference, shownUrl, urlWithoutUser } from "../lib/go-url.ts";
+import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
+import { readBody, readHead } from "../lib/http1-response.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import { brokenConnection, dialFailure } from "./dial-text.ts";
+import type { OpenAnswer } from "./http-answer.ts";
+import { openHttp2 } from "./http2-get.ts";
+import { checkRequest, dialName, portOrDefault, requestHead } from "./http-request.ts";
+import { HandshakeError, alertOf, overTls } from "./http-tls.ts";
 
 const maxRedirects = 10;
 
 /** Bytes of an answer that are read. */
 export const maxAnswerBytes = 10 * 1024;
 
+/** Bytes of a redirect's body that are read before it is followed. */
+const maxRedirectBytes = 2 * 1024;
+
+/** Bytes of all of an answer's headers: a tenth of what Go's client takes. */
+const maxHeadBytes = 1024 * 1024;
+
 /** An answer and the part of its body that was read. */
 export interface Answer {
   readonly status: number;
-  readonly location: string | undefined;
   readonly body: string;
 }
 
 /** The connection broke in the answer's body, which says nothing about the server's verdict. */
 export class BodyError extends Error {}
 
-/** Sends a GET from the target, on a connection of its own, over TLS without verification for https. Redirects are followed on
- *  the same host; an answer that redirects elsewhere is returned.
+/** Sends a GET from the target, on a connection of its own and through no proxy, over TLS without verification for https: by
+ *  what it sends, takes and says it is Go's client, as the kubelet sets it up. Redirects are followed on the same host; an answer
+ *  that redirects elsewhere is returned.
  *  @throws BodyError, else Error with the kubelet's text: `Get "URL": why`; its causes have the details. */
 export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Answer> {
   let hop = first;
-  const failed = (why: string, cause?: unknown) => new Error(`Get "${urlOf(hop)}": ${why}`, { cause });
-  try {
-    for (let redirects = 0; redirects < maxRedirects; redirects++) {
-      const answer = await exchange(dialer, hop, signal);
-      const next = redirected(hop, answer);
-      if (!next || next.host !== first.host) return answer;
-      hop = next;
-    }
-  } catch (error) {
-    if (error instanceof BodyError)
-      throw new BodyError(timedOutOr(signal, "while reading body", error), { cause: error });
-    throw failed(timedOutOr(signal, "while awaiting headers", error), error);
+  const failed = (url: string, why: string, cause?: unknown) =>
+    new Error(`Get ${goQuoteBytes(url)}: ${why}`, { cause });
+  for (let hops = 1; ; hops++) {
+    using answer = await open(dialer, hop, signal).catch((error: unknown) => {
+      throw failed(shownUrl(hop.url), timedOutOr(signal, "while awaiting headers", error), error);
+    });
+    const { status, location } = answer;
+    if (!location || ![301, 302, 303, 307, 308].includes(status)) return await read(answer, signal);
+    const place = parsedLocation(location, (why) => failed(shownUrl(hop.url), why));
+    const next = redirected(first, hop, place);
+    if (hostOf(next.url) !== hostOf(first.url)) return await read(answer, signal);
+    if (answer.length === undefined || answer.length <= maxRedirectBytes)
+      await untilAborted(answer.read(maxRedirectBytes), signal).catch(() => {});
+    if (hops >= maxRedirects) throw failed(location, `stopped after ${maxRedirects} redirects`);
+    hop = next;
   }
-  throw failed(`stopped after ${maxRedirects} redirects`);
 }
 
-/** The request of a redirect; undefined for any other answer. */
-function redirected(hop: HttpRequest, { status, location }: Answer): HttpRequest | undefined {
-  if (![301, 302, 303, 307, 308].includes(status) || location === undefined) return undefined;
-  const base = urlOf(hop);
-  if (!URL.canParse(location, base)) throw new Error(`failed to parse Location header ${JSON.stringify(location)}`);
-  const url = new URL(location, base);
-  const scheme = url.protocol === "https:" ? "https" : "http";
-  // The request's own Host header stays only when the server named no host.
-  const hostHeader = URL.canParse(location) ? url.host : hop.hostHeader;
+async function read(answer: OpenAnswer, signal: AbortSignal): Promise<Answer> {
+  try {
+    const body = await untilAborted(answer.read(maxAnswerBytes), signal);
+    return { status: answer.status, body: body.toString() };
+  } catch (error) {
+    throw new BodyError(timedOutOr(signal, "while reading body", error), { cause: error });
+  }
+}
+
+function parsedLocation(location: string, failed: (why: string) => Error): GoUrl {
+  try {
+    return parseUrl(location);
+  } catch (error) {
+    throw failed(`failed to parse Location header ${goQuoteBytes(location)}: ${messageOf(error)}`);
+  }
+}
+
+/** The request of a redirect, with the first one's headers; its own Host header stays only where the server named no host. */
+function redirected(first: HttpRequest, hop: HttpRequest, place: GoUrl): HttpRequest {
+  const url = resolveReference(hop.url, place);
+  const isOwnHost = hop.hostHeader !== hop.url.host && place.scheme === "";
+  const isLessSecure = hop.url.scheme === "https" && url.scheme === "http";
+  const referer = isLessSecure ? "" : first.headers.get("Referer")?.[0] || urlWithoutUser(hop.url);
   return {
-    scheme,
-    host: hostIn(url),
-    port: Number(url.port || (scheme === "https" ? 443 : 80)),
-    target: url.pathname + url.search,
-    hostHeader,
-    headers: hop.headers,
+    ...hop,
+    url,
+    hostHeader: isOwnHost ? hop.hostHeader : "",
+    headers: new Map([...first.headers, ...(referer ? [["Referer", [referer]] as const] : [])]),
   };
 }
 
-async function exchange(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<Answer> {
-  const connection = await dial(dialer, hop, signal);
+/** Sends a request and reads the answer's head. */
+async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<OpenAnswer> {
+  checkRequest(hop);
+  const connection = await dial(dialer, hop.url, signal);
+  connection.on("error", () => {});
   const stop = () => connection.destroy();
   signal.addEventListener("abort", stop, { once: true });
-  connection.on("error", () => {});
-  try {
-    if (signal.aborted) stop();
-    const way = hop.scheme === "https" ? overTls(connection, hop.host) : connection;
-    // Bound to the signal itself: not every end of a connection reaches a pending read.
-    const { status, location, response } = await untilAborted(send(way, hop), signal);
-    return { status, location, body: response ? await readBody(response, signal) : "" };
-  } finally {
+  const end = () => {
     signal.removeEventListener("abort", stop);
     stop();
-  }
-}
-
-async function dial(dialer: Pick<Host, "dial">, { host, port }: HttpRequest, signal: AbortSignal): Promise<Duplex> {
+  };
   try {
-    return await dialer.dial({ host, port }, signal);
+    if (signal.aborted) stop();
+    // Bound to the signal itself: not every end of a connection reaches a pending read.
+    return await untilAborted(ask(connection, hop, end, signal), signal);
   } catch (error) {
-    throw new Error(dialFailure(error, host, port), { cause: error });
+    end();
+    throw error;
   }
 }
 
-function overTls(connection: Duplex, host: string): Duplex {
-  return startTls({ socket: connection, rejectUnauthorized: false, ...(isIP(host) === 0 && { servername: host }) });
-}
-
-interface Head extends Pick<Answer, "status" | "location"> {
-  /** Stream of the body; undefined when no HTTP follows the head. */
-  readonly response: IncomingMessage | undefined;
-}
-
-/** An unrequested 101 is a complete answer, with or without upgrade headers. */
-function send(connection: Duplex, { target, hostHeader, headers }: HttpRequest): Promise<Head> {
-  return new Promise((resolve, reject) => {
-    const outgoing = request({
-      createConnection: () => connection,
-      method: "GET",
-      path: target,
-      headers: { ...Object.fromEntries(headers), Host: hostHeader, Connection: "close" },
-      maxHeaderSize: 1024 * 1024,
-    });
-    const switched = () => resolve({ status: 101, location: undefined, response: undefined });
-    outgoing.once("response", (response) => {
-      resolve({ status: response.statusCode ?? 0, location: response.headers.location, response });
-    });
-    outgoing.once("upgrade", switched);
-    outgoing.on("information", ({ statusCode }) => void (statusCode === 101 && switched()));
-    outgoing.on("error", (error) => reject(new Error(brokenConnection(error), { cause: error })));
-    outgoing.end();
+async function ask(connection: Duplex, hop: HttpRequest, end: () => void, signal: AbortSignal): Promise<OpenAnswer> {
+  const explain = explainer(connection);
+  if (hop.url.scheme !== "https") return await askHttp1(connection, hop, { end, explain });
+  // A kubelet's probes offer HTTP/2, its hooks do not.
+  const protocols = hop.from === "probe" ? ["h2", "http/1.1"] : [];
+  const tls = await overTls(connection, hostOf(hop.url), protocols, signal).catch((error: unknown) => {
+    throw explain(error);
   });
+  return tls.alpnProtocol === "h2" ? await openHttp2(tls, hop, end) : await askHttp1(tls, hop, { end, explain });
 }
 
-async function readBody(response: IncomingMessage, signal: AbortSignal): Promise<string> {
+async function dial(dialer: Pick<Host, "dial">, url: GoUrl, signal: AbortSignal): Promise<Duplex> {
+  const host = dialName(hostOf(url));
+  const port = portOrDefault(portOf(url), url.scheme);
+  if (Number(port) > 65535) throw new Error(`dial tcp: address ${port}: invalid port`);
   try {
-    return await untilAborted(firstBytes(response), signal);
+    return await dialer.dial({ host, port: Number(port) }, signal);
   } catch (error) {
-    throw new BodyError(brokenConnection(error), { cause: error });
+    throw new Error(bytesOf(dialFailure(error, host, Number(port))), { cause: error });
   }
 }
 
-async function firstBytes(body: AsyncIterable<Buffer>): Promise<string> {
-  const chunks: Buffer[] = [];
-  let length = 0;
-  for await (const chunk of body) {
-    chunks.push(chunk);
-    length += chunk.length;
-    if (length >= maxAnswerBytes) break;
+interface Connected {
+  readonly end: () => void;
+  /** The error of a connection in Go's words. */
+  readonly explain: (error: unknown) => Error;
+}
+
+async function askHttp1(connection: Duplex, hop: HttpRequest, { end, explain }: Connected): Promise<OpenAnswer> {
+  const head = requestHead(hop);
+  const reader = createByteReader(connection);
+  connection.write(Buffer.from(head, "latin1"));
+  const response = await readAnswer(reader, explain);
+  const { status, headers, bodyEnd } = response;
+  return {
+    status,
+    location: headers.get("Location")?.[0],
+    length: typeof bodyEnd === "string" ? undefined : bodyEnd.length,
+    read: (maxBytes) =>
+      readBody(reader, response, maxBytes).catch((error: unknown) => {
+        throw explain(error);
+      }),
+    [Symbol.dispose]: end,
+  };
+}
+
+/** An error before the answer begins is told as it is, one in the middle as that of a broken connection. */
+async function readAnswer(reader: ByteReader, explain: Connected["explain"]): ReturnType<typeof readHead> {
+  const start = await reader.peek(1).catch((error: unknown) => {
+    throw explain(error);
+  });
+  if (start.length === 0) throw new Error("EOF");
+  try {
+    return await readHead(reader, maxHeadBytes);
+  } catch (error) {
+    throw new Error(`net/http: HTTP/1.x transport connection broken: ${explain(error).message}`, { cause: error });
   }
-  return Buffer.concat(chunks).subarray(0, maxAnswerBytes).toString();
+}
+
+/** Explains errors of a connection by its two ends, where they are known. */
+function explainer(connection: Duplex): (error: unknown) => Error {
+  const ends = connection instanceof Socket ? endsOf(connection) : undefined;
+  return (error) => {
+    if (error instanceof HandshakeError) return error;
+    const why = alertOf(error) ?? brokenConnection(error);
+    const text = ends && /^(read|write): /.test(why) ? why.replace(/^(\w+): /, `$1 tcp ${ends}: $1: `) : why;
+    return new Error(text, { cause: error });
+  };
+}
+
+function endsOf({ localAddress = "", localPort = 0, remoteAddress = "", remotePort = 0 }: Socket): string {
+  return `${joinHostPort(localAddress, localPort)}->${joinHostPort(remoteAddress, remotePort)}`;
 }
 
 function timedOutOr(signal: AbortSignal, when: string, error: unknown): string {

@@ -1,23 +1,17 @@
-/** An HTTP GET as data. */
-export interface HttpRequest {
-  readonly scheme: "http" | "https";
-  /** Without brackets. */
-  readonly host: string;
-  readonly port: number;
-  /** Path and query, as the request line has them. */
-  readonly target: string;
-  /** Host header value. */
-  readonly hostHeader: string;
-  /** All headers but Host, by the name first given. */
-  readonly headers: ReadonlyMap<string, readonly string[]>;
-}
+import type { GoUrl } from "./go-url.ts";
 
-/** The request's URL, as failures show it. */
-export function urlOf({ scheme, host, port, target }: HttpRequest): string {
-  return `${scheme}://${joinHostPort(host, port)}${target}`;
+/** An HTTP GET as data. Its texts are bytes, one a character (latin1). */
+export interface HttpRequest {
+  readonly url: GoUrl;
+  /** Value of the Host header; empty for the URL's host. */
+  readonly hostHeader: string;
+  /** By canonical name, as `X-Name`; one that is no valid name stays as it was given. */
+  readonly headers: ReadonlyMap<string, readonly string[]>;
+  /** Whose client sends it. */
+  readonly from: "probe" | "lifecycle";
 }
 
 /** Host and port as one text, an IPv6 address in brackets. */
-export function joinHostPort(host: string, port: number): string {
+export function joinHostPort(host: string, port: number | string): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -1,25 +1,35 @@
+import { isUtf8 } from "node:buffer";
+
 const blankLine = /^[ \t]*(?:#.*)?\r?$/;
-const assignment = /^[ \t]*([^=\s][^=]*?)=/;
+const assignment = /^[ \t]*([^= \t][^=]*?)=/;
 
 /** The variables of an environment file. */
 export interface EnvFile {
-  /** @returns undefined when the file does not have it. @throws Error that names the line, where what comes before it is not right. */
+  /** @returns undefined when the file does not have it. @throws Error that names the line, where what comes before it is not right;
+   *  NotText where the value is not UTF-8. */
   get(name: string): string | undefined;
 }
+
+/** A value that a container's environment cannot carry. */
+export class NotText extends Error {}
 
 /** Reads an environment file, once: lines `NAME='value'`, the value in single quotes as it stands and over as many lines as it
  *  takes, a comment after it or on a line of its own. Without quotes, after a blank, it is empty. Of a name that comes twice the
  *  first counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
-export function parseEnvFile(text: string): EnvFile {
+export function parseEnvFile(bytes: Buffer): EnvFile {
+  // Byte by byte: what is not UTF-8 in one value changes no other.
   const values = new Map<string, string>();
-  const wrong = readVariables(text, (name, value) => {
+  const wrong = readVariables(bytes.toString("latin1"), (name, value) => {
     if (!values.has(name)) values.set(name, value);
   });
   return {
     get(name) {
-      const value = values.get(name);
+      const value = values.get(Buffer.from(name).toString("latin1"));
       if (value === undefined && wrong) throw wrong;
-      return value;
+      if (value === undefined) return undefined;
+      const found = Buffer.from(value, "latin1");
+      if (!isUtf8(found)) throw new NotText(`the value of ${name} is not UTF-8`);
+      return found.toString();
     },
   };
 }
@@ -37,7 +47,7 @@ function readVariables(text: string, found: (name: string, value: string) => voi
       continue;
     }
     const assigned = assignment.exec(content);
-    if (!assigned?.[1] || /\s$/.test(assigned[1])) return new Error(`line ${line()} is none of NAME='value'`);
+    if (!assigned?.[1] || /[ \t]$/.test(assigned[1])) return new Error(`line ${line()} is none of NAME='value'`);
     const from = at + assigned[0].length;
     if (/^[ \t]/.test(text.slice(from, from + 1))) {
       found(assigned[1], "");

@@ -1,6 +1,7 @@
+import { isUtf8 } from "node:buffer";
 import { CodedError } from "../lib/errors.ts";
 import type { ConfigMap, Container, EnvVar, Pod, Secret, Service } from "../objects.ts";
-import type { EnvFile } from "./env-file.ts";
+import { type EnvFile, NotText } from "./env-file.ts";
 import { createStringSum, expand, variableCalled } from "./expand.ts";
 import { type FieldContext, podField, resourceField } from "./fields.ts";
 import { serviceEnvironment } from "./service-env.ts";
@@ -66,6 +67,8 @@ export function environmentReferences(container: Container): EnvironmentReferenc
   return [...found.values()];
 }
 
+const cannotCarry = "which a container's environment cannot carry";
+
 /** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from what came before and from services,
  *  then the service variables that nothing overrides. The order is the spec's; within one source keys are sorted.
  *  @throws Error with the kubelet's text when an object, a key or a field that is not optional is missing; one that names the
@@ -77,6 +80,7 @@ export function buildEnvironment(input: EnvironmentInput): Map<string, string> {
   const sum = createStringSum();
   const own = new Map<string, string>();
   const put = (name: string, value: string) => {
+    if (value.includes("\0")) throw new Error(`${variableCalled(name)} has a NUL byte, ${cannotCarry}`);
     sum.add(variableCalled(name), name, value);
     own.set(name, value);
   };
@@ -98,25 +102,27 @@ function putSources(input: EnvironmentInput, put: (name: string, value: string) 
       : secretRef
         ? secretValues(input, secretRef)
         : undefined;
-    for (const key of values?.keys().sort() ?? []) put(prefix + key, values?.get(key) ?? "");
+    for (const key of values?.keys().sort() ?? []) put(prefix + key, values?.get(key, prefix + key) ?? "");
   }
 }
 
 /** @returns undefined when the variable is optional and has no value: it is then left out. */
-function resolve(input: EnvironmentInput, { valueFrom }: EnvVar): string | undefined {
+function resolve(input: EnvironmentInput, { name, valueFrom }: EnvVar): string | undefined {
   const { pod, container, allocatable } = input;
   if (!valueFrom) return "";
   if (valueFrom.fieldRef) return podField(pod, valueFrom.fieldRef.fieldPath, input);
   if (valueFrom.resourceFieldRef) return resourceField(pod, valueFrom.resourceFieldRef, container.name, allocatable);
   const { configMapKeyRef, secretKeyRef } = valueFrom;
-  if (configMapKeyRef) return keyOf("ConfigMap", pod, configMapKeyRef, configMapValues(input, configMapKeyRef));
-  if (secretKeyRef) return keyOf("Secret", pod, secretKeyRef, secretValues(input, secretKeyRef));
-  return valueFrom.fileKeyRef && fileValue(input, valueFrom.fileKeyRef);
+  if (configMapKeyRef)
+    return keyOf("ConfigMap", { pod, name }, configMapKeyRef, configMapValues(input, configMapKeyRef));
+  if (secretKeyRef) return keyOf("Secret", { pod, name }, secretKeyRef, secretValues(input, secretKeyRef));
+  return valueFrom.fileKeyRef && fileValue(input, name, valueFrom.fileKeyRef);
 }
 
 /** Empty variables count as missing. */
 function fileValue(
   { files }: EnvironmentInput,
+  name: string,
   { volumeName, path, key, optional }: FileReference,
 ): string | undefined {
   const file = files.get(fileKey({ volumeName, path }));
@@ -125,6 +131,10 @@ function fileValue(
   try {
     value = file?.get(key);
   } catch (error) {
+    if (error instanceof NotText)
+      throw new Error(`${variableCalled(name)}: ${error.message} in file ${JSON.stringify(path)}, ${cannotCarry}`, {
+        cause: error,
+      });
     throw new Error("couldn't parse env file", { cause: error });
   }
   if (value) return value;
@@ -138,8 +148,13 @@ interface KeyReference {
   readonly optional?: boolean;
 }
 
-function keyOf(kind: string, pod: Pod, ref: KeyReference, values: ObjectValues | undefined): string | undefined {
-  const value = values?.get(ref.key);
+function keyOf(
+  kind: string,
+  { pod, name }: { readonly pod: Pod; readonly name: string },
+  ref: KeyReference,
+  values: ObjectValues | undefined,
+): string | undefined {
+  const value = values?.get(ref.key, name);
   if (value === undefined && !ref.optional)
     throw new Error(`couldn't find key ${ref.key} in ${kind} ${pod.metadata.namespace}/${ref.name ?? ""}`);
   return value;
@@ -150,15 +165,19 @@ type Reference = Omit<KeyReference, "key">;
 /** Values of an object. Each is decoded when it is asked for: many variables may name one key of a large object. */
 interface ObjectValues {
   keys(): string[];
-  get(key: string): string | undefined;
+  /** @param variable that gets the value. @throws Error for what no environment can carry. */
+  get(key: string, variable: string): string | undefined;
 }
 
-function valuesOf(data: Readonly<Record<string, string>> = {}, decode = (value: string) => value): ObjectValues {
+function valuesOf(
+  data: Readonly<Record<string, string>> = {},
+  decode = (value: string, _key: string, _variable: string) => value,
+): ObjectValues {
   return {
     keys: () => Object.keys(data),
-    get(key) {
+    get(key, variable) {
       const value = Object.hasOwn(data, key) ? data[key] : undefined;
-      return value === undefined ? undefined : decode(value);
+      return value === undefined ? undefined : decode(value, key, variable);
     },
   };
 }
@@ -172,8 +191,22 @@ function configMapValues(
   return found && valuesOf(found.data);
 }
 
-function secretValues({ secrets }: EnvironmentInput, { name = "", optional }: Reference): ObjectValues | undefined {
+function secretValues(
+  { pod, secrets }: EnvironmentInput,
+  { name = "", optional }: Reference,
+): ObjectValues | undefined {
   const found = secrets.get(name);
   if (!found && !optional) throw new CodedError("not_found", `secret ${JSON.stringify(name)} not found`);
-  return found && valuesOf(found.data, (value) => Buffer.from(value, "base64").toString());
+  return (
+    found &&
+    valuesOf(found.data, (value, key, variable) => {
+      const bytes = Buffer.from(value, "base64");
+      if (isUtf8(bytes)) return bytes.toString();
+      // Neither CRI's strings nor the runtimes' own files hold other bytes: changed, they would be another secret.
+      const where = `key ${key} in Secret ${pod.metadata.namespace}/${name}`;
+      throw new Error(
+        `${variableCalled(variable)}: ${where} is not UTF-8, ${cannotCarry}: mount the Secret as a volume`,
+      );
+    })
+  );
 }

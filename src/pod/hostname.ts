@@ -19,9 +19,10 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   return { hostname: cut(hostname || pod.metadata.name), domain };
 }
 
-/** The hostname inside the pod: the fully qualified name for pods with setHostnameAsFQDN.
- *  @throws Error when that is longer than the kernel's limit. */
+/** The hostname inside the pod: the fully qualified name for pods with setHostnameAsFQDN; empty on the host's network, where it
+ *  is the host's own. @throws Error when that is longer than the kernel's limit. */
 export function kernelHostname(pod: Pod, { hostname, domain }: PodHostname): string {
+  if (pod.spec.hostNetwork) return "";
   if (!domain || pod.spec.setHostnameAsFQDN !== true) return hostname;
   const fqdn = `${hostname}.${domain}`;
   if (fqdn.length <= maxKernelName) return fqdn;

@@ -1,65 +1,54 @@
 import type { Wire } from "../objects.ts";
 import type { V1HTTPGetAction } from "@kubernetes/client-node";
 import { kubeletVersion } from "../version.ts";
+import { bytesOf } from "../lib/byte-text.ts";
+import { type GoUrl, emptyUrl, parseUrl, urlText } from "../lib/go-url.ts";
 import { type HttpRequest, joinHostPort } from "../lib/http-get.ts";
+import { canonicalName } from "../lib/http-header.ts";
 
 export type HttpGet = Wire<V1HTTPGetAction>;
 
-/** The kubelet's User-Agent towards containers. @param what `probe` or `lifecycle`. */
-export function userAgent(what: "probe" | "lifecycle"): string {
-  return `kube-${what}/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
+/** The first request of an HTTP probe or hook. Its User-Agent and Accept have defaults.
+ *  @param host the action's, else the pod's address. @throws Error with Go's text for what makes no URL.
+ *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
+export function firstRequest(action: HttpGet, host: string, port: number, from: HttpRequest["from"]): HttpRequest {
+  const headers = headersOf(action);
+  if (!headers.has("User-Agent")) headers.set("User-Agent", [userAgent(from)]);
+  if (!headers.has("Accept")) headers.set("Accept", ["*/*"]);
+  else if (headers.get("Accept")?.[0] === "") headers.delete("Accept");
+  return { url: urlOf(action, host, port), hostHeader: headers.get("Host")?.[0] ?? "", headers, from };
 }
 
-/** The first request of an HTTP probe or hook. @param host the action's, else the pod's address. @param agent the User-Agent
- *  where the action gives none. */
-export function firstRequest(action: HttpGet, host: string, port: number, agent: string): HttpRequest {
-  const scheme = action.scheme?.toLowerCase() === "https" ? "https" : "http";
-  const given = (action.httpHeaders ?? []).map(({ name, value }) => [name, value ?? ""] as const);
-  const hostHeader = given.find(([name]) => name.toLowerCase() === "host")?.[1];
-  return {
-    scheme,
-    host,
-    port,
-    target: requestTarget(action.path ?? ""),
-    hostHeader: hostHeader || joinHostPort(host, port),
-    headers: headersOf(given, agent),
-  };
+/** The kubelet's User-Agent towards containers. */
+export function userAgent(from: HttpRequest["from"]): string {
+  return `kube-${from}/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
 }
 
-/** User-Agent and Accept have defaults; one that is given empty is not sent. */
-function headersOf(given: readonly (readonly [string, string])[], agent: string): Map<string, string[]> {
+function headersOf({ httpHeaders = [] }: HttpGet): Map<string, string[]> {
   const headers = new Map<string, string[]>();
-  for (const [name, value] of given) {
-    const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());
-    if (name.toLowerCase() !== "host") headers.set(known ?? name, [...(headers.get(known ?? name) ?? []), value]);
-  }
-  for (const [name, value] of [
-    ["User-Agent", agent],
-    ["Accept", "*/*"],
-  ] as const) {
-    const known = [...headers.keys()].find((other) => other.toLowerCase() === name.toLowerCase());
-    if (known === undefined) headers.set(name, [value]);
-    else if (headers.get(known)?.[0] === "") headers.delete(known);
+  for (const { name, value } of httpHeaders) {
+    const key = canonicalName(bytesOf(name));
+    headers.set(key, [...(headers.get(key) ?? []), bytesOf(value ?? "")]);
   }
   return headers;
 }
 
-/** A probe's `path` as a request line has it: rooted, escaped, without a fragment; dots in it stay. What is no valid URL is
- *  taken as a path in whole. */
-function requestTarget(path: string): string {
-  if (/%(?![0-9a-f]{2})/i.test(path)) return rooted(escape(path.replaceAll("%", "%25"), /[^\w\-.~!$&'()*+,;=:@/%]/gu));
-  const [beforeFragment = ""] = path.split("#", 1);
-  const relative = beforeFragment.replace(/^([a-z][a-z0-9+.-]*:)?\/\/[^/?]*/i, "");
-  const [pathname = ""] = relative.split("?", 1);
-  return (
-    rooted(escape(pathname, /[^\w\-.~!$&'()*+,;=:@/%]/gu)) + escape(relative.slice(pathname.length), /[^\x21-\x7e]/gu)
+/** A path that is no valid URL reference is taken as a path in whole. */
+function urlOf({ scheme = "", path = "" }: HttpGet, host: string, port: number): GoUrl {
+  const reference = referenceOf(bytesOf(path));
+  return parseUrl(
+    urlText({
+      ...reference,
+      scheme: bytesOf(scheme).toLowerCase() || "http",
+      host: joinHostPort(bytesOf(host), port),
+    }),
   );
 }
 
-function rooted(path: string): string {
-  return path.startsWith("/") ? path : `/${path}`;
-}
-
-function escape(text: string, unsafe: RegExp): string {
-  return text.replace(unsafe, (character) => encodeURIComponent(character));
+function referenceOf(path: string): GoUrl {
+  try {
+    return parseUrl(path);
+  } catch {
+    return { ...emptyUrl, path };
+  }
 }

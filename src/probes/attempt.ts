@@ -2,7 +2,7 @@ import { messageOf } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Container, Pod, Probe } from "../objects.ts";
 import type { EventSink, ProbeKind } from "../pipeline.ts";
-import { firstRequest, userAgent } from "../pod/http-action.ts";
+import { firstRequest } from "../pod/http-action.ts";
 import { containerReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
@@ -121,7 +121,7 @@ function probeNetwork(
   if (probe.httpGet) {
     const action = probe.httpGet;
     const port = resolvePort(action.port, container);
-    return probeHttp(host, firstRequest(action, action.host || podIP, port, userAgent("probe")), signal);
+    return probeHttp(host, firstRequest(action, action.host || podIP, port, "probe"), signal);
   }
   if (probe.tcpSocket)
     return probeTcp(host, probe.tcpSocket.host || podIP, resolvePort(probe.tcpSocket.port, container), signal);

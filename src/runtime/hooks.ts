@@ -1,13 +1,14 @@
 import type * as k8s from "@kubernetes/client-node";
 import { type Answer, BodyError, httpGet } from "../host/http-get.ts";
+import { HandshakeError } from "../host/http-tls.ts";
+import { textOf } from "../lib/byte-text.ts";
 import type { Clock } from "../lib/clock.ts";
 import { messageOf } from "../lib/errors.ts";
 import { goQuote } from "../lib/go-quote.ts";
-import { joinHostPort } from "../lib/http-get.ts";
 import type { Container, Pod, Wire } from "../objects.ts";
 import type { EventSink } from "../pipeline.ts";
 import { runtimeErrorText } from "../pod/error-text.ts";
-import { type HttpGet, firstRequest, userAgent } from "../pod/http-action.ts";
+import { type HttpGet, firstRequest } from "../pod/http-action.ts";
 import { podReference } from "../pod/reference.ts";
 import { resolvePort } from "../pod/resolve-port.ts";
 import type { Host } from "../seams/host.ts";
@@ -101,35 +102,33 @@ async function get(
 ): Promise<void> {
   const to = action.host || podIP;
   if (!to) throw new Error("failed to find networking container: the pod has no address");
-  const request = firstRequest(action, to, resolvePort(action.port, container), userAgent("lifecycle"));
+  const request = firstRequest(action, to, resolvePort(action.port, container), "lifecycle");
   try {
     await answered(httpGet(host, request, signal));
   } catch (error) {
-    if (request.scheme !== "https" || !spokePlainly(error)) throw error;
-    const headers = new Map([...request.headers].filter(([name]) => name.toLowerCase() !== "authorization"));
-    const status = await answered(httpGet(host, { ...request, scheme: "http", headers }, signal)).catch(() => 400);
-    // So a server of TLS answers a request without.
-    if (status === 400) throw error;
-    const text = `request to HTTPS lifecycle hook ${joinHostPort(to, request.port)} got HTTP response, retry with HTTP succeeded`;
+    if (!spokeHttp(error)) throw error;
+    const headers = new Map([...request.headers].filter(([name]) => name !== "Authorization"));
+    const plain = { ...request, url: { ...request.url, scheme: "http" }, headers };
+    await answered(httpGet(host, plain, signal)).catch(() => {
+      throw error;
+    });
+    const text = `request to HTTPS lifecycle hook ${textOf(request.url.host)} got HTTP response, retry with HTTP succeeded`;
     events.event(podReference(pod), "Warning", "LifecycleHTTPFallback", text);
   }
 }
 
-/** A response that breaks off in its body counts as a response. @returns its status, if known. */
-async function answered(asking: Promise<Answer>): Promise<number | undefined> {
+/** A response that breaks off in its body counts as a response. */
+async function answered(asking: Promise<Answer>): Promise<void> {
   try {
-    return (await asking).status;
+    await asking;
   } catch (error) {
-    if (error instanceof BodyError) return undefined;
-    throw error;
+    if (!(error instanceof BodyError)) throw error;
   }
 }
 
 /** True for the error of a TLS handshake that met a server of plain HTTP. */
-function spokePlainly(error: unknown): boolean {
-  const codes = ["EPROTO", "ERR_SSL_WRONG_VERSION_NUMBER", "ERR_SSL_PACKET_LENGTH_TOO_LONG"];
-  for (let at = error; at instanceof Error; at = at.cause)
-    if ("code" in at && typeof at.code === "string" && codes.includes(at.code)) return true;
+function spokeHttp(error: unknown): boolean {
+  for (let at = error; at instanceof Error; at = at.cause) if (at instanceof HandshakeError) return at.spokeHttp;
   return false;
 }
 

@@ -318,7 +318,7 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
   let maxBytes = maxEnvFileBytes;
   const taken = (bytes: Buffer): EnvFile => {
     maxBytes -= bytes.length;
-    return parseEnvFile(bytes.toString());
+    return parseEnvFile(bytes);
   };
   for (const file of environmentFiles(container)) {
     const base = mounted.get(file.volumeName)?.hostPath;
@@ -374,11 +374,12 @@ async function imageUserOf(
 }
 
 async function hostsFileOf(
-  { fs, settings }: PrepareDeps,
+  deps: PrepareDeps,
   { pod, sandbox }: ContainerRun,
   signal: AbortSignal,
 ): Promise<string | undefined> {
-  if (pod.spec.hostNetwork) return hostNetworkHostsFile(pod, (await fs.readFile("/etc/hosts", { signal })).toString());
+  if (pod.spec.hostNetwork)
+    return hostNetworkHostsFile(pod, (await deps.fs.readFile("/etc/hosts", { signal })).toString());
   if (sandbox.ips.length === 0) return undefined;
-  return podHostsFile(pod, sandbox.ips, podHostname(pod, settings.clusterDomain));
+  return podHostsFile(pod, sandbox.ips, podHostname(pod, clusterNames(deps).clusterDomain));
 }

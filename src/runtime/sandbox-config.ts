@@ -17,7 +17,7 @@ import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } 
 export interface SandboxConfigInput {
   readonly pod: Pod;
   readonly attempt: number;
-  /** Output of `hostname` in the pod; ignored on the host's network. */
+  /** Output of `hostname` in the pod; empty for the host's own. */
   readonly hostname: string;
   readonly dns: DNSConfig;
   readonly cgroupParent: string;
@@ -35,7 +35,7 @@ export function buildSandboxConfig(input: SandboxConfigInput): PodSandboxConfig 
   const { name, namespace, uid, labels, annotations } = pod.metadata;
   return PodSandboxConfig.fromPartial({
     metadata: { name, namespace, uid, attempt: input.attempt },
-    hostname: pod.spec.hostNetwork ? "" : input.hostname,
+    hostname: input.hostname,
     logDirectory: input.logDirectory,
     dnsConfig: input.dns,
     portMappings: portMappings(pod),

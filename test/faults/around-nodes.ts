@@ -41,4 +41,23 @@ export const aroundNodes: readonly Fault[] = [
     assertion: '"each call carries the headers of its trace": Expected values to be strictly deep-equal',
     foundBy: [unit("providers/cri/client", "each call carries the headers of its trace")],
   },
+  {
+    name: "bare-lf",
+    file: "src/lib/http1-fields.ts",
+    text: 'return line.endsWith("\\n") ? line.slice(0, -1) : line;',
+    becomes: "return line;",
+    breaks: "A container whose server ends its lines with LF alone is killed for its probe.",
+    assertion: '"an answer that Go\'s client takes is taken, though no standard has it so": HTTP/1.1 200 OK',
+    foundBy: [unit("probes/http")],
+  },
+  {
+    name: "secret-bytes",
+    file: "src/pod/env.ts",
+    text: "if (isUtf8(bytes)) return bytes.toString();",
+    becomes: "return bytes.toString();",
+    breaks: "A container starts with another password than its Secret has.",
+    assertion:
+      '"refuses bytes that no environment can carry, and names their key: changed, they would be another secret": Missing expected exception',
+    foundBy: [unit("pod/env")],
+  },
 ];

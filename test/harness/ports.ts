@@ -1,9 +1,9 @@
 import { once } from "node:events";
 import { type AddressInfo, createServer, type Server } from "node:net";
 
-/** Starts a server on the loopback; gives its port. */
-export async function listen(server: Server): Promise<number> {
-  server.listen(0, "127.0.0.1");
+/** Starts a server on the loopback, or on another address of this machine; gives its port. */
+export async function listen(server: Server, address = "127.0.0.1"): Promise<number> {
+  server.listen(0, address);
   await once(server, "listening");
   return (server.address() as AddressInfo).port;
 }

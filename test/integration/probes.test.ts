@@ -6,6 +6,7 @@ import type { Pod, Probe } from "../../src/objects.ts";
 import { type Lab, startLab } from "../harness/lab.ts";
 import { volumeFolder } from "../harness/pod-machine.ts";
 import { condition, images, shell, statusOf } from "../harness/pods.ts";
+import { waitFor } from "../harness/wait.ts";
 
 let lab: Lab;
 before(async () => {
@@ -165,6 +166,46 @@ describe("readiness", { concurrency: 4 }, () => {
       readinessProbe: { ...quick, httpGet: { path: "/up", port: "web" } },
     });
     await flips("by-http", probed, /^Readiness probe failed: HTTP probe failed with statuscode: 404$/);
+  });
+
+  test("by HTTP of servers that are not strict, as a hook asks them", async () => {
+    const { pods } = lab;
+    const answers = {
+      "bare-lf": "HTTP/1.1 200 OK\\n\\nok",
+      "bare-lf-of-1-0": "HTTP/1.0 200 OK\\nContent-Type: text/plain\\n\\nok",
+      "length-twice": "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\nContent-Length: 2\\r\\n\\r\\nok",
+      "length-and-chunks":
+        "HTTP/1.1 200 OK\\r\\nContent-Length: 12\\r\\nTransfer-Encoding: chunked\\r\\n\\r\\n2\\r\\nok\\r\\n0\\r\\n\\r\\n",
+      "blank-before-colon": "HTTP/1.1 200 OK\\r\\nServer : odd\\r\\n\\r\\nok",
+    };
+    const server = `cat >/tmp/answer <<'END'
+cr=$(printf '\\r')
+while read -r line; do case $line in ''|"$cr") break ;; esac; done
+echo asked >>/tmp/asked
+printf "$ANSWER"
+END
+while :; do nc -l -p "$PORT" -e sh /tmp/answer; done & until [ "$(grep -c asked /tmp/asked)" -ge 6 ]; do sleep 0.2; done; echo asked often; wait`;
+    const containers = Object.entries(answers).map(([name, ANSWER], index) => {
+      const httpGet = { path: "/", port: 8081 + index };
+      const env = Object.entries({ ANSWER, PORT: String(httpGet.port) }).map(([of, value]) => ({ name: of, value }));
+      return shell(server, {
+        name,
+        env,
+        readinessProbe: { ...quick, httpGet },
+        livenessProbe: { ...quick, httpGet, initialDelaySeconds: 2, failureThreshold: 3 },
+      });
+    });
+    const lifecycle = { postStart: { httpGet: { path: "/", port: 8081 } } };
+    await pods.create("sloppy", { containers: [...containers, { name: "hooked", lifecycle }] });
+    for (const name of Object.keys(answers))
+      await waitFor(`${name} to be probed`, async () => /often/.test(await pods.log("sloppy", `container=${name}`)), {
+        explain: async () => JSON.stringify(await pods.events("sloppy")),
+      });
+    const { status } = await pods.ready("sloppy");
+    assert.deepEqual(
+      status?.containerStatuses?.map(({ name, restartCount }) => [name, restartCount <= (name === "hooked" ? 1 : 0)]),
+      [...Object.keys(answers), "hooked"].toSorted().map((name) => [name, true]),
+    );
   });
 
   test("by a TCP connection", async () => {

@@ -1,3 +1,4 @@
+import { isUtf8 } from "node:buffer";
 import type { StorageDriver } from "../../drivers.ts";
 import {
   type NodePublishVolumeRequest,
@@ -260,10 +261,15 @@ export async function secretsOf(
     const why = `${csiPlugin}: failed to find the secret ${name} in the namespace ${namespace} with error: ${messageOf(answer)}`;
     throw new CodedError(codeOf(error), told(`${namespace}/${name}`, why), { cause: error });
   });
-  const decoded = Object.entries(secret.data ?? {}).map(
-    ([key, value]) => [key, Buffer.from(value, "base64").toString("utf8")] as const,
+  return Object.fromEntries(
+    Object.entries(secret.data ?? {}).map(([key, value]) => {
+      const bytes = Buffer.from(value, "base64");
+      if (isUtf8(bytes)) return [key, bytes.toString()] as const;
+      // Changed bytes would be another secret.
+      const why = `${csiPlugin}: key ${key} of the secret is not UTF-8, which CSI needs`;
+      throw new CodedError("invalid_argument", told(`${namespace}/${name}`, why));
+    }),
   );
-  return Object.fromEntries(decoded);
 }
 
 function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<string, string> {

@@ -2,7 +2,8 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseEnvFile } from "../../../src/pod/env-file.ts";
 
-const envFileValue = (text: string, name: string) => parseEnvFile(text).get(name);
+const envFileValue = (text: string | Buffer, name: string) =>
+  parseEnvFile(typeof text === "string" ? Buffer.from(text) : text).get(name);
 
 const file = [
   "# a comment",
@@ -49,8 +50,14 @@ test("a file of very many lines, which a container may write, takes no longer th
 });
 
 test("a file is read once, however many variables are taken from it; the first of a name counts", () => {
-  const parsed = parseEnvFile(`A='x'\nA='y'\n${"B='z'\n".repeat(100_000)}`);
+  const parsed = parseEnvFile(Buffer.from(`A='x'\nA='y'\n${"B='z'\n".repeat(100_000)}`));
   const began = performance.now();
   for (let asked = 0; asked < 100_000; asked += 1) assert.equal(parsed.get("A"), "x");
   assert.ok(performance.now() - began < 10_000, "a moment, not minutes");
+});
+
+test("a value that is not UTF-8 is refused, others in its file are taken", () => {
+  const bytes = Buffer.concat([Buffer.from("A='\u00e9'\nB='"), Buffer.from([0x61, 0xff]), Buffer.from("'\n")]);
+  assert.equal(envFileValue(bytes, "A"), "\u00e9");
+  assert.throws(() => envFileValue(bytes, "B"), { message: "the value of B is not UTF-8" });
 });

@@ -38,7 +38,10 @@ function build(
     configMaps: new Map([["settings", settings]]),
     secrets: more.secrets ?? new Map([["login", login]]),
     files: new Map(
-      Object.entries(more.files ?? {}).map(([name, file]) => [name, file instanceof Error ? file : parseEnvFile(file)]),
+      Object.entries(more.files ?? {}).map(([name, file]) => [
+        name,
+        file instanceof Error ? file : parseEnvFile(Buffer.from(file)),
+      ]),
     ),
     services: more.services ?? [],
     allocatable: { cpu: "4" },
@@ -49,6 +52,24 @@ function build(
 }
 
 describe("a container's environment", () => {
+  it("refuses bytes that no environment can carry, and names their key: changed, they would be another secret", () => {
+    const bytes = (...values: number[]) => Buffer.from(values).toString("base64");
+    const secrets = new Map<string, Secret>([
+      ["login", { ...login, data: { USER: bytes(0x61, 0xff), NUL: bytes(0x61, 0, 0x62) } }],
+    ]);
+    const from = (key: string) => ({ env: [{ name: "V", valueFrom: { secretKeyRef: { name: "login", key } } }] });
+    const notText = (variable: string) =>
+      `environment variable "${variable}": key USER in Secret default/login is not UTF-8, which a container's environment cannot carry: mount the Secret as a volume`;
+    assert.throws(() => build(from("USER"), { secrets }), { message: notText("V") });
+    assert.throws(() => build({ envFrom: [{ prefix: "P_", secretRef: { name: "login" } }] }, { secrets }), {
+      message: `environment variable "P_NUL" has a NUL byte, which a container's environment cannot carry`,
+    });
+    secrets.set("login", { ...login, data: { USER: bytes(0x61, 0xff) } });
+    assert.throws(() => build({ envFrom: [{ prefix: "P_", secretRef: { name: "login" } }] }, { secrets }), {
+      message: notText("P_USER"),
+    });
+    assert.deepEqual(build({ env: [{ name: "V", value: "é\ufffd" }] }), { V: "é\ufffd" });
+  });
   it("takes variables from files in volumes; what is missing or empty there may be optional", () => {
     const from = (key: string, path = "env", optional = false) => ({
       env: [{ name: "V", valueFrom: { fileKeyRef: { key, path, volumeName: "work", optional } } }],

@@ -24,6 +24,11 @@ describe("a pod's host name", () => {
     assert.equal(podHostname(aPod({}, { name: "a".repeat(70) }), "").hostname, "a".repeat(63));
     assert.equal(podHostname(aPod({}, { name: `${"a".repeat(61)}-.b` }), "").hostname, "a".repeat(61));
   });
+  it("is the host's own on the host's network, whatever the pod asks for", () => {
+    const asked = { hostNetwork: true, setHostnameAsFQDN: true, hostname: "h".repeat(60), subdomain: "s".repeat(60) };
+    const pod = aPod(asked);
+    assert.equal(kernelHostname(pod, podHostname(pod, "cluster.local")), "");
+  });
   it("is fully qualified in the kernel only on demand, and only if it fits", () => {
     const named = { hostname: "h", domain: "s.default.svc.cluster.local" };
     assert.equal(kernelHostname(aPod(), named), "h");

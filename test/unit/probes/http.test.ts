@@ -5,8 +5,8 @@ import { type Socket, createServer as createTcp } from "node:net";
 import { type TestContext, test } from "node:test";
 import { createServer as createTls } from "node:tls";
 import { messageOf } from "../../../src/lib/errors.ts";
-import { urlOf } from "../../../src/lib/http-get.ts";
-import { type HttpGet, firstRequest, userAgent } from "../../../src/pod/http-action.ts";
+import { requestUri, urlText } from "../../../src/lib/go-url.ts";
+import { type HttpGet, firstRequest } from "../../../src/pod/http-action.ts";
 import { probeHttp } from "../../../src/probes/http.ts";
 import { selfSigned } from "../../fakes/certificate.ts";
 import { freePort, listen } from "../../harness/ports.ts";
@@ -23,7 +23,7 @@ async function serve(t: TestContext, handle: RequestListener): Promise<number> {
 }
 
 function probe(port: number, action: Partial<HttpGet> = {}) {
-  return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port, userAgent("probe")), patience());
+  return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port, "probe"), patience());
 }
 
 test("200 to 399 is a success, anything else fails with the code and without the body", async (t) => {
@@ -51,7 +51,7 @@ test("a probe asks as a kubelet does, on a connection that is not kept", async (
     response.end();
   });
   const host = loopbackHost();
-  await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port, userAgent("probe")), patience());
+  await probeHttp(host, firstRequest({ port, path: "/healthz?full=1" }, podIP, port, "probe"), patience());
   assert.equal(seen[0]?.method, "GET");
   assert.equal(seen[0].url, "/healthz?full=1");
   assert.deepEqual(seen[0].headers, {
@@ -95,17 +95,17 @@ test("headers of the probe: repeated ones stay, empty User-Agent and Accept are 
 
 test("a path becomes a request line", () => {
   const target = (path?: string) =>
-    firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, userAgent("probe")).target;
+    requestUri(firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, "probe").url);
   assert.equal(target(undefined), "/");
   assert.equal(target(""), "/");
   assert.equal(target("healthz"), "/healthz");
   assert.equal(target("/a/../b"), "/a/../b");
-  assert.equal(target("/a b?c=d e#f"), "/a%20b?c=d%20e");
+  assert.equal(target("/a b?c=d e#f"), "/a%20b?c=d e");
   assert.equal(target("/%2e%zz?x"), "/%252e%25zz%3Fx");
   assert.equal(target("/ä%20"), "/%C3%A4%20");
   assert.equal(target("http://elsewhere/x?y"), "/x?y");
   assert.equal(
-    urlOf(firstRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80, userAgent("probe"))),
+    urlText(firstRequest({ port: 80, scheme: "HTTPS", path: "x" }, "fd00::1", 80, "probe").url),
     "https://[fd00::1]:80/x",
   );
 });
@@ -138,7 +138,7 @@ test("redirects are followed on the host, end with a warning off it, and end aft
   paths.length = 0;
   assert.deepEqual(await probe(port, { path: "/loop" }), {
     is: "failure",
-    output: `Get "http://${podIP}:${port}/loop": stopped after 10 redirects`,
+    output: `Get "/loop": stopped after 10 redirects`,
   });
   assert.equal(paths.length, 10);
 });
@@ -165,21 +165,17 @@ test("what goes wrong is told in the words that users know", async (t) => {
 
   const silent = await serve(t, () => {});
   const stop = new AbortController();
-  const waiting = probeHttp(
-    loopbackHost(),
-    firstRequest({ port: silent }, podIP, silent, userAgent("probe")),
-    stop.signal,
-  );
+  const waiting = probeHttp(loopbackHost(), firstRequest({ port: silent }, podIP, silent, "probe"), stop.signal);
   setTimeout(() => stop.abort(), 50);
   assert.deepEqual(await waiting, {
     is: "failure",
-    output: `Get "http://${podIP}:${silent}/": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
+    output: `Get "http://${podIP}:${silent}": context deadline exceeded (Client.Timeout exceeded while awaiting headers)`,
   });
 
   const hangsUp = createTcp((socket) => void socket.once("data", () => socket.end()));
   t.after(() => hangsUp.close());
   const port = await listen(hangsUp);
-  assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}/": EOF` });
+  assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": EOF` });
 });
 
 test("an answer that breaks off in its body is an error, not a failure", async (t) => {
@@ -196,11 +192,16 @@ test("an answer that breaks off in its body is an error, not a failure", async (
 const switching = "HTTP/1.1 101 Switching Protocols\r\n";
 const upgrade = "Connection: Upgrade\r\nUpgrade: x\r\n";
 
-/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. */
-async function say(t: TestContext, answer: string, secure = false): Promise<number> {
+/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. @param closes ends the connection. */
+async function say(t: TestContext, answer: string, secure = false, closes = false): Promise<number> {
   const talk = (socket: Socket) => {
     t.after(() => socket.destroy());
-    socket.on("error", () => {}).once("data", () => socket.write(answer));
+    socket
+      .on("error", () => {})
+      .once("data", () => {
+        socket.write(answer, "latin1");
+        if (closes) socket.end();
+      });
   };
   const server = secure ? createTls(selfSigned("any"), talk) : createTcp(talk);
   t.after(() => server.close());
@@ -221,12 +222,60 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
     const halfway = ["", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"];
     for (const answer of halfway) {
       const port = await say(t, answer, scheme === "HTTPS");
-      const action = firstRequest({ port, scheme }, podIP, port, userAgent("probe"));
+      const action = firstRequest({ port, scheme }, podIP, port, "probe");
       const outcome = await probeHttp(loopbackHost(), action, AbortSignal.timeout(200));
       const said = "error" in outcome ? messageOf(outcome.error) : "output" in outcome ? outcome.output : "";
       assert.match(said, /context deadline exceeded/, answer);
     }
   });
+
+test("an answer that Go's client takes is taken, though no standard has it so", async (t) => {
+  for (const answer of [
+    "HTTP/1.1 200 OK\n\nok",
+    "HTTP/1.0 200 OK\nContent-Type: text/plain\n\nok",
+    "HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 2\r\n\r\nok",
+    "HTTP/1.1 200 OK\r\nContent-Length: 12\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n",
+    "HTTP/1.1 200 OK\r\nServer : odd\r\nContent-Length: 2\r\n\r\nok",
+    "HTTP/1.1 200\r\nContent-Length:\r\n 2\r\n\r\nok",
+    "HTTP/1.1 103 Early\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok",
+  ])
+    assert.deepEqual(await probe(await say(t, answer, false, true)), { is: "success", output: "ok" }, answer);
+});
+
+test("an answer that Go's client refuses is refused in its words", async (t) => {
+  const broken = "net/http: HTTP/1.x transport connection broken: ";
+  for (const [answer, why] of [
+    ["\x15\x03\x01\x00\x02\x02", `${broken}malformed HTTP response "\\x15\\x03\\x01\\x00\\x02\\x02"`],
+    ["HTTP/1.1 2x0 OK\r\n\r\n", `${broken}malformed HTTP status code "2x0"`],
+    ["HTTP/1.1 200 OK\r\nA\r\n\r\n", `${broken}malformed MIME header: missing colon: "A"`],
+    ["HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\n", `${broken}bad Content-Length "-1"`],
+    ["HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n", `${broken}unsupported transfer encoding: "gzip"`],
+    ["HTTP/1.1 200 OK\r\nA: b\r\n", `${broken}unexpected EOF`],
+  ] as const) {
+    const port = await say(t, answer, false, true);
+    assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": ${why}` });
+  }
+});
+
+test("headers of more than 1 MiB fail a probe, and are read in turns with other work", async (t) => {
+  const tiny = `HTTP/1.1 200 OK\r\n${"a:\n".repeat(400_000)}`;
+  for (const answer of [tiny, `HTTP/1.1 200 OK\r\nA: ${"b".repeat(2 ** 21)}`, "x".repeat(2 ** 21)]) {
+    const port = await say(t, answer);
+    let longest = 0;
+    let last = performance.now();
+    const beat = setInterval(() => {
+      longest = Math.max(longest, performance.now() - last);
+      last = performance.now();
+    }, 1);
+    const outcome = await probe(port);
+    clearInterval(beat);
+    assert.match(
+      "output" in outcome ? outcome.output : "",
+      /net\/http: server response headers exceeded 1048576 bytes; aborted$/,
+    );
+    assert.ok(longest < 500, `${longest} ms`);
+  }
+});
 
 test("https is asked whoever signed the certificate", async (t) => {
   const server = createHttps(selfSigned("any"), (_request, response) => response.end("safe"));

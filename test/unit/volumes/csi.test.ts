@@ -195,8 +195,14 @@ test("secrets are the driver's; one that is missing is named", async () => {
     bench.events[0] ?? "",
     /MountVolume\.MountDevice failed for volume "pv" : fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: failed to find the secret key in the namespace default with error: secret "key" not found$/,
   );
-  bench.setSecret("key", { password: "open" });
+  bench.setSecret("key", { password: Buffer.from([0x61, 0xff]) });
   await bench.clock.advance(1_000);
+  assert.match(
+    bench.events.at(-1) ?? "",
+    /fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: key password of the secret is not UTF-8, which CSI needs$/,
+  );
+  bench.setSecret("key", { password: "open" });
+  await bench.clock.advance(2_000);
   await mounting;
   for (const request of bench.storage.requests as readonly NodeStageVolumeRequest[])
     assert.deepEqual(request.secrets, { password: "open" });

@@ -96,8 +96,10 @@ export function volumeBench() {
     setConfigMap: (name: string, data: Record<string, string>) =>
       void configMaps.set(name, { metadata: identity(name), data }),
     dropConfigMap: (name: string) => void configMaps.delete(name),
-    setSecret(name: string, data: Record<string, string>) {
-      const encoded = Object.entries(data).map(([key, value]) => [key, Buffer.from(value).toString("base64")] as const);
+    setSecret(name: string, data: Record<string, string | Buffer>) {
+      const base64 = (value: string | Buffer) =>
+        (typeof value === "string" ? Buffer.from(value) : value).toString("base64");
+      const encoded = Object.entries(data).map(([key, value]) => [key, base64(value)] as const);
       secrets.set(name, { metadata: identity(name), data: Object.fromEntries(encoded) });
     },
     /** What the volume shows at a path, links followed. */

@@ -1,0 +1,123 @@
+import { EndOfBytes, TooManyBytes, type ByteReader } from "./byte-reader.ts";
+import { goQuoteBytes } from "./go-quote.ts";
+import { readHeaderFields, readLine } from "./http1-fields.ts";
+import { type HeaderFields, switchesProtocol, trimBlanks } from "./http-header.ts";
+import { readChunks } from "./http1-chunks.ts";
+
+/** How a body ends. */
+export type BodyEnd = { readonly length: number } | "chunked" | "close";
+
+/** Status and header of a final response. */
+export interface ResponseHead {
+  readonly status: number;
+  readonly headers: HeaderFields;
+  readonly bodyEnd: BodyEnd;
+}
+
+/** Reads a response to a GET, as Go's net/http does: what that takes is taken, however a standard has it, and what it refuses
+ *  is refused in its words. Informational responses are passed over.
+ *  @param maxBytes of all of its headers. @throws Error; the connection's errors as they are. */
+export async function readHead(reader: ByteReader, maxBytes: number): Promise<ResponseHead> {
+  reader.limit = maxBytes;
+  try {
+    for (;;) {
+      const head = await readOneHead(reader);
+      const isInterim = head.status >= 100 && head.status <= 199 && head.status !== 101;
+      if (!isInterim) return head;
+    }
+  } catch (error) {
+    if (error instanceof EndOfBytes) throw new Error("unexpected EOF", { cause: error });
+    if (error instanceof TooManyBytes)
+      throw new Error(`net/http: server response headers exceeded ${maxBytes} bytes; aborted`, { cause: error });
+    throw error;
+  }
+}
+
+async function readOneHead(reader: ByteReader): Promise<ResponseHead> {
+  const { status, major, minor } = parseStatusLine(await readLine(reader));
+  const headers = await readHeaderFields(reader);
+  return { status, headers, bodyEnd: bodyEndOf(status, headers, major > 1 || (major === 1 && minor >= 1)) };
+}
+
+function parseStatusLine(line: string): { readonly status: number; readonly major: number; readonly minor: number } {
+  const blank = line.indexOf(" ");
+  if (blank < 0) throw malformed("HTTP response", line);
+  const version = line.slice(0, blank);
+  const rest = line.slice(blank).replace(/^ +/, "");
+  const code = rest.split(" ", 1)[0] ?? "";
+  if (code.length !== 3 || !/^\+?\d+$|^-0+$/.test(code)) throw malformed("HTTP status code", code);
+  const [, major, minor] = /^HTTP\/(\d)\.(\d)$/.exec(version) ?? [];
+  if (major === undefined || minor === undefined) throw malformed("HTTP version", version);
+  return { status: Number(code), major: Number(major), minor: Number(minor) };
+}
+
+function malformed(what: string, text: string): Error {
+  return new Error(`malformed ${what} ${goQuoteBytes(text)}`);
+}
+
+function bodyEndOf(status: number, headers: HeaderFields, hasEncodings: boolean): BodyEnd {
+  const isChunked = hasEncodings && isChunkedBy(headers.get("Transfer-Encoding"));
+  const length = lengthOf(headers.get("Content-Length") ?? []);
+  const isWithoutBody = (status >= 100 && status <= 199) || status === 204 || status === 304;
+  if (isChunked) checkTrailer(headers.get("Trailer") ?? []);
+  if (isWithoutBody) return { length: 0 };
+  if (isChunked) return "chunked";
+  return length === undefined ? "close" : { length };
+}
+
+function isChunkedBy(encodings: readonly string[] | undefined): boolean {
+  if (!encodings) return false;
+  const [encoding = ""] = encodings;
+  if (encodings.length > 1) throw new Error(`too many transfer encodings: ${goQuoteList(encodings)}`);
+  // Not `toLowerCase`: some characters beyond ASCII become ASCII ones by that.
+  if (!/^chunked$/i.test(encoding)) throw new Error(`unsupported transfer encoding: ${goQuoteBytes(encoding)}`);
+  return true;
+}
+
+const largestLength = 2n ** 63n - 1n;
+
+function lengthOf(values: readonly string[]): number | undefined {
+  const [first, ...others] = values.map(trimBlanks);
+  if (first === undefined) return undefined;
+  if (others.some((other) => other !== first))
+    throw new Error(`http: message cannot contain multiple Content-Length headers; got ${goQuoteList(values)}`);
+  if (first === "") throw new Error('invalid empty Content-Length ""');
+  if (!/^\d+$/.test(first) || first.length > 1000 || BigInt(first) > largestLength)
+    throw new Error(`bad Content-Length ${goQuoteBytes(first)}`);
+  return Number(first);
+}
+
+function checkTrailer(values: readonly string[]): void {
+  const names = values.flatMap((value) => value.split(",")).map((name) => trimBlanks(name).toLowerCase());
+  const bad = names.find((name) => ["transfer-encoding", "trailer", "content-length"].includes(name));
+  if (bad === undefined) return;
+  throw new Error(`bad trailer key "${bad.replaceAll(/(^|-)[a-z]/g, (start) => start.toUpperCase())}"`);
+}
+
+function goQuoteList(texts: readonly string[]): string {
+  return `[${texts.map(goQuoteBytes).join(" ")}]`;
+}
+
+/** Reads a body's first bytes.
+ *  @param maxBytes where reading ends. @throws Error in Go's words; the connection's errors as they are. */
+export async function readBody(
+  reader: ByteReader,
+  { bodyEnd, status, headers }: ResponseHead,
+  maxBytes: number,
+): Promise<Buffer> {
+  reader.limit = Number.POSITIVE_INFINITY;
+  // What follows is another protocol, which need not begin with the server's word nor end.
+  if (status === 101 && switchesProtocol(headers)) return Buffer.alloc(0);
+  if (bodyEnd === "chunked") return readChunks(reader, maxBytes);
+  const declared = bodyEnd === "close" ? undefined : bodyEnd.length;
+  const wanted = Math.min(declared ?? maxBytes, maxBytes);
+  const parts: Buffer[] = [];
+  for (let missing = wanted; missing > 0; ) {
+    const part = await reader.take(missing);
+    if (!part && declared !== undefined) throw new Error("unexpected EOF");
+    if (!part) break;
+    parts.push(part);
+    missing -= part.length;
+  }
+  return Buffer.concat(parts);
+}
