@@ -246,6 +246,13 @@ export interface VolumeGate {
   unmount(uid: string, signal: AbortSignal): Promise<void>;
 }
 
+/** Protects the start of a container from updates of its pod's volumes. */
+export interface StableFiles {
+  /** Runs work during which no file of the pod's configMap, secret, projected and downwardAPI volumes is replaced: the runtime may
+   *  mount them by path. Updates wait until it is done. */
+  withStableFiles<T>(uid: string, work: () => Promise<T>): Promise<T>;
+}
+
 /** Parts of volumes. */
 export interface VolumeParts {
   /** Makes parts of a pod's mounted volumes visible where a runtime may mount them, whatever links a container puts in the way.

@@ -41,6 +41,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
+    withStableFiles: (_uid, work) => work(),
     ensureImages: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
       return { imageRef: "busybox", volumes: new Map() };
