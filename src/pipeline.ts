@@ -29,6 +29,8 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly sandboxes: readonly cri.PodSandboxStatus[];
   readonly containers: readonly cri.ContainerStatus[];
+  /** ID of the sandbox of each container, by the container's ID. */
+  readonly sandboxOf: ReadonlyMap<string, string>;
   /** Addresses of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
   readonly ips: readonly string[];
   /** Clock.monotonic() before the runtime was asked. */

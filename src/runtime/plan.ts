@@ -4,7 +4,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAll } from "../pod/restart.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
-import { containerNameOf, newestRun, runsOf } from "../pod/runs.ts";
+import { containerNameOf, isInNewestSandbox, newestRun, runsOf } from "../pod/runs.ts";
 import { planInit } from "./plan-init.ts";
 import { planMain } from "./plan-main.ts";
 import { resizesWhole } from "./plan-resize.ts";
@@ -103,12 +103,12 @@ function removing(status: ContainerStatus): Step<"removeContainer"> {
   return { do: "removeContainer", status };
 }
 
-/** Removes all ended runs of init containers but the newest of each. */
+/** Removes all ended runs of init containers but the newest of each, and those of earlier sandboxes. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
     runsOf(observed, name)
       .filter(({ state }) => isOver(state))
-      .slice(1)
+      .filter((run, age) => age > 0 || !isInNewestSandbox(observed, run))
       .map(removing),
   );
 }

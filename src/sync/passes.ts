@@ -256,7 +256,7 @@ function hasMade({ made }: SyncOutcome): boolean {
 
 function emptyPod(pod: AskedPod | GivenPod): RuntimePod {
   const { uid, name, namespace } = pod.metadata;
-  return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
+  return { uid, name, namespace, sandboxes: [], containers: [], sandboxOf: new Map(), ips: [], observedAt: 0 };
 }
 
 /** The runtime has nothing of the pod. */

@@ -112,6 +112,40 @@ describe("init containers", () => {
   });
 });
 
+describe("containers of an earlier sandbox that could not be removed", () => {
+  const side = aContainer("s", { restartPolicy: "Always" });
+  const pod = aPod({ initContainers: [aContainer("i1"), side, aContainer("i2")] });
+  const i1 = aStatus(aContainer("i1"), exited);
+  const plans = (own: Parameters<typeof observe>[1], earlier: Parameters<typeof observe>[1]) =>
+    plan(pod, observe([aSandbox()], own, earlier)).filter((step) => !step.startsWith("remove"));
+  const oldInit2 = aStatus(aContainer("i2"), exited);
+  it("let no later init container start before its turn", () => {
+    assert.deepEqual(plans([], [oldInit2]), ["use sandbox 0", "start init i1"]);
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [oldInit2]), []);
+    assert.deepEqual(plans([i1], [oldInit2]), ["use sandbox 0", "start init s"]);
+    const again = [i1, aStatus(side, running)];
+    assert.deepEqual(plans(again, [oldInit2]), ["use sandbox 0", "start init i2"]);
+    const done = [...again, aStatus(aContainer("i2"), exited)];
+    assert.deepEqual(plans(done, [oldInit2]), ["use sandbox 0", "start c"]);
+  });
+  it("do not fail the pod by how they ended", () => {
+    const failed = aStatus(aContainer("i2"), exited, { exitCode: 1 });
+    const once = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
+    const steps = plan(once, observe([aSandbox()], [aStatus(aContainer("i1"), running)], [failed]));
+    assert.deepEqual(steps, []);
+  });
+  it("let no sidecar start before the init containers ahead of it", () => {
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
+  });
+  it("let no main container start first because it was created and never started", () => {
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
+  });
+  it("are removed in a pass that has something else to do", () => {
+    const old = aStatus(aContainer("i2"), exited, { id: "old" });
+    assert.deepEqual(plan(pod, observe([aSandbox()], [i1], [old])), ["remove old", "use sandbox 0", "start init s"]);
+  });
+});
+
 describe("main containers", () => {
   const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
     plan(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));

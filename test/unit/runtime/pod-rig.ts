@@ -84,10 +84,14 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
         async ({ id }) => (await runtime.containerStatus(id, never)).status,
       ),
     );
-    return observe(
-      sandboxes.filter((each) => each !== undefined),
-      containers.filter((each) => each !== undefined),
-    );
+    const listed = await runtime.listContainers(undefined, never);
+    return {
+      ...observe(
+        sandboxes.filter((each) => each !== undefined),
+        containers.filter((each) => each !== undefined),
+      ),
+      sandboxOf: new Map(listed.map(({ id, podSandboxId }) => [id, podSandboxId])),
+    };
   };
   const pass = async (pod: TestPod, signal = never) => {
     const seen = await see();
