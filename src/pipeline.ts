@@ -122,6 +122,8 @@ export interface SyncOutcome {
   readonly untouched?: true;
   /** Sandboxes and containers that were created. */
   readonly made?: RuntimeIds;
+  /** IDs of containers that the runtime answered it could not start. */
+  readonly refused?: readonly string[];
   /** Why the resources of what runs could not be changed; part of `error`. */
   readonly resizeError?: string;
   /** Resolves when that is done too which follows a start and which no status waits for. */

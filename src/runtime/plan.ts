@@ -55,10 +55,12 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus
   return [...clearing, { do: "runSandbox", attempt }, ...starts];
 }
 
-/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. */
+/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. Containers that were created
+ *  and never started do not end a pod with `restartPolicy: Never`: nothing of it has run. */
 function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): readonly Step[] | undefined {
   const policy = pod.spec.restartPolicy ?? "Always";
-  if (policy === "Never" && attempt !== 0 && observed.containers.length > 0) return undefined;
+  const hasRun = observed.containers.some(({ state }) => state !== ContainerState.CONTAINER_CREATED);
+  if (policy === "Never" && attempt !== 0 && hasRun) return undefined;
   const start = pod.spec.containers.filter(
     ({ name, restartPolicy }) => !((restartPolicy ?? policy) === "OnFailure" && succeeded(newestRun(observed, name))),
   );

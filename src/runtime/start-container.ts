@@ -6,7 +6,7 @@ import {
   type Image,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
-import { abortError, messageOf, unlessGone } from "../lib/errors.ts";
+import { abortError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod, StableFiles } from "../pipeline.ts";
@@ -98,7 +98,8 @@ export async function startContainer(
     // An ID would make each attempt's event one of its own. (kubelet)
     const shown = containerId === undefined ? text : text.replaceAll(containerId, start.container.name);
     events.event(about, "Warning", "Failed", `Error: ${shown}`);
-    return new StartError(reason, text, { cause: error });
+    const answered = !hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
+    return new StartError(reason, text, { cause: error, refused: answered ? containerId : undefined });
   };
   const images = await deps.ensureImages(start, signal).catch((error: unknown) => {
     if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);

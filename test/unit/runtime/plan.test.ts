@@ -61,6 +61,16 @@ describe("the sandbox", () => {
     const half = observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]);
     assert.deepEqual(plan(pod, half).slice(1), ["run sandbox 5", "start b in it"]);
   });
+  it("is replaced under Never where nothing of the pod has run: what was created was never started", () => {
+    const pod = aPod({ restartPolicy: "Never" });
+    const unstarted = aStatus(aContainer("c"), created);
+    assert.deepEqual(plan(pod, observe([dead], [], [unstarted])), [
+      "kill pod: sandbox changed",
+      "run sandbox 5",
+      "start c in it",
+    ]);
+    assert.deepEqual(plan(pod, observe([dead], [], [unstarted, aStatus(aContainer("d"), exited)])), ["kill pod"]);
+  });
   it("starts over from the first init container, when what the old one had run of them is removed", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
     const runs = [aStatus(aContainer("c"), exited), aStatus(aContainer("i1"), exited, { id: "old" })];

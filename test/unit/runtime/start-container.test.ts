@@ -168,6 +168,21 @@ for (const [reason, over, runtime] of failures) {
   });
 }
 
+test("a start that the runtime refused names its container; one that was not answered names none", async () => {
+  const refusal = async (cause: Error) => {
+    const startContainer = async () => Promise.reject(cause);
+    try {
+      await rig({}, { startContainer }).go();
+    } catch (thrown) {
+      if (thrown instanceof StartError) return thrown.refused;
+    }
+    return "no such error";
+  };
+  assert.equal(await refusal(new CodedError("unknown", "no such program")), "new");
+  for (const code of ["unavailable", "deadline_exceeded", "cancelled"] as const)
+    assert.equal(await refusal(new CodedError(code, "connection lost")), undefined, code);
+});
+
 test("an event of a start that failed names the container, not its ID: such events are counted as one", async () => {
   const { events, go } = rig(
     {},
