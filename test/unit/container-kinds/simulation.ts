@@ -44,6 +44,8 @@ export interface Simulation {
   loseSandbox(): void;
   /** Changes the newest run of a container. */
   change(name: string, to: Partial<ContainerStatus>): void;
+  /** Has this init container run on from its next start on, and no other. */
+  hold(name: Kind | undefined): void;
   /** Messages of the kills that were planned. */
   readonly kills: readonly string[];
 }
@@ -52,6 +54,7 @@ export interface Simulation {
  *  containers cannot be removed, so that those of an earlier sandbox stay.
  *  @param holds a container that does not end by itself. */
 export function simulate(pod: TestPod, holds?: Kind): Simulation {
+  let held = holds;
   const sandboxes: PodSandboxStatus[] = [];
   let own: ContainerStatus[] = [];
   let earlier: ContainerStatus[] = [];
@@ -86,7 +89,7 @@ export function simulate(pod: TestPod, holds?: Kind): Simulation {
       own = own.filter(
         ({ state, ...run }) => state !== ContainerState.CONTAINER_CREATED || containerNameOf(run) !== container.name,
       );
-      const ends = sort === "init_container" && !isSidecar(container) && holds !== container.name;
+      const ends = sort === "init_container" && !isSidecar(container) && held !== container.name;
       own.push(aStatus(container, ends ? exited : running, { startedAt: 1n }));
     }
   };
@@ -94,6 +97,7 @@ export function simulate(pod: TestPod, holds?: Kind): Simulation {
     kills,
     observed,
     loseSandbox,
+    hold: (name) => void (held = name),
     settle(judged) {
       const started: string[] = [];
       for (let pass = 0; pass < 20; pass++) {
