@@ -29,6 +29,8 @@ export interface RuntimePod {
   readonly namespace: string;
   readonly sandboxes: readonly cri.PodSandboxStatus[];
   readonly containers: readonly cri.ContainerStatus[];
+  /** ID of the sandbox of each container, by the container's ID. */
+  readonly sandboxOf: ReadonlyMap<string, string>;
   /** Addresses of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
   readonly ips: readonly string[];
   /** Clock.monotonic() before the runtime was asked. */
@@ -120,6 +122,8 @@ export interface SyncOutcome {
   readonly untouched?: true;
   /** Sandboxes and containers that were created. */
   readonly made?: RuntimeIds;
+  /** IDs of containers that the runtime answered it could not start. */
+  readonly refused?: readonly string[];
   /** Why the resources of what runs could not be changed; part of `error`. */
   readonly resizeError?: string;
   /** Resolves when that is done too which follows a start and which no status waits for. */
@@ -244,6 +248,13 @@ export interface VolumeGate {
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
   unmount(uid: string, signal: AbortSignal): Promise<void>;
+}
+
+/** Protects the start of a container from updates of its pod's volumes. */
+export interface StableFiles {
+  /** Runs work during which no file of the pod's configMap, secret, projected and downwardAPI volumes is replaced: the runtime may
+   *  mount them by path. Updates wait until it is done. */
+  withStableFiles<T>(uid: string, work: () => Promise<T>): Promise<T>;
 }
 
 /** Parts of volumes. */

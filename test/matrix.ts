@@ -1,5 +1,6 @@
 import { ofGuests } from "./matrix-of-guests.ts";
 import { bringsOwn } from "./matrix-of-own.ts";
+import { ofPods } from "./matrix-of-pods.ts";
 
 /** Providers of integration tests: `cri` is Debian's containerd 1.6, `cri-2.4` the other one; over SSH the target runs containerd
  *  or the Docker Engine; with `ssh-systemd` and `ssh-docker-systemd` it is a machine with a systemd, which makes the cgroups of pods,
@@ -64,6 +65,7 @@ const stage = "is the kubelet's own work, which a runtime gets as mounts, comman
 /** Each file of test/integration, without `.test.ts`. */
 export const integration: Readonly<Record<string, Runs>> = {
   ...bringsOwn,
+  ...ofPods,
   ...ofGuests,
   admission: { on: cri, why: cluster, seconds: 20 },
   "cgroup-faults": {

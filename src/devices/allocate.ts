@@ -21,8 +21,10 @@ export interface AllocateDeps {
   readonly log: Logger;
 }
 
-/** True for a container that ran before this agent started, while not every source has listed its pods: it has its devices. */
-export type IsUnderway = (uid: string, containerName: string) => boolean;
+/** True for a pod that an earlier agent admitted and that lives in the runtime, while not every source has listed its pods. Each of
+ *  its containers keeps what it has, also one that has ended or has yet to start: a kubelet asks this of running containers alone,
+ *  and so ends a pod whose init container had a device. */
+export type IsUnderway = (uid: string) => boolean;
 
 /** NUMA node of devices without topology. */
 const noNode = -1;
@@ -108,7 +110,7 @@ async function newAllocation(
     throw new Error(
       `pod "${uid}" container "${container}" changed request for resource "${resource}" from ${has.length} to ${required}`,
     );
-  if (isUnderway(uid, container)) return undefined;
+  if (isUnderway(uid)) return undefined;
   const healthy = inventory.healthy(resource);
   if (!inventory.isKnown(resource)) throw new Error(`cannot allocate unregistered device ${resource}`);
   if (healthy.length === 0)

@@ -25,15 +25,15 @@ export interface AllocatorOptions {
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;
-  /** True when a container of that name of the pod is running. */
-  readonly isRunning: IsUnderway;
+  /** True when a sandbox or container of the pod runs. */
+  readonly isAlive: IsUnderway;
 }
 
 /** @see DeviceAllocator */
 export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions): DeviceAllocator {
   const { inventory, allocations, loaded, inTurn } = deps;
-  const { sourcesSeen, isRunning } = options;
-  const isUnderway: IsUnderway = (uid, name) => !sourcesSeen() && isRunning(uid, name);
+  const { sourcesSeen, isAlive } = options;
+  const isUnderway: IsUnderway = (uid) => !sourcesSeen() && isAlive(uid);
   return {
     async allocate(pod, others, signal) {
       if (!containersOf(pod).some(asksForExtended)) return undefined;

@@ -1,5 +1,6 @@
 import type { StorageSignal } from "../measures.ts";
-import type { Pod } from "../objects.ts";
+import type { Container, Pod } from "../objects.ts";
+import { allContainers } from "../pod/containers.ts";
 import { canonicalBytes, quantityValue } from "../pod/quantity.ts";
 import { podLimits } from "../pod/resources.ts";
 
@@ -16,7 +17,8 @@ export interface StorageLimits {
   readonly volumes: ReadonlyMap<string, Limit>;
   /** Limit of the whole pod. */
   readonly pod: Limit | undefined;
-  /** Limits of main containers, by name: their writable layers and logs. */
+  /** Limits of init, sidecar and main containers, by name: their writable layers and logs while they run. A kubelet holds main
+   *  containers alone to theirs. */
   readonly containers: ReadonlyMap<string, Limit>;
 }
 
@@ -39,7 +41,7 @@ const resource = "ephemeral-storage";
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
 export function storageLimits(pod: Pod): StorageLimits | undefined {
   const volumes = named((pod.spec.volumes ?? []).map(({ name, emptyDir }) => [name, emptyDir?.sizeLimit]));
-  const containers = named(pod.spec.containers.map(({ name, resources }) => [name, resources?.limits?.[resource]]));
+  const containers = named(allContainers(pod).map(({ container }) => [container.name, limitOf(container)]));
   const total = podLimits(pod, { overhead: true })[resource];
   if (volumes.size === 0 && total === undefined) return undefined;
   return { volumes, containers, pod: total === undefined ? undefined : ofWholePod(pod, total) };
@@ -67,6 +69,10 @@ export function storageExcess(limits: StorageLimits, usage: StorageUsage): Stora
   return undefined;
 }
 
+function limitOf({ resources }: Container): string | undefined {
+  return resources?.limits?.[resource];
+}
+
 /** A limit of 0 means no limit. */
 function named(limits: readonly (readonly [name: string, text: string | undefined])[]): ReadonlyMap<string, Limit> {
   return new Map(
@@ -79,9 +85,7 @@ function named(limits: readonly (readonly [name: string, text: string | undefine
 
 /** A sum is printed in the unit of its parts. */
 function ofWholePod({ spec }: Pod, total: string): Limit {
-  const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(
-    ({ resources }) => resources?.limits?.[resource],
-  );
+  const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(limitOf);
   const bytes = quantityValue(total);
   return { bytes, text: canonicalBytes(bytes, parts.some((part) => part?.endsWith("i")) ? 1024 : 1000) };
 }

@@ -4,7 +4,7 @@ import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import { newestRun, isRunning } from "../pod/runs.ts";
+import { isAlive } from "../pod/sandbox.ts";
 import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../resources/allocations.ts";
 import { createResizes } from "../resources/resizes.ts";
@@ -61,7 +61,10 @@ function createNodeAdmission(
   const allocator = devices.allocator({
     allocatable: agent.allocatable,
     sourcesSeen: takenIn.all,
-    isRunning: (uid, name) => newestRun(seen.get(uid), name, isRunning) !== undefined,
+    isAlive(uid) {
+      const pod = seen.get(uid);
+      return pod !== undefined && isAlive(pod);
+    },
   });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { pressure: cell, goingDown } = hand("admission");

@@ -70,6 +70,7 @@ export function composeRuntime(
   const podRuntime = createPodRuntime({
     ...common,
     ...preparer,
+    withStableFiles: volumes.withStableFiles,
     starts,
     probes: parts.probes,
     isRestartingAll: (uid) => isRestartingAll(status.get(uid)),

@@ -155,6 +155,7 @@ export async function observePod(
     namespace: labels[podNamespaceLabel] ?? "",
     sandboxes: statuses,
     containers: containerStatuses,
+    sandboxOf: new Map(listing.containers.map(({ id, podSandboxId }) => [id, podSandboxId])),
     ips: readySandboxIPs(statuses[0]),
     observedAt: listing.listedAt,
   };

@@ -10,6 +10,7 @@ import { newestRun, runsOf } from "./runs.ts";
 import type { Amounts } from "./resize.ts";
 import { restartsAfter } from "./restart.ts";
 import { allRestart, restartingAllReason } from "./restart-all.ts";
+import { mayHaveRun } from "./unstarted.ts";
 
 export interface ContainerStatusInput {
   readonly pod: Pod;
@@ -176,7 +177,7 @@ function stateOf(
         terminated: {
           exitCode: run.exitCode,
           ...(run.reason && { reason: run.reason }),
-          ...(run.message && { message: run.message }),
+          ...(run.message && { message: mayHaveRun(run) ? `${run.message}: ${uncertain}` : run.message }),
           startedAt: time(run.startedAt),
           finishedAt: time(run.finishedAt),
           containerID: `${runtimeName}://${run.id}`,
@@ -193,6 +194,9 @@ function stateOf(
       return { waiting: {} };
   }
 }
+
+/** Follows the runtime's own words on a start that was cut off. */
+const uncertain = "the agent was cut off from the runtime during the start, and the container may have run";
 
 /** @param nanoseconds since the epoch, as CRI has them. */
 function time(nanoseconds: bigint): string {

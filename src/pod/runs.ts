@@ -10,6 +10,12 @@ export function containerNameOf({ labels, metadata }: Pick<ContainerStatus, "lab
   return labels[containerNameLabel] ?? metadata?.name ?? "";
 }
 
+/** True for a container in its pod's newest sandbox: earlier ones have no say in the order of a start. */
+export function isInNewestSandbox({ sandboxes, sandboxOf }: RuntimePod, { id }: Pick<ContainerStatus, "id">): boolean {
+  const [newest] = sandboxes;
+  return newest !== undefined && sandboxOf.get(id) === newest.id;
+}
+
 /** True for a run that has started and has not ended. */
 export function isRunning({ state }: Pick<ContainerStatus, "state">): boolean {
   return state === ContainerState.CONTAINER_RUNNING;

@@ -5,9 +5,9 @@ import type { RuntimePod } from "../pipeline.ts";
 import { podConditions } from "./conditions.ts";
 import { type ContainerStatusInput, containerStatuses } from "./container-status.ts";
 import { orderPodIPs } from "./fields.ts";
-import { containerNameLabel } from "./labels.ts";
 import { isTerminal, type Phase, podPhase } from "./phase.ts";
 import { qosClass } from "./qos.ts";
+import { containerNameOf, isInNewestSandbox } from "./runs.ts";
 import { wholeResources } from "./whole-resources.ts";
 
 export interface StatusInput extends ContainerStatusInput {
@@ -53,12 +53,9 @@ function stickyPhase({ pod, observed, previous, ending }: StatusInput, statuses:
 }
 
 function mainContainerInSandbox({ spec }: Pod, observed: RuntimePod | undefined): boolean {
-  const sandbox = observed?.sandboxes[0];
-  if (!observed || !sandbox) return false;
+  if (!observed) return false;
   const names = new Set(spec.containers.map(({ name }) => name));
-  return observed.containers.some(
-    ({ labels, createdAt }) => names.has(labels[containerNameLabel] ?? "") && createdAt >= sandbox.createdAt,
-  );
+  return observed.containers.some((run) => names.has(containerNameOf(run)) && isInNewestSandbox(observed, run));
 }
 
 /** Reason and message belong to the phase and are kept with it. */

@@ -3,7 +3,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isSidecar } from "../pod/containers.ts";
 import { restartsAfter, restartsKilled } from "../pod/restart.ts";
-import { newestRun } from "../pod/runs.ts";
+import { isInNewestSandbox, newestRun } from "../pod/runs.ts";
 import { type ContainerResize, planResize } from "./plan-resize.ts";
 import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown } from "./planned-kill.ts";
 
@@ -34,9 +34,11 @@ interface InitAction {
 
 /** Init containers run one after another; a sidecar among them has had its turn once it has started, and is kept running from
  *  then on. The last that has a status decides, since older ones may have been removed; of those before it only sidecars are
- *  looked at. Follows the kubelet's computeInitContainerActions.
+ *  looked at. Follows the kubelet's computeInitContainerActions, but for containers of an earlier sandbox, which are left out: one
+ *  that could not be removed would have the later ones start too early.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ */
-export function planInit(pod: Pod, observed: RuntimePod, judged: Judgement): InitVerdict {
+export function planInit(pod: Pod, all: RuntimePod, judged: Judgement): InitVerdict {
+  const observed = { ...all, containers: all.containers.filter((run) => isInNewestSandbox(all, run)) };
   const init = pod.spec.initContainers ?? [];
   let initialized = init.length === 0 || mainHasRun(pod, observed);
   let decided = initialized;

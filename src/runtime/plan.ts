@@ -4,7 +4,7 @@ import type { Container, Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { restartsAll } from "../pod/restart.ts";
 import { sandboxIsCurrent } from "../pod/sandbox.ts";
-import { containerNameOf, newestRun, runsOf } from "../pod/runs.ts";
+import { containerNameOf, isInNewestSandbox, newestRun, runsOf } from "../pod/runs.ts";
 import { planInit } from "./plan-init.ts";
 import { planMain } from "./plan-main.ts";
 import { resizesWhole } from "./plan-resize.ts";
@@ -55,10 +55,12 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus
   return [...clearing, { do: "runSandbox", attempt }, ...starts];
 }
 
-/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. */
+/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. Containers that were created
+ *  and never started do not end a pod with `restartPolicy: Never`: nothing of it has run. */
 function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): readonly Step[] | undefined {
   const policy = pod.spec.restartPolicy ?? "Always";
-  if (policy === "Never" && attempt !== 0 && observed.containers.length > 0) return undefined;
+  const hasRun = observed.containers.some(({ state }) => state !== ContainerState.CONTAINER_CREATED);
+  if (policy === "Never" && attempt !== 0 && hasRun) return undefined;
   const start = pod.spec.containers.filter(
     ({ name, restartPolicy }) => !((restartPolicy ?? policy) === "OnFailure" && succeeded(newestRun(observed, name))),
   );
@@ -103,12 +105,12 @@ function removing(status: ContainerStatus): Step<"removeContainer"> {
   return { do: "removeContainer", status };
 }
 
-/** Removes all ended runs of init containers but the newest of each. */
+/** Removes all ended runs of init containers but the newest of each, and those of earlier sandboxes. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
     runsOf(observed, name)
       .filter(({ state }) => isOver(state))
-      .slice(1)
+      .filter((run, age) => age > 0 || !isInNewestSandbox(observed, run))
       .map(removing),
   );
 }

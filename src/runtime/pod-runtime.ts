@@ -102,8 +102,10 @@ function outcomeOf(done: readonly Done[], errors: readonly Error[]): SyncOutcome
   const ends = errors.flatMap((each) =>
     each instanceof StartError && each.reason === "CrashLoopBackOff" ? (each.retryAt ?? []) : [],
   );
+  const refused = errors.flatMap((each) => (each instanceof StartError ? (each.refused ?? []) : []));
   return {
     made,
+    ...(refused.length > 0 && { refused }),
     rest: restOf(done),
     ...(error && { error }),
     ...(error && ends.length === errors.length && { retryAt: Math.min(...ends) }),

@@ -6,10 +6,10 @@ import {
   type Image,
   type PodSandboxConfig,
 } from "../gen/cri.ts";
-import { abortError, messageOf, unlessGone } from "../lib/errors.ts";
+import { abortError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { StartMeasures } from "../measures.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { RuntimePod } from "../pipeline.ts";
+import type { RuntimePod, StableFiles } from "../pipeline.ts";
 import { containerRestartCountAnnotation } from "../pod/labels.ts";
 import { containerReference } from "../pod/reference.ts";
 import { newestRun } from "../pod/runs.ts";
@@ -60,7 +60,7 @@ export interface StartedContainer {
   readonly linked: Promise<void>;
 }
 
-export interface StartDeps extends KillDeps {
+export interface StartDeps extends KillDeps, StableFiles {
   readonly runtime: KillDeps["runtime"] & Pick<Containers, "createContainer" | "startContainer" | "removeContainer">;
   /** Ensures that the image and those of image volumes are on the target. @throws StartError. */
   readonly ensureImages: (start: ContainerStart, signal: AbortSignal) => Promise<EnsuredImages>;
@@ -83,21 +83,23 @@ export interface StartDeps extends KillDeps {
 }
 
 /** Pulls, creates and starts one container. The signal interrupts before each stage and during the pull; a create or start call is
- *  never interrupted, which would leave a half-made container behind.
+ *  never interrupted, which would leave a half-made container behind. From its configuration to the runtime's answer the files of
+ *  the pod's volumes stay as they are, since the runtime mounts them by path.
  *  @throws StartError whose reason and message the container's Waiting state shows. */
 export async function startContainer(
   deps: StartDeps,
   start: ContainerStart,
   signal: AbortSignal,
 ): Promise<StartedContainer> {
-  const { runtime, events, uninterrupted } = deps;
+  const { events } = deps;
   const about = containerReference(start.pod, start.container.name);
-  const failed = (reason: string, error: unknown, containerId?: string): StartError => {
+  const failed: StartFailed = (reason, error, containerId) => {
     const text = messageOf(error);
     // An ID would make each attempt's event one of its own. (kubelet)
     const shown = containerId === undefined ? text : text.replaceAll(containerId, start.container.name);
     events.event(about, "Warning", "Failed", `Error: ${shown}`);
-    return new StartError(reason, text, { cause: error });
+    const answered = !hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
+    return new StartError(reason, text, { cause: error, refused: answered ? containerId : undefined });
   };
   const images = await deps.ensureImages(start, signal).catch((error: unknown) => {
     if (error instanceof StartError) events.event(about, "Warning", "Failed", `Error: ${error.reason}`);
@@ -108,6 +110,40 @@ export async function startContainer(
     stopIfAborted(signal);
     throw failed("CreateContainerError", error);
   });
+  const { uid } = start.pod.metadata;
+  const { id, config } = await deps.withStableFiles(uid, async () => {
+    stopIfAborted(signal);
+    const made = await createContainer(deps, start, { images, restartCount, failed }, signal);
+    stopIfAborted(signal);
+    await deps.runtime.startContainer(made.id, deps.uninterrupted).catch((error: unknown) => {
+      stopIfAborted(signal);
+      throw failed("RunContainerError", error, made.id);
+    });
+    return made;
+  });
+  events.event(about, "Normal", "Started", "Container started");
+  const linked = deps.linkLog(start, config, id).catch((error: unknown) => {
+    deps.log.debug({ err: error, containerId: id }, "log could not be linked");
+  });
+  return { id, config, linked };
+}
+
+/** Reports the failure of a start by an event. @returns the error for the container's status. */
+type StartFailed = (reason: string, error: unknown, containerId?: string) => StartError;
+
+interface Creation {
+  readonly images: EnsuredImages;
+  readonly restartCount: number;
+  readonly failed: StartFailed;
+}
+
+/** Configures a container and has the runtime create it. @throws StartError. */
+async function createContainer(
+  deps: StartDeps,
+  start: ContainerStart,
+  { images, restartCount, failed }: Creation,
+  signal: AbortSignal,
+): Promise<Omit<StartedContainer, "linked">> {
   const config = await deps.configure(start, images, restartCount, signal).catch((error: unknown) => {
     stopIfAborted(signal);
     throw failed("CreateContainerConfigError", error);
@@ -118,24 +154,17 @@ export async function startContainer(
     config,
     sandboxConfig: start.sandbox.config,
   });
-  const { containerId } = await runtime.createContainer(request, uninterrupted).catch((error: unknown) => {
-    stopIfAborted(signal);
-    if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
-      countImages(deps, start, images, "failed");
-    throw failed("CreateContainerError", error);
-  });
+  const { containerId: id } = await deps.runtime
+    .createContainer(request, deps.uninterrupted)
+    .catch((error: unknown) => {
+      stopIfAborted(signal);
+      if (error instanceof RuntimeError && error.reason === "ImageVolumeMountFailed")
+        countImages(deps, start, images, "failed");
+      throw failed("CreateContainerError", error);
+    });
   countImages(deps, start, images, "mounted");
-  events.event(about, "Normal", "Created", "Container created");
-  stopIfAborted(signal);
-  await runtime.startContainer(containerId, uninterrupted).catch((error: unknown) => {
-    stopIfAborted(signal);
-    throw failed("RunContainerError", error, containerId);
-  });
-  events.event(about, "Normal", "Started", "Container started");
-  const linked = deps.linkLog(start, config, containerId).catch((error: unknown) => {
-    deps.log.debug({ err: error, containerId }, "log could not be linked");
-  });
-  return { id: containerId, config, linked };
+  deps.events.event(containerReference(start.pod, start.container.name), "Normal", "Created", "Container created");
+  return { id, config };
 }
 
 function countImages(

@@ -23,6 +23,7 @@ import { fullName, podReference } from "../pod/reference.ts";
 import { evicted } from "../pod/evicted.ts";
 import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
+import { reportedEnds, withUnstarted } from "../pod/unstarted.ts";
 import type { Resizes } from "../resizes.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
@@ -172,7 +173,8 @@ async function syncOnce(
   const pod = resizes.allocated(asked);
   const { uid } = pod.metadata;
   const mustLook = unseen.get(uid) || deps.inspector.isUnseen(uid);
-  const observed = mustLook ? await look(uid, pod, signal) : (deps.cache.get(uid) ?? emptyPod(pod));
+  const read = createReader(deps, asked);
+  const observed = read(mustLook ? await look(uid, pod, signal) : (deps.cache.get(uid) ?? emptyPod(pod)));
   const show = () => report(asked, observed, false);
   const inert = await asPlaceholder(deps, asked, { observed, show }, signal);
   if (inert) return inert;
@@ -194,7 +196,7 @@ async function syncOnce(
   unseen.set(uid, true);
   const showSandbox = async (seen: RuntimePod | undefined) => {
     if (seen) deps.inspector.learn(seen);
-    report(asked, seen ?? (await deps.inspector.inspect(uid, signal)), false);
+    report(asked, read(seen ?? (await deps.inspector.inspect(uid, signal))), false);
   };
   const outcome = await plan.perform(showSandbox, signal);
   if (outcome.untouched) {
@@ -205,7 +207,7 @@ async function syncOnce(
       ...(outcome.error && { error: outcome.error }),
     };
   }
-  const after = await look(uid, pod, signal, outcome.made);
+  const after = read(await look(uid, pod, signal, outcome.made), outcome.refused);
   if (outcome.resizeError !== undefined) resizes.failed(pod, outcome.resizeError);
   else resizes.observe(pod, after);
   const final = report(asked, after, false);
@@ -215,6 +217,15 @@ async function syncOnce(
   if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
   const againMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after));
   return { terminal, againMs, ...(error && { error }) };
+}
+
+/** Reads what the runtime shows of a pod: a start that came to nothing, and that no status has reported, is to be made again.
+ *  @returns a function of an observation, and of the containers whose start has just been refused. */
+function createReader({ status }: PassDeps, asked: AskedPod) {
+  return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
+    const known = new Set([...refused, ...reportedEnds(status.get(asked.metadata.uid)), ...reportedEnds(asked.status)]);
+    return withUnstarted(observed, (id) => known.has(id));
+  };
 }
 
 /** Reports by an event why a pod is held. @returns milliseconds until it is worth another look. */
@@ -256,7 +267,7 @@ function hasMade({ made }: SyncOutcome): boolean {
 
 function emptyPod(pod: AskedPod | GivenPod): RuntimePod {
   const { uid, name, namespace } = pod.metadata;
-  return { uid, name, namespace, sandboxes: [], containers: [], ips: [], observedAt: 0 };
+  return { uid, name, namespace, sandboxes: [], containers: [], sandboxOf: new Map(), ips: [], observedAt: 0 };
 }
 
 /** The runtime has nothing of the pod. */

@@ -10,6 +10,9 @@ export interface AtomicWriterDeps {
   readonly clock: Clock;
   /** Group of created directories. */
   readonly group?: number | undefined;
+  /** Runs the replacement of files that are there. The volume's owner delays it while a container of the pod starts; by default it
+   *  runs at once. */
+  readonly replaceFiles?: (replace: () => Promise<void>) => Promise<void>;
 }
 
 const dataLink = "..data";
@@ -17,10 +20,11 @@ const newDataLink = "..data_tmp";
 
 /** Replaces the files of a directory by the payload atomically: readers see the old set or the new one. Files are in a hidden
  *  directory with a new name; `..data` links to it and is replaced by a rename, and each name links through `..data`. Nothing is
- *  written when nothing differs.
+ *  written when nothing differs. The old files are removed in the same step: a bind mount of one of them can no longer be mounted
+ *  elsewhere, which is why `replaceFiles` decides when that happens.
  *  @returns true when something was written. */
 export async function writeAtomically(
-  { host, clock, group }: AtomicWriterDeps,
+  { host, clock, group, replaceFiles = (replace) => replace() }: AtomicWriterDeps,
   directory: string,
   payload: Payload,
   signal: AbortSignal,
@@ -49,7 +53,7 @@ export async function writeAtomically(
     ...stale.map((name): FileChange => ({ do: "remove", path: `${directory}/${name}` })),
     ...(current === undefined ? [] : [{ do: "remove", path: `${directory}/${current}`, recursive: true } as const]),
   ];
-  await host.fs.apply(changes, signal);
+  await replaceFiles(() => host.fs.apply(changes, signal));
   return true;
 }
 

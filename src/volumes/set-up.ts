@@ -3,6 +3,7 @@ import { coalesce } from "../lib/coalesce.ts";
 import { CodedError, hasCode, throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { timed } from "../lib/timed.ts";
+import { createTurns } from "../lib/turns.ts";
 import { hasSelinux } from "../host/exists.ts";
 import { createMountLister, kernelHasNoswap, shareDirectory } from "../host/mounts.ts";
 import type { Pod, Volume } from "../objects.ts";
@@ -26,6 +27,8 @@ export interface PodVolumes {
   readonly touched: Set<string> | undefined;
   /** Volumes that wait to be attached, each with a question to the cluster: can the node have no more of them? */
   readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
+  /** Runs one piece of work at a time: the start of a container, or a change of files that the start may read. */
+  readonly filesInTurn: <T>(work: () => Promise<T>) => Promise<T>;
   /** Work under way. */
   readonly running: Set<Promise<unknown>>;
   /** Ends waits between tries, so that a changed object is tried at once. */
@@ -42,6 +45,7 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
     mounted: new Map<string, VolumeReady>(),
     setUps: new Map<string, () => Promise<void>>(),
     unattached: new Map<string, (signal: AbortSignal) => Promise<boolean>>(),
+    filesInTurn: createTurns(1),
     running: new Set<Promise<unknown>>(),
     kick: new AbortController(),
     ended: new AbortController(),
@@ -88,7 +92,7 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
   let selinux: boolean | undefined;
-  const deps: Omit<SetUpDeps, "fresh" | "awaiting"> = {
+  const deps: CommonDeps = {
     ...given,
     written: new Map<string, string>(),
     mounts: createMountLister(given.host),
@@ -136,8 +140,11 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   };
 }
 
+/** Dependencies that the volumes of all pods share. */
+type CommonDeps = Omit<SetUpDeps, "fresh" | "awaiting" | "replaceFiles">;
+
 /** One try at one volume; never two at once. A try cut off by the loss of the target is repeated once it is back. */
-function createAttempt(deps: Omit<SetUpDeps, "fresh" | "awaiting">, retries: Backoff) {
+function createAttempt(deps: CommonDeps, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
     const kind = kindOf(volume);
@@ -154,7 +161,8 @@ function createAttempt(deps: Omit<SetUpDeps, "fresh" | "awaiting">, retries: Bac
         if (isExhausted) state.unattached.set(volume.name, isExhausted);
         else state.unattached.delete(volume.name);
       };
-      const ready = await setUpTimed(kind, { ...deps, fresh, awaiting }, { pod: state.pod, volume }, patience);
+      const own = { fresh, awaiting, replaceFiles: state.filesInTurn };
+      const ready = await setUpTimed(kind, { ...deps, ...own }, { pod: state.pod, volume }, patience);
       if (!state.mounted.has(volume.name) && isPropagated(state.pod, volume, ready))
         await shareDirectory(deps.host, ready.hostPath, patience);
       state.mounted.set(volume.name, ready);

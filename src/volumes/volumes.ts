@@ -4,7 +4,7 @@ import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
 import type { Pod, Volume } from "../objects.ts";
-import type { MountedVolume, VolumeGate, VolumeParts } from "../pipeline.ts";
+import type { MountedVolume, StableFiles, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { referencedObjects } from "../pod/object-references.ts";
 import { claimNameOf } from "../pod/claim-name.ts";
 import { volumePlugin } from "../pod/volume-plugin.ts";
@@ -28,7 +28,7 @@ const tearDownPausesMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
 const soonestRefreshMs = 1_000;
 
-export interface Volumes extends VolumeGate, VolumeParts {
+export interface Volumes extends VolumeGate, VolumeParts, StableFiles {
   /** Called when a config map or secret changed: volumes made from it are refreshed at once. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
   /** UIDs of pods with a directory on the target. */
@@ -73,6 +73,10 @@ export function createVolumes(deps: VolumeDeps): Volumes {
       grower.look(state);
     },
     mounted,
+    async withStableFiles(uid, work) {
+      const state = known.get(uid);
+      return state ? state.filesInTurn(work) : work();
+    },
     ...createParts(deps, mounted),
     async unmount(uid, signal) {
       refresher.cancel(uid);

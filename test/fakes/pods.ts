@@ -65,18 +65,28 @@ export function aStatus(
   });
 }
 
-/** What the runtime shows of a pod: lists are put in order, newest first. */
-export function observe(sandboxes: readonly PodSandboxStatus[], containers: readonly ContainerStatus[]): RuntimePod {
+/** What the runtime shows of a pod: lists are put in order, newest first.
+ *  @param containers of its newest sandbox. @param earlier containers of an earlier sandbox. */
+export function observe(
+  sandboxes: readonly PodSandboxStatus[],
+  containers: readonly ContainerStatus[],
+  earlier: readonly ContainerStatus[] = [],
+): RuntimePod {
   const newest = <T extends { createdAt: bigint }>(list: readonly T[]) =>
     [...list].sort((a, b) => (a.createdAt < b.createdAt ? 1 : -1));
   const ordered = newest(sandboxes);
   const ip = ordered[0]?.network?.ip;
+  const own = ordered[0]?.id ?? "sandbox-gone";
   return {
     uid: "uid-1",
     name: "p",
     namespace: "default",
     sandboxes: ordered,
-    containers: newest(containers),
+    containers: newest([...containers, ...earlier]),
+    sandboxOf: new Map([
+      ...containers.map(({ id }) => [id, own] as const),
+      ...earlier.map(({ id }) => [id, "sandbox-before"] as const),
+    ]),
     ips: ip ? [ip] : [],
     observedAt: 0,
   };

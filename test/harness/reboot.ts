@@ -6,16 +6,16 @@ import { createCgroup, removeCgroups } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { dockerExecRoot } from "./docker.ts";
 import { listProcesses, type ProcessEntry, signalProcess } from "./processes.ts";
-import { hasSystemd, runtimeDaemons } from "./runtime-daemon.ts";
+import { hasSystemd, isRemote, runtimeDaemons } from "./runtime-daemon.ts";
 import { waitFor } from "./wait.ts";
 
 /** Switches the cluster's machine off, as far as pods and their runtime can tell: no process of theirs is left, no connection of
  *  sshd, nothing of what lay in memory (mounts, cgroups, the runtime's own state). The control plane lives on: it is meant to be
- *  elsewhere. */
+ *  elsewhere. Where the agent runs on the machine, it has to have ended before. */
 export async function switchOff(cluster: Cluster): Promise<void> {
   const { layout } = cluster;
   if (hasSystemd(cluster.provider)) return powerOff(layout);
-  await cluster.killSshd();
+  if (isRemote(cluster.provider)) await cluster.killSshd();
   await cluster.killRuntime();
   await waitFor("the end of all pods' processes", () => {
     const left = podProcesses(cluster);
@@ -34,7 +34,7 @@ export async function switchOn(cluster: Cluster): Promise<{ readonly bootId: str
   const { layout } = cluster;
   const bootId = hasSystemd(cluster.provider) ? await powerOn(layout) : await newBootId(cluster);
   await cluster.startRuntime();
-  await cluster.startSshd();
+  if (isRemote(cluster.provider)) await cluster.startSshd();
   return { bootId };
 }
 

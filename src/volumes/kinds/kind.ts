@@ -37,6 +37,8 @@ export interface SetUpDeps extends VolumeDeps {
   readonly written: Map<string, string>;
   /** True when nothing of this volume exists on the target yet, so that a look is needless. */
   readonly fresh: boolean;
+  /** Runs work that removes files of the pod's volumes, at a time when none of its containers is being made or started. */
+  readonly replaceFiles: (replace: () => Promise<void>) => Promise<void>;
   readonly mounts: MountLister;
   readonly staging: Staging;
   readonly growths: Growths;

@@ -194,7 +194,7 @@ test("a restart keeps who has what; running containers are let be until their pl
   const again = await node.restarted();
   assert.equal(await again.devices.startsAnew(signal), false);
   assert.equal(again.shown(), "0/0", "its plugin has yet to register again");
-  const early = allocatorOf(again, { sourcesSeen: false, running: ["uid-1 c"] });
+  const early = allocatorOf(again, { sourcesSeen: false, alive: ["uid-1"] });
   assert.equal(await early.allocate(pod, [], signal), undefined);
   assert.equal(early.allocatable(pod)[resource], "1");
   assert.deepEqual(
@@ -206,6 +206,26 @@ test("a restart keeps who has what; running containers are let be until their pl
   assert.equal(await allocatorOf(again).allocate(pod, [], signal), undefined);
   assert.deepEqual((await again.devices.containerDevices(pod, wanting("c", 1), signal))?.environment.get("A"), "b");
   assert.deepEqual(allocations(plugin.calls), []);
+});
+
+test("after a restart of the agent no container of a living pod costs it its place, ended or yet to start", async (t) => {
+  const { node } = await served(t, { devices: ["a", "b"], answer: (ids) => ({ envs: { GPU: ids.join() } }) });
+  const side = wanting("side", 1, { restartPolicy: "Always" });
+  const pod = asking(1, "uid-1", { initContainers: [wanting("init", 1), side], containers: [wanting("c", 1)] });
+  assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
+  const again = await node.restarted();
+  const early = allocatorOf(again, { sourcesSeen: false, alive: ["uid-1"] });
+  assert.equal(await early.allocate(pod, [], signal), undefined);
+  assert.deepEqual(
+    await allocatorOf(again, { sourcesSeen: false }).allocate(pod, [], signal),
+    refusal(`no healthy devices present; cannot allocate unhealthy devices ${resource}`),
+    "a pod of which nothing runs any more, as after a reboot, needs its devices to be there",
+  );
+  await registered(again, { devices: ["a", "b"], socket: "again.sock" });
+  for (const container of [wanting("init", 1), side, wanting("c", 1)]) {
+    const has = await again.devices.containerDevices(pod, container, signal);
+    assert.equal(has?.environment.get("GPU"), container.name === "c" ? "b" : "a", container.name);
+  }
 });
 
 test("a record that is damaged counts as none, and costs nothing else", async (t) => {

@@ -134,11 +134,11 @@ export function wanting(name: string, count: number, more: Partial<Container> = 
 }
 
 /** Decides as admission does, with nothing running and every source heard, unless told otherwise. */
-export function allocatorOf({ devices }: Rig, more: { sourcesSeen?: boolean; running?: readonly string[] } = {}) {
-  const { sourcesSeen = true, running = [] } = more;
+export function allocatorOf({ devices }: Rig, more: { sourcesSeen?: boolean; alive?: readonly string[] } = {}) {
+  const { sourcesSeen = true, alive = [] } = more;
   return devices.allocator({
     allocatable: () => ({ cpu: "4" }),
     sourcesSeen: () => sourcesSeen,
-    isRunning: (uid, name) => running.includes(`${uid} ${name}`),
+    isAlive: (uid) => alive.includes(uid),
   });
 }

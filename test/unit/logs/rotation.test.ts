@@ -64,6 +64,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
           namespace: "ns",
           sandboxes: [],
           ips: [],
+          sandboxOf: new Map(),
           observedAt: 0,
           containers: state.containers.map((id) =>
             ContainerStatus.fromPartial({ id, logPath: log(id), state: runningNow }),

@@ -342,3 +342,17 @@ test("a main container tells how its devices are, where it has some", () => {
   assert.ok(shown[1] && !("allocatedResourcesStatus" in shown[1]));
   assert.equal(statuses("initContainers", given)[0]?.allocatedResourcesStatus, undefined);
 });
+
+test("a start that was cut off when the container may have run says so; other failures have the runtime's words alone", () => {
+  const messageOf = (message: string) => {
+    const run = exited("one", 128, { reason: "StartError", startedAt: 0n, message });
+    return only({ observed: observe([aSandbox()], [run]) }).state?.terminated?.message;
+  };
+  const cut = 'failed to start containerd task "one": context canceled: unknown';
+  assert.equal(
+    messageOf(cut),
+    `${cut}: the agent was cut off from the runtime during the start, and the container may have run`,
+  );
+  const refused = "failed to create containerd task: OCI runtime create failed: no such program";
+  assert.equal(messageOf(refused), refused);
+});

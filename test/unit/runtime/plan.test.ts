@@ -61,6 +61,16 @@ describe("the sandbox", () => {
     const half = observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]);
     assert.deepEqual(plan(pod, half).slice(1), ["run sandbox 5", "start b in it"]);
   });
+  it("is replaced under Never where nothing of the pod has run: what was created was never started", () => {
+    const pod = aPod({ restartPolicy: "Never" });
+    const unstarted = aStatus(aContainer("c"), created);
+    assert.deepEqual(plan(pod, observe([dead], [], [unstarted])), [
+      "kill pod: sandbox changed",
+      "run sandbox 5",
+      "start c in it",
+    ]);
+    assert.deepEqual(plan(pod, observe([dead], [], [unstarted, aStatus(aContainer("d"), exited)])), ["kill pod"]);
+  });
   it("starts over from the first init container, when what the old one had run of them is removed", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
     const runs = [aStatus(aContainer("c"), exited), aStatus(aContainer("i1"), exited, { id: "old" })];
@@ -109,6 +119,40 @@ describe("init containers", () => {
     );
     assert.deepEqual(after(...runs), ["remove older", "remove oldest", "use sandbox 0", "start init i2"]);
     assert.deepEqual(after(...runs, aStatus(aContainer("c"), running)), []);
+  });
+});
+
+describe("containers of an earlier sandbox that could not be removed", () => {
+  const side = aContainer("s", { restartPolicy: "Always" });
+  const pod = aPod({ initContainers: [aContainer("i1"), side, aContainer("i2")] });
+  const i1 = aStatus(aContainer("i1"), exited);
+  const plans = (own: Parameters<typeof observe>[1], earlier: Parameters<typeof observe>[1]) =>
+    plan(pod, observe([aSandbox()], own, earlier)).filter((step) => !step.startsWith("remove"));
+  const oldInit2 = aStatus(aContainer("i2"), exited);
+  it("let no later init container start before its turn", () => {
+    assert.deepEqual(plans([], [oldInit2]), ["use sandbox 0", "start init i1"]);
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [oldInit2]), []);
+    assert.deepEqual(plans([i1], [oldInit2]), ["use sandbox 0", "start init s"]);
+    const again = [i1, aStatus(side, running)];
+    assert.deepEqual(plans(again, [oldInit2]), ["use sandbox 0", "start init i2"]);
+    const done = [...again, aStatus(aContainer("i2"), exited)];
+    assert.deepEqual(plans(done, [oldInit2]), ["use sandbox 0", "start c"]);
+  });
+  it("do not fail the pod by how they ended", () => {
+    const failed = aStatus(aContainer("i2"), exited, { exitCode: 1 });
+    const once = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
+    const steps = plan(once, observe([aSandbox()], [aStatus(aContainer("i1"), running)], [failed]));
+    assert.deepEqual(steps, []);
+  });
+  it("let no sidecar start before the init containers ahead of it", () => {
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
+  });
+  it("let no main container start first because it was created and never started", () => {
+    assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
+  });
+  it("are removed in a pass that has something else to do", () => {
+    const old = aStatus(aContainer("i2"), exited, { id: "old" });
+    assert.deepEqual(plan(pod, observe([aSandbox()], [i1], [old])), ["remove old", "use sandbox 0", "start init s"]);
   });
 });
 

@@ -41,6 +41,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     log: createLogger(0, { write: () => undefined }),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
+    withStableFiles: (_uid, work) => work(),
     ensureImages: async ({ container }) => {
       if (container.image === "none") throw new StartError("ErrImagePull", "not there");
       return { imageRef: "busybox", volumes: new Map() };
@@ -83,10 +84,14 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
         async ({ id }) => (await runtime.containerStatus(id, never)).status,
       ),
     );
-    return observe(
-      sandboxes.filter((each) => each !== undefined),
-      containers.filter((each) => each !== undefined),
-    );
+    const listed = await runtime.listContainers(undefined, never);
+    return {
+      ...observe(
+        sandboxes.filter((each) => each !== undefined),
+        containers.filter((each) => each !== undefined),
+      ),
+      sandboxOf: new Map(listed.map(({ id, podSandboxId }) => [id, podSandboxId])),
+    };
   };
   const pass = async (pod: TestPod, signal = never) => {
     const seen = await see();

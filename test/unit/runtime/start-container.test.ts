@@ -44,6 +44,7 @@ function rig(
       stopPodSandbox: async () => assert.fail("a container alone is stopped"),
       ...runtime,
     },
+    withStableFiles: (_uid, work) => work(),
     ensureImages: async () => ({ imageRef: "sha256:1", volumes: new Map() }),
     configure: async (_start, { imageRef: image }, restartCount) => {
       calls.push(`configure ${restartCount}`);
@@ -79,6 +80,31 @@ test("a container is configured, created, started and its log linked, with an ev
   await go();
   assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
+});
+
+test("the pod's files are stable from the container's configuration to the runtime's answer, not during its hook", async () => {
+  const { calls, go } = rig({
+    container: aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } }),
+    async withStableFiles(uid, work) {
+      calls.push(`files of ${uid} are stable`);
+      try {
+        return await work();
+      } finally {
+        calls.push("files may change");
+      }
+    },
+  });
+  await go();
+  assert.deepEqual(calls, [
+    "files of uid-1 are stable",
+    "configure 3",
+    "create in box sha256:1",
+    "start new",
+    "files may change",
+    "link new",
+    "started new",
+    "hook",
+  ]);
 });
 
 test("images that a container mounts are counted with what came of their mounts", async () => {
@@ -141,6 +167,21 @@ for (const [reason, over, runtime] of failures) {
     assert.equal(events.lines.at(-1), "Warning Failed Error: no good");
   });
 }
+
+test("a start that the runtime refused names its container; one that was not answered names none", async () => {
+  const refusal = async (cause: Error) => {
+    const startContainer = async () => Promise.reject(cause);
+    try {
+      await rig({}, { startContainer }).go();
+    } catch (thrown) {
+      if (thrown instanceof StartError) return thrown.refused;
+    }
+    return "no such error";
+  };
+  assert.equal(await refusal(new CodedError("unknown", "no such program")), "new");
+  for (const code of ["unavailable", "deadline_exceeded", "cancelled"] as const)
+    assert.equal(await refusal(new CodedError(code, "connection lost")), undefined, code);
+});
 
 test("an event of a start that failed names the container, not its ID: such events are counted as one", async () => {
   const { events, go } = rig(

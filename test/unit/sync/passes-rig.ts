@@ -1,0 +1,75 @@
+import { createLogger } from "../../../src/lib/log.ts";
+import type { Pod, PodStatus } from "../../../src/objects.ts";
+import type { SyncOutcome } from "../../../src/pipeline.ts";
+import { type PassDeps, createPasses } from "../../../src/sync/passes.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+import { eventLines } from "../../fakes/events.ts";
+import { aContainer, observe } from "../../fakes/pods.ts";
+import { noResizes } from "../../fakes/resizes.ts";
+import { aColumn } from "../../fakes/state.ts";
+
+export const never = new AbortController().signal;
+export const c = aContainer("c");
+
+/** Passes whose ports write down what they are asked, over a runtime that shows `seen`. */
+export function rig(over: Partial<PassDeps> = {}) {
+  const clock = fakeClock();
+  const events = eventLines();
+  const calls: string[] = [];
+  const said = (what: string) => (subject?: Pod | string) =>
+    void calls.push(`${what} ${typeof subject === "string" ? subject : (subject?.metadata.uid ?? "")}`.trim());
+  const asked = (what: string) => async (subject?: Pod | string) => said(what)(subject);
+  const world = {
+    seen: observe([], []),
+    phase: "Running",
+    outcome: {} as SyncOutcome,
+    unseen: false,
+    /** Made by the pass: for a pod that has nothing else, or for another. */
+    sandbox: undefined as "new" | "another" | undefined,
+  };
+  const deps: PassDeps = {
+    cache: { get: () => world.seen, list: () => [world.seen] },
+    unseen: aColumn(),
+    inspector: {
+      inspect: async () => (calls.push("inspect"), world.seen),
+      isUnseen: () => world.unseen,
+      learn: () => void calls.push("learn"),
+    },
+    runtime: {
+      plan: async () => {
+        calls.push("plan");
+        return {
+          async perform(show) {
+            if (world.sandbox !== undefined) await show(world.sandbox === "new" ? world.seen : undefined);
+            calls.push("perform");
+            return world.outcome;
+          },
+        };
+      },
+      kill: async (_observed, pod, grace) => void calls.push(`kill ${pod?.metadata.uid} ${grace}`),
+    },
+    volumes: { mount: asked("mount"), unmount: asked("unmount"), mounted: () => new Map() },
+    objects: { register: said("register"), unregister: said("unregister") },
+    prober: { add: said("probe"), spare: said("spare"), remove: said("stop probing") },
+    served: { unserved: async () => [] },
+    status: {
+      get: () => undefined,
+      set: (_pod, status) => void calls.push(`status ${status.phase}`),
+      terminated: said("terminated"),
+      reconcile: said("reconcile"),
+    },
+    events,
+    resizes: noResizes,
+    ground: { prepare: asked("prepare"), release: asked("release") },
+    statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
+    onRejected: said("rejected"),
+    standingOf: () => ({ is: "pod", stays: true }),
+    deletePod: async ({ uid }) => void calls.push(`delete ${uid}`),
+    networkError: () => undefined,
+    syncMs: 60_000,
+    clock,
+    log: createLogger(0, { write: () => undefined }),
+    ...over,
+  };
+  return { clock, events, calls, world, passes: createPasses(deps) };
+}
