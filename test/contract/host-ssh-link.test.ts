@@ -55,6 +55,42 @@ describe("the link to a host over SSH", () => {
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);
   });
 
+  test("a connection that arrives as the target begins to listen is answered", async () => {
+    await using host = hostOf();
+    const port = 20_022;
+    // Connects as soon as that is possible, and says so if it gets no answer.
+    const knocking = `
+import socket, sys
+while True:
+    try:
+        door = socket.create_connection(("127.0.0.1", ${port}))
+        door.settimeout(20)
+        try:
+            door.recv(9)
+        except TimeoutError:
+            print("hangs", flush=True)
+            sys.exit()
+    except OSError:
+        pass`;
+    await using knocks = await host.spawn(["python3", "-c", knocking]);
+    let said = "";
+    knocks.stdout.on("data", (chunk: Buffer) => (said += chunk));
+    // A busy process reads in one go what the target sends one after the other.
+    const busy = setInterval(() => {
+      for (const until = performance.now() + 20; performance.now() < until; );
+    }, 1);
+    for (let round = 0; round < 20; round++) {
+      const listener = await within(
+        Promise.resolve(host.listen?.({ host: "127.0.0.1", port }, (far) => far.end("back"))),
+      );
+      await listener?.[Symbol.asyncDispose]();
+    }
+    clearInterval(busy);
+    const quiet = new Promise((resolve) => setTimeout(resolve, 21_000));
+    await Promise.race([quiet, knocks.exited]);
+    assert.equal(said, "");
+  });
+
   test("sshd killed: unavailable, then as before; callers that wait share one reconnect", async () => {
     await using host = hostOf();
     await host.run(["true"]);
