@@ -61,7 +61,8 @@ export async function hold(
   }
   const ended = new AbortController();
   const end = () => {
-    if (!ended.signal.aborted) ended.abort(new CodedError("unavailable", "the command that holds it has ended"));
+    if (!ended.signal.aborted)
+      ended.abort(new CodedError("unavailable", "the command that holds the lock on the target has ended"));
   };
   proof?.begin(holder, ended.signal, () => {
     holder.kill("SIGKILL");

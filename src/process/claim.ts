@@ -11,7 +11,7 @@ import { type Pulse, remotePulse } from "../host/pulse.ts";
 import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
 import type { TargetClaim } from "../kubelet/deps.ts";
@@ -62,7 +62,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const follow = (locks: HeldLocks) => {
     void locks.over.then(() => {
       if (held !== locks || isGivenBack) return;
-      deps.log.warn({ rootDir }, "the lock on the root directory was lost");
+      // A lost link is told of by itself.
+      if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "the lock on the root directory was lost");
       for (const listener of listeners) listener();
     });
   };
@@ -84,7 +85,14 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   return {
     isLost: () => held.isOver(),
     isProved: () => held.isProved(),
-    prove: (until) => held.prove(until),
+    async prove(until) {
+      const locks = held;
+      await locks.prove(until).catch((cause: unknown) => {
+        if (!locks.isOver()) throw cause;
+        const why = deps.target.link?.trouble()?.message ?? "its lock was lost, and is about to be taken again";
+        throw new CodedError("unavailable", `the target cannot be worked on: ${why}`, { cause });
+      });
+    },
     onLost(listener) {
       listeners.add(listener);
       return () => void listeners.delete(listener);
