@@ -112,23 +112,16 @@ wait
 /** Seconds that socat keeps a half-closed connection: the kubelet's idle timeout of streams. */
 const halfClosedSeconds = "14400";
 
+/** The command by which socat relays its standard streams, each direction ending by itself. @param to an address of socat's. */
+export function socatCommand(to: string): readonly string[] {
+  const options = ["-d", "-d", "-t", halfClosedSeconds, "-b", "65536"];
+  return ["sh", "-c", quietly, "sh", "socat", ...options, standardStreams, to];
+}
+
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
-    argv: (address, port) => [
-      "sh",
-      "-c",
-      quietly,
-      "sh",
-      "socat",
-      "-d",
-      "-d",
-      "-t",
-      halfClosedSeconds,
-      "-b",
-      "65536",
-      standardStreams,
-      address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
-    ],
+    argv: (address, port) =>
+      socatCommand(address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`),
     connected: /starting data transfer loop/,
   },
   perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },
