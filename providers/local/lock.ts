@@ -54,9 +54,11 @@ function runWith(
   return new Promise((resolve, reject) => {
     const child = spawn(program, rest, { stdio: ["ignore", "ignore", "pipe", file.fd], signal, killSignal: "SIGKILL" });
     let said = "";
-    child.stderr?.on("data", (chunk: Buffer) => {
-      said = (said + chunk.toString()).slice(0, 200);
-    });
+    child.stderr
+      ?.on("data", (chunk: Buffer) => {
+        said = (said + chunk.toString()).slice(0, 200);
+      })
+      .on("error", () => undefined);
     child.once("error", (error) => reject(signal.aborted ? abortError(signal) : codedError(program, error)));
     child.once("close", (code) => resolve({ code, said: said.trim() }));
   });

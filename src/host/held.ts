@@ -52,7 +52,7 @@ export async function hold(
   const proof = pulse && createProof(pulse);
   const holder = await host.spawn(argv, signal);
   // The end of the command is reported by `exited`.
-  holder.stdin.on("error", () => undefined);
+  for (const stream of [holder.stdin, holder.stdout, holder.stderr]) stream.on("error", () => undefined);
   const complaint = collect(holder);
   const code = await untilAborted(Promise.race([firstWord(holder), holder.exited]), signal);
   if (code !== undefined) {
