@@ -16,6 +16,7 @@ const more = {
   "helm-release": 150,
   "helm-reverse": 150,
   "helm-rights": 135,
+  "helm-rollout": 200,
   "helm-storage": 60,
   hostile: 60,
   "pod-sweep": 240,
@@ -28,6 +29,7 @@ const more = {
  *  what the link carries. */
 export const bringsOwn: Readonly<Record<string, Runs>> = Object.fromEntries([
   ...Object.entries(always).map(([name, seconds]) => [name, runs({ on: ["cri"], seconds })] as const),
+  ["lock-lost", { on: [], more: ["cri", "ssh"], why: "over SSH another machine's process has the lock", seconds: 170 }],
   ...Object.entries(more).map(([name, seconds]) => [name, runs({ on: [], more: ["cri"], seconds })] as const),
 ]);
 

@@ -1,6 +1,5 @@
 import type { ProviderFactory } from "../../src/seams/provider.ts";
 import { localHost } from "../local/host.ts";
-import { fromPod } from "../local/in-pod.ts";
 import { readCriConfig } from "./config.ts";
 import { criRuntime } from "./runtime.ts";
 
@@ -19,7 +18,7 @@ export const criProvider: ProviderFactory = async ({
     containerRuntimeEndpoint,
     imageServiceEndpoint,
   });
-  const host = localHost({ clock, ...(inPod && { there: fromPod(1) }) });
+  const host = localHost({ clock, ...(inPod && { machinePid: 1 }) });
   const headers = callHeaders && { callHeaders };
   const runtime = criRuntime({ runtimeSocket, imageSocket, requestTimeoutMs, ...headers, host, clock, log });
   return {

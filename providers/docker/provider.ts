@@ -1,6 +1,5 @@
 import type { ProviderFactory } from "../../src/seams/provider.ts";
 import { localHost } from "../local/host.ts";
-import { fromPod } from "../local/in-pod.ts";
 import { readDockerConfig } from "./config.ts";
 import { dockerRuntime } from "./runtime.ts";
 
@@ -15,7 +14,7 @@ export const dockerProvider: ProviderFactory = async ({
   log,
 }) => {
   const settings = readDockerConfig(config, nodeName);
-  const host = localHost({ clock, ...(settings.inPod && { there: fromPod(1) }) });
+  const host = localHost({ clock, ...(settings.inPod && { machinePid: 1 }) });
   const runtime = dockerRuntime({ config: settings, requestTimeoutMs, containerLogs, nodeName, host, clock, log });
   return {
     host,

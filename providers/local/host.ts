@@ -4,18 +4,22 @@ import { createTargetBudget } from "../../src/lib/target-budget.ts";
 import type { Host } from "../../src/seams/host.ts";
 import { dialLocal, listenLocal } from "./dial.ts";
 import { localFs } from "./fs.ts";
+import { fromPod } from "./in-pod.ts";
+import { lockLocal } from "./lock.ts";
 import { runLocal, spawnLocal } from "./run.ts";
 import { watchLocal } from "./watch.ts";
 
 export interface LocalHostDeps {
   readonly clock: Clock;
-  readonly there?: (argv: readonly string[]) => Promise<readonly string[]>;
+  /** Where graftlet is in a Pod of the machine, which has the machine's files at the machine's paths: a process in the machine's
+   *  mount namespace, by its ID in the Pod. */
+  readonly machinePid?: number;
 }
 
-/** The machine that graftlet runs on, as a Host.
- *  @param there transforms commands to run on the machine when graftlet is in a Pod that has the machine's files at the
- *  machine's paths. */
-export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps): Host {
+/** The machine that graftlet runs on, as a Host. */
+export function localHost({ clock, machinePid }: LocalHostDeps): Host {
+  const there = machinePid === undefined ? async (argv: readonly string[]) => argv : fromPod(machinePid);
+  const root = machinePid === undefined ? "" : `/proc/${machinePid}/root`;
   return {
     fs: localFs(),
     budget: createTargetBudget({ clock }),
@@ -25,6 +29,7 @@ export function localHost({ clock, there = async (argv) => argv }: LocalHostDeps
     },
     run: async (argv, options) => runLocal(clock, await there(argv), options),
     spawn: async (argv, signal) => spawnLocal(await there(argv), signal),
+    lock: (path, options) => lockLocal(`${root}${path}`, there, options),
     dial: dialLocal,
     listen: listenLocal,
     watch: watchLocal,

@@ -1,25 +1,20 @@
-import type { Clock } from "../lib/clock.ts";
-import { throwIfAborted } from "../lib/errors.ts";
-import { untilAborted } from "../lib/service-group.ts";
+import { CodedError, throwIfAborted } from "../lib/errors.ts";
+import { onAbort, untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
-
-/** Heartbeat to a command that stays: a connection may be lost without notice. */
-export interface Pulse {
-  readonly clock: Pick<Clock, "after">;
-  readonly everyMs: number;
-  /** The command ends after this many seconds without a heartbeat, on targets that have `timeout`. */
-  readonly silenceSeconds: number;
-}
-
-/** The heartbeat to a target on another machine, whose sshd may believe in a dead connection for hours. */
-export const remotePulse = { everyMs: 15_000, silenceSeconds: 60 };
+import { type Pulse, createProof } from "./pulse.ts";
 
 /** A command on the target that holds something until it is disposed of. */
 export interface Held extends AsyncDisposable {
-  /** True once it has ended, by itself or with the connection to the target. */
+  /** True once it has ended: by itself, with the connection to the target, or killed since it answered no heartbeat. */
   isOver(): boolean;
   /** Resolves when it has. */
   readonly over: Promise<void>;
+  /** False while the command may have ended without our knowledge: no heartbeat that it answered is recent enough, as after a time in
+   *  which this process stood still. Without heartbeats true until the command has ended. */
+  isProved(): boolean;
+  /** Resolves once the command has shown that it still holds; asks it at once where that is not known.
+   *  @throws unavailable when it has ended; the signal's reason. */
+  prove(signal?: AbortSignal): Promise<void>;
 }
 
 /** Why a command did not stay: its exit code, and the beginning of what it said on standard error. */
@@ -28,16 +23,18 @@ export interface Ended {
   readonly said: string;
 }
 
-/** Lines of a shell script that say on standard output that something is held, and last as long as standard input is open.
+/** Lines of a shell script that say on standard output that something is held, return each heartbeat there, and last as long as standard
+ *  input is open.
  *  @param silenceSeconds longest silence on standard input; unlimited when absent. */
 export function stayingLines(silenceSeconds?: number): readonly string[] {
   return ["echo held", ...(silenceSeconds === undefined ? [] : [listening(silenceSeconds)]), "exec cat"];
 }
 
-/** Ends the holder without a heartbeat in time, or at the end of its standard input. */
+/** Ends the holder without a heartbeat in time, or at the end of its standard input. Its helpers do not inherit the descriptors that may be
+ *  locked, since they outlive it if it is killed. */
 function listening(silenceSeconds: number): string {
   return `if command -v timeout >/dev/null; then
-  while [ "$(timeout ${silenceSeconds} dd bs=1 count=1 2>/dev/null)" = . ]; do :; done
+  while [ "$(timeout ${silenceSeconds} dd bs=1 count=1 2>/dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-)" = . ]; do printf .; done
   exit
 fi`;
 }
@@ -51,38 +48,43 @@ export async function hold(
   signal: AbortSignal,
   pulse?: Pulse,
 ): Promise<Held | Ended> {
+  // The command's patience begins later, so this is on the safe side.
+  const proof = pulse && createProof(pulse);
   const holder = await host.spawn(argv, signal);
-  // Its end is reported by `exited`.
-  holder.stdin.on("error", () => undefined);
+  // The end of the command is reported by `exited`.
+  for (const stream of [holder.stdin, holder.stdout, holder.stderr]) stream.on("error", () => undefined);
   const complaint = collect(holder);
   const code = await untilAborted(Promise.race([firstWord(holder), holder.exited]), signal);
   if (code !== undefined) {
     throwIfAborted(signal);
     return { code, said: complaint() };
   }
-  let isOver = false;
-  const beating = pulse && beat(holder, pulse);
+  const ended = new AbortController();
   const end = () => {
-    isOver = true;
-    beating?.();
+    if (!ended.signal.aborted)
+      ended.abort(new CodedError("unavailable", "the command that holds the lock on the target has ended"));
   };
-  const over = holder.exited.then(end, end);
+  proof?.begin(holder, ended.signal, () => {
+    holder.kill("SIGKILL");
+    end();
+  });
+  const over = onAbort(ended.signal);
+  holder.exited.then(end, end);
   const dispose = () => {
     // The holder ends at the end of its input; killing it may take longer, since that takes another command on the target.
     holder.stdin.end();
     return holder[Symbol.asyncDispose]();
   };
-  return { isOver: () => isOver, over, [Symbol.asyncDispose]: dispose };
-}
-
-/** Sends heartbeats. @returns a function that stops them. */
-function beat({ stdin }: HostProcess, { clock, everyMs }: Pulse): () => void {
-  const next = () => {
-    stdin.write(".");
-    timer = clock.after(everyMs, next);
+  return {
+    isOver: () => ended.signal.aborted,
+    over,
+    isProved: () => !ended.signal.aborted && (proof?.isFresh() ?? true),
+    async prove(until) {
+      throwIfAborted(ended.signal);
+      await proof?.renew(until ? AbortSignal.any([ended.signal, until]) : ended.signal);
+    },
+    [Symbol.asyncDispose]: dispose,
   };
-  let timer = clock.after(everyMs, next);
-  return () => timer.cancel();
 }
 
 /** Resolves once the holder says that it holds. */

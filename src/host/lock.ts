@@ -1,6 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
-import { type Held, type Pulse, hold, stayingLines } from "./held.ts";
+import { type Held, hold, stayingLines } from "./held.ts";
+import type { Pulse } from "./pulse.ts";
 
 /** A file to lock, or a directory, which is locked without a file in it. */
 export interface LockRequest {
@@ -11,7 +12,7 @@ export interface LockRequest {
 }
 
 /** Locks that are held until disposed of. */
-export type HeldLocks = Pick<Held, "isOver"> & AsyncDisposable;
+export type HeldLocks = Held;
 
 /** Another process holds a lock. */
 export class LockTaken extends CodedError {
@@ -42,18 +43,19 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${c
   return ["sh", "-c", script.join("\n"), "sh", ...locks.map(({ path }) => path)];
 }
 
-/** Holds locks on the target until disposed of, all or none; they are released when this process dies or the connection to the
- *  target is lost. They cost one process there.
+/** Holds locks on the target until disposed of, all or none; they are released when this process dies. On another machine they cost one
+ *  process there, and are lost with the connection to it, and with that process.
  *  @param locks six at most.
  *  @param pulse for a target that may not notice the loss of the connection.
  *  @throws LockTaken when another process holds one, not_found where the target has no flock. */
 export async function acquireLocks(
-  host: Pick<Host, "spawn">,
+  host: Pick<Host, "spawn" | "lock">,
   locks: readonly LockRequest[],
   signal: AbortSignal,
   pulse?: Pulse,
 ): Promise<HeldLocks> {
-  if (locks.length === 0) return { isOver: () => false, [Symbol.asyncDispose]: async () => undefined };
+  if (locks.length === 0) return unbreakable(new AsyncDisposableStack());
+  if (host.lock) return lockEach(host.lock, locks, signal);
   const held = await hold(host, lockCommand(locks, pulse?.silenceSeconds), signal, pulse);
   if (!("code" in held)) return held;
   const taken = locks[held.code - conflict];
@@ -61,4 +63,35 @@ export async function acquireLocks(
   if (held.code === noProgram) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
   throw new CodedError("unknown", `${paths} cannot be locked: ${held.said || `flock ended with ${held.code}`}`);
+}
+
+async function lockEach(
+  lock: NonNullable<Host["lock"]>,
+  locks: readonly LockRequest[],
+  signal: AbortSignal,
+): Promise<HeldLocks> {
+  await using stack = new AsyncDisposableStack();
+  for (const { path, shared = false } of locks) {
+    const held = await lock(path, { shared, signal });
+    if (!held) throw new LockTaken(path);
+    stack.use(held);
+  }
+  return unbreakable(stack.move());
+}
+
+/** Locks of this process's own: it has them until it gives them up. */
+function unbreakable(locks: AsyncDisposableStack): HeldLocks {
+  const over = Promise.withResolvers<void>();
+  let isOver = false;
+  return {
+    isOver: () => isOver,
+    over: over.promise,
+    isProved: () => !isOver,
+    prove: async () => undefined,
+    async [Symbol.asyncDispose]() {
+      await locks.disposeAsync();
+      isOver = true;
+      over.resolve();
+    },
+  };
 }

@@ -10,6 +10,7 @@ import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Devices } from "../devices/devices.ts";
 import type { Claims, StorageDrivers } from "../drivers.ts";
+import type { Fence } from "../seams/fenced.ts";
 import type { TargetClock } from "../host/target-clock.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Logger } from "../lib/log.ts";
@@ -34,10 +35,15 @@ import type { Target } from "../seams/provider.ts";
 import type { Strangers } from "../server/strangers.ts";
 import type { HandOut } from "./wiring.ts";
 
-/** The lock that makes the target this node's. */
-export interface TargetClaim {
-  /** Takes the lock again after the target was lost. @throws TargetError RuntimeInUse when another agent has it. */
+/** The locks that make the target this node's. */
+export interface TargetClaim extends Fence {
+  /** Takes the locks again where they were lost; makes sure of them otherwise.
+   *  @throws TargetError RuntimeInUse when another agent has taken them meanwhile. */
   renew(signal: AbortSignal): Promise<void>;
+  /** True while they are lost, and not taken again. */
+  isLost(): boolean;
+  /** Calls back when they are lost. @returns what stops that. */
+  onLost(listener: () => void): () => void;
 }
 
 /** A node's world: what it is configured to be, and what it works with. */

@@ -224,7 +224,7 @@ function watchReboots(
     const changed = changedFacts(facts, await readFacts(host, signal));
     return changed.length > 0 ? `other than before: ${changed.join(", ")}` : undefined;
   };
-  return createRebootWatch({ host, link, bootID: facts.bootID, unfit, onReboot, clock, log });
+  return createRebootWatch({ host, link, claim, bootID: facts.bootID, unfit, onReboot, clock, log });
 }
 
 /** Has the Node's status show at once that its target is lost, and that it is back. */

@@ -32,10 +32,14 @@ const againMs = 15_000;
 /** Interval while the result is unknown, as before registration, and after a missing certificate was issued. */
 const unknownMs = 2_000;
 const answerMs = 30_000;
+/** Time after the start in which a missing route is no verdict yet, milliseconds: the node's Service leads to a new Pod only once that is
+ *  ready and kube-proxy has learned of it. */
+const settleMs = 20_000;
 
 /** Calls the kubelet API through the API server, at the start and every 5 minutes, and says why logs and exec would fail. */
 export function createReachability(deps: ReachabilityDeps): Service {
   const { client, nodeName, reachable, clock, log } = deps;
+  const startedAt = clock.monotonic();
   const look = async (signal: AbortSignal): Promise<ReachableVerdict | undefined> => {
     const path = `/api/v1/nodes/${encodeURIComponent(nodeName)}/proxy/healthz`;
     try {
@@ -46,7 +50,9 @@ export function createReachability(deps: ReachabilityDeps): Service {
       return { type, status: "True", reason: "KubeletAnswers", message };
     } catch (error) {
       if (signal.aborted) return reachable.get();
-      return unreachable(error, deps);
+      const verdict = unreachable(error, deps);
+      const isEarly = reachable.get() === undefined && clock.monotonic() - startedAt < settleMs;
+      return isEarly && verdict && routeReasons.includes(verdict.reason) ? undefined : verdict;
     }
   };
   return {
@@ -71,6 +77,9 @@ export function createReachability(deps: ReachabilityDeps): Service {
     },
   };
 }
+
+/** Verdicts that a new route may change by itself. */
+const routeReasons: readonly ReachableVerdict["reason"][] = ["NoRoute", "NoAnswer"];
 
 /** Waits `ms` milliseconds, or until the pending certificate request is approved. */
 async function pause(ms: number, { waiting, clock }: ReachabilityDeps, signal: AbortSignal): Promise<void> {

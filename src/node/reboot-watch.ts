@@ -5,11 +5,17 @@ import { pause } from "../lib/pause.ts";
 import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Presence } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
+import type { Fence } from "../seams/fenced.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
 export interface RebootWatchDeps {
   readonly host: Pick<Host, "clock">;
   readonly link: TargetLink;
+  /** The locks that make the target this node's. */
+  readonly claim: Fence & {
+    /** Calls back when they are lost. @returns what stops that. */
+    onLost(listener: () => void): () => void;
+  };
   /** The target's boot id when its facts were read. */
   readonly bootID: string;
   /** Reason that the node cannot continue although the target has not rebooted: a few words for the log; undefined when it
@@ -30,8 +36,10 @@ const retryMs = 1_000;
 const patienceMs = 20_000;
 
 /** Checks whenever a lost target is back that it has not rebooted: mounts, cgroups and memory-backed volumes do not survive a
- *  reboot, nor would an agent on the target. Also checks that the node can continue otherwise. */
-export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, log }: RebootWatchDeps): RebootWatch {
+ *  reboot, nor would an agent on the target. Also checks that the node can continue otherwise. A target whose locks are lost counts as
+ *  lost, and while it is not known whether they are, nothing new begins. */
+export function createRebootWatch(deps: RebootWatchDeps): RebootWatch {
+  const { host, link, claim, bootID, unfit, onReboot, clock, log } = deps;
   let unsure: PromiseWithResolvers<void> | undefined;
   let presence = new AbortController();
   let changed = Promise.withResolvers<void>();
@@ -41,20 +49,26 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
     unsure?.resolve();
     unsure = next;
   };
+  const lose = (what: string) => {
+    presence.abort(new CodedError("unavailable", `${what} is lost`));
+    presence = new AbortController();
+    become(Promise.withResolvers<void>());
+    changed.resolve();
+  };
   const note = () => {
-    if (link.losses() !== losses) {
-      losses = link.losses();
-      presence.abort(new CodedError("unavailable", "the target is lost"));
-      presence = new AbortController();
-      // The claim may be lost with the connection.
-      become(Promise.withResolvers<void>());
-    }
+    // The claim may be lost with the connection.
+    if (link.losses() !== losses) lose("the target");
+    losses = link.losses();
     if (lost()) become(Promise.withResolvers<void>());
     changed.resolve();
   };
+  /** What has to be awaited before something new begins. */
+  const doubt = (): Promise<void> | undefined =>
+    unsure?.promise ?? (claim.isProved() ? undefined : claim.prove().catch(() => lose("the lock on the target")));
   /** @returns false once it has rebooted. */
   const look = async (signal: AbortSignal): Promise<boolean> => {
     const before = link.losses();
+    const life = presence;
     try {
       const now = await host.clock.bootId(clock.within(patienceMs, signal));
       if (now !== bootID) {
@@ -69,7 +83,7 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
         return false;
       }
       // If it was lost again meanwhile, check again.
-      if (before === link.losses() && !lost()) become(undefined);
+      if (before === link.losses() && life === presence && !lost()) become(undefined);
     } catch (error) {
       if (!signal.aborted)
         log.debug({ err: error, code: codeOf(error) }, "whether the target is as it was could not be read");
@@ -81,7 +95,7 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
     async present(signal) {
       const forget = new AbortController();
       const aborted = onAbort(signal, forget.signal);
-      for (let wait = unsure; wait && !signal.aborted; wait = unsure) await Promise.race([wait.promise, aborted]);
+      for (let wait = doubt(); wait && !signal.aborted; wait = doubt()) await Promise.race([wait, aborted]);
       forget.abort();
       throwIfAborted(signal);
       return presence.signal;
@@ -89,13 +103,13 @@ export function createRebootWatch({ host, link, bootID, unfit, onReboot, clock, 
     async run(signal) {
       // It may have rebooted since its facts were read.
       become(Promise.withResolvers<void>());
-      const unsubscribe = link.onChange(note);
+      const unsubscribe = [link.onChange(note), claim.onLost(() => lose("the lock on the target"))];
       while (!signal.aborted) {
         changed = Promise.withResolvers<void>();
         if (unsure && !lost() && !(await look(signal))) break;
         await pause(clock, unsure && !lost() ? retryMs : undefined, changed.promise, signal);
       }
-      unsubscribe();
+      for (const undo of unsubscribe) undo();
     },
   };
 }

@@ -7,13 +7,14 @@ import {
   readOwnershipRecord,
   writeOwnershipRecord,
 } from "../host/ownership-record.ts";
-import { remotePulse } from "../host/held.ts";
+import { type Pulse, remotePulse } from "../host/pulse.ts";
 import { pluginDirectoryOf, pluginRegistryOf } from "../host/plugin-paths.ts";
 import { acquireLocks, type HeldLocks, type LockRequest, LockTaken } from "../host/lock.ts";
 import type { Clock } from "../lib/clock.ts";
-import { codeOf, hasCode, messageOf } from "../lib/errors.ts";
+import { CodedError, codeOf, hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import { refuseOtherAgent, runtimeInUse } from "./other-agent.ts";
+import type { TargetClaim } from "../kubelet/deps.ts";
 import { logLinksDirectory } from "../kubelet/settings.ts";
 import { type Target, TargetError } from "../seams/provider.ts";
 
@@ -25,14 +26,12 @@ export interface ClaimDeps {
   readonly instance?: string;
   readonly clock: Clock;
   readonly log: Logger;
+  /** The heartbeat to what holds the locks on another machine; `remotePulse` by default. */
+  readonly pulse?: Omit<Pulse, "clock">;
 }
 
 /** A target that is this node's to work on. */
-export interface Claim extends AsyncDisposable {
-  /** Takes the target again where the claim was lost with the connection; does nothing while it stands.
-   *  @throws TargetError RuntimeInUse when another agent has taken it meanwhile. */
-  renew(signal: AbortSignal): Promise<void>;
-}
+export type Claim = TargetClaim & AsyncDisposable;
 
 export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
   readonly kubelet: Pick<NodeConfig["kubelet"], "podLogsDir">;
@@ -58,6 +57,17 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   const made = record?.made ?? (await missingDirectories(host.fs, directories, signal));
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);
+  const listeners = new Set<() => void>();
+  /** Tells when these locks are lost, for as long as they are the claim's. */
+  const follow = (locks: HeldLocks) => {
+    void locks.over.then(() => {
+      if (held !== locks || isGivenBack) return;
+      // A lost link is told of by itself.
+      if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "the lock on the root directory was lost");
+      for (const listener of listeners) listener();
+    });
+  };
+  let isGivenBack = false;
   try {
     await refuseOtherAgent({ ...deps, host, sharing }, signal);
     if (record?.node !== nodeName)
@@ -71,14 +81,33 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
     await held[Symbol.asyncDispose]();
     throw error;
   }
+  follow(held);
   return {
-    async renew(stop) {
-      if (!held.isOver()) return;
-      held = await takeAgain(deps, rootDir, stop);
-      await refuseOtherAgent({ ...deps, host, sharing }, stop);
-      deps.log.info({ rootDir }, "the lock on the root directory, lost with the connection, is taken again");
+    isLost: () => held.isOver(),
+    isProved: () => held.isProved(),
+    async prove(until) {
+      const locks = held;
+      await locks.prove(until).catch((cause: unknown) => {
+        if (!locks.isOver()) throw cause;
+        const why = deps.target.link?.trouble()?.message ?? "its lock was lost, and is about to be taken again";
+        throw new CodedError("unavailable", `the target cannot be worked on: ${why}`, { cause });
+      });
     },
-    [Symbol.asyncDispose]: () => held[Symbol.asyncDispose](),
+    onLost(listener) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    async renew(stop) {
+      if (!held.isOver()) return held.prove(stop);
+      held = await takeAgain(deps, rootDir, stop);
+      follow(held);
+      await refuseOtherAgent({ ...deps, host, sharing }, stop);
+      deps.log.info({ rootDir }, "the lock on the root directory, which was lost, is taken again");
+    },
+    [Symbol.asyncDispose]() {
+      isGivenBack = true;
+      return held[Symbol.asyncDispose]();
+    },
   };
 }
 
@@ -142,13 +171,13 @@ function take(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<He
 
 /** Holds locks of a root directory's, and the one of the runtime where that is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
-  { target, clock, log }: ClaimDeps,
+  { target, clock, log, pulse = remotePulse }: ClaimDeps,
   rootDir: string,
   own: readonly LockRequest[],
   signal: AbortSignal,
 ): Promise<HeldLocks> {
   const { host, sharing, link } = target;
-  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...remotePulse, clock });
+  const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
   const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
     log.info({ err: error }, "the runtime is not found yet: whether another node has it is not looked at");
@@ -175,7 +204,7 @@ export async function isAlone({ target, clock }: Omit<ClaimDeps, "log">, signal:
   try {
     const path = await socketDirectory(target, clock.within(findMs, signal));
     if (path === undefined) return false;
-    await using _lock = await acquireLocks(target.host, [{ path }], signal);
+    await using _lock = await acquireLocks(target.host, [{ path }], signal, target.link && { ...remotePulse, clock });
     return true;
   } catch (error) {
     if (hasCode(error, "unavailable", "cancelled")) throw error;

@@ -7,6 +7,7 @@ import type { NodeSettings } from "../node/node-agent.ts";
 import { settledNetwork } from "./pod-network.ts";
 import { createTroubleReporter, type TroubleReporter, untilReachable, untilWorthATry } from "../node/unreachable.ts";
 import { nodeSettings } from "../kubelet/settings.ts";
+import { fencedTarget } from "../seams/fenced.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
 
 /** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
@@ -44,8 +45,15 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
       ? unworkable(error)
       : error;
   });
-  const network = await settledNetwork(deps, signal);
-  return await runKubelet({ ...deps, target: { ...deps.target, ...(network && { network }) }, claim }, signal);
+  const target = deps.target.link ? fencedTarget(deps.target, claim, signal) : deps.target;
+  try {
+    const network = await settledNetwork({ ...deps, target }, signal);
+    return await runKubelet({ ...deps, target: { ...target, ...(network && { network }) }, claim }, signal);
+  } catch (error) {
+    if (!claim.isLost() || signal.aborted) throw error;
+    deps.log.warn({ err: error }, "the lock on the target was lost while the node started, will try again");
+    return "again";
+  }
 }
 
 /** Error of a remote target that is reachable, but too slow or too broken to work on. */

@@ -1,6 +1,7 @@
 import { isAlone, lockFile, lockTarget } from "./claim.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import { cgroupVersion, exists } from "../host/exists.ts";
+import type { HeldLocks } from "../host/lock.ts";
 import { ownDirectory } from "../host/ownership-record.ts";
 import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
@@ -15,6 +16,7 @@ import { lineOf, type Plan, removalPlan, thingsOf } from "../remove/plan.ts";
 import { survey } from "../remove/survey.ts";
 import { openCgroupsOf } from "../resources/cgroup-driver.ts";
 import { createCgroupLayout } from "../resources/cgroup-layout.ts";
+import { fencedTarget } from "../seams/fenced.ts";
 import { type ProviderFactory, type Target, TargetError } from "../seams/provider.ts";
 import { confirmed, type Terminal } from "./terminal.ts";
 
@@ -45,11 +47,12 @@ export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "term
 
 /** The removal, on a target that is at hand. */
 export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
-  const { target, yes, terminal, clock } = deps;
+  const { yes, terminal, clock } = deps;
+  const node = { ...deps.node, rootDir: deps.target.rootDir ?? deps.node.rootDir };
+  const alone = await isAlone({ target: deps.target, clock }, signal);
+  await using held = await holdTarget(deps, node.rootDir, signal);
+  const target = fencedTarget(deps.target, held, signal);
   const { host, runtime } = target;
-  const node = { ...deps.node, rootDir: target.rootDir ?? deps.node.rootDir };
-  const alone = await isAlone({ target, clock }, signal);
-  await using _held = await holdTarget(deps, node.rootDir, signal);
   const version = await cgroupVersion(host.fs, signal);
   const layout = await createCgroupLayout({ ...target, kubelet: node.kubelet, clock, log: silentLog() })(signal);
   await using cgroups = await openCgroupsOf({ ...layout, version }, { host, clock }, signal);
@@ -88,11 +91,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
 }
 
 /** Keeps everybody else off while things are removed. @throws TargetError, one sentence. */
-async function holdTarget(
-  { target, clock }: RemovalDeps,
-  rootDir: string,
-  signal: AbortSignal,
-): Promise<AsyncDisposable> {
+async function holdTarget({ target, clock }: RemovalDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const isThere = await exists(target.host.fs, ownDirectory(rootDir), signal);
   const own = isThere ? [{ path: lockFile(rootDir) }] : [];
   try {

@@ -149,6 +149,13 @@ export interface Host extends AsyncDisposable {
   run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
   spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
+  /** Locks an existing file, or a directory, by flock(2) for as long as this process lives, or until disposed of: no process of the target
+   *  has to stay for it. Only where the target is this process's own machine. @returns undefined when another process has it.
+   *  @throws failed_precondition for a path that cannot be opened, not_found where there is no `flock` program. */
+  lock?(
+    path: string,
+    options: { readonly shared: boolean; readonly signal: AbortSignal },
+  ): Promise<AsyncDisposable | undefined>;
   /** Opens a connection from the target.
    *  @throws unavailable when it is refused, deadline_exceeded; the causes include the system's error (ECONNREFUSED,
    *  EHOSTUNREACH, …) when the target reports it. */

@@ -1,4 +1,5 @@
-import { type Held, remotePulse } from "../host/held.ts";
+import type { Held } from "../host/held.ts";
+import { remotePulse } from "../host/pulse.ts";
 import { inhibitShutdown } from "../host/systemd/inhibitor.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";

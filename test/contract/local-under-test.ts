@@ -4,7 +4,6 @@ import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { localHost } from "../../providers/local/host.ts";
-import { fromPod } from "../../providers/local/in-pod.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { must, start } from "../harness/processes.ts";
 import { awkwardThere } from "./awkward.ts";
@@ -15,7 +14,7 @@ export async function localUnderTest(machine?: number): Promise<HostUnderTest> {
   const dir = await realpath(await mkdtemp(join(tmpdir(), "graftlet-host-")));
   const servers = new AsyncDisposableStack();
   return {
-    host: localHost({ clock: systemClock(), ...(machine !== undefined && { there: fromPod(machine) }) }),
+    host: localHost({ clock: systemClock(), ...(machine !== undefined && { machinePid: machine }) }),
     dir,
     makeFifo: async (path) => void (await must(["mkfifo", path])),
     async makeSocket(path) {

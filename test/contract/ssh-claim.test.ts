@@ -1,25 +1,30 @@
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import { describe, test } from "node:test";
 import type { SshHost } from "../../providers/ssh/host.ts";
-import { claimTarget } from "../../src/process/claim.ts";
+import { troubleOf } from "../../providers/ssh/provider.ts";
+import { type ClaimDeps, claimTarget } from "../../src/process/claim.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { createLogger } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
+import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { within } from "./waiting.ts";
 
 const never = new AbortController().signal;
 
 describe("a claim on a target over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("claim");
-  const claim = (host: SshHost, name: string, sharing: Sharing = "exclusive") => {
+  const claim = (host: SshHost, name: string, sharing: Sharing = "exclusive", pulse?: ClaimDeps["pulse"]) => {
     const { dir } = rig();
     const runtimeSocket = async () => `${dir}/run/runtime.sock`;
     return claimTarget(
       {
-        target: { host, sharing, runtimeSocket },
+        target: { host, sharing, runtimeSocket, link: troubleOf(host.link) },
         clock: systemClock(),
         log: createLogger(0, { write: () => undefined }),
+        ...(pulse && { pulse }),
       },
       { nodeName: name, rootDir: `${dir}/${name}`, kubelet: { podLogsDir: `${dir}/logs` } },
       never,
@@ -66,6 +71,45 @@ describe("a claim on a target over SSH", () => {
     await rig().mustInside(["kill", rival]);
     await own.renew(never);
     assert.equal(await isFree(path), false);
+  });
+
+  test("lost while the link stays up, since what held it there was killed or hangs, it is known to be lost and taken again", async () => {
+    await using host = hostOf();
+    await makeRuntimeDirectory(host);
+    for (const signal of ["KILL", "STOP"]) {
+      await using own = await claim(host, "killed", "exclusive", { everyMs: 500, silenceSeconds: 2 });
+      const path = `${rig().dir}/killed/graftlet/lock`;
+      const lost = new Promise<void>((resolve) => void own.onLost(resolve));
+      const holders = `for fd in /proc/[0-9]*/fd/8; do [ "$(readlink $fd)" = ${path} ] && p=\${fd#/proc/} && echo \${p%%/*}; done; true`;
+      const pids = (await rig().mustInside(["sh", "-c", holders])).trim().split("\n");
+      await rig().mustInside(["kill", `-${signal}`, ...pids]);
+      await within(lost, 20_000);
+      assert.deepEqual([own.isLost(), own.isProved()], [true, false]);
+      assert.equal(host.link.state().is, "up");
+      await own.renew(never);
+      assert.deepEqual([own.isLost(), own.isProved(), await isFree(path)], [false, true, false]);
+    }
+  });
+
+  test("a process that stood still for longer than its lock lasts changes nothing on the target afterwards, where another has the lock", async (t) => {
+    const { dir } = rig();
+    const [root, file] = [`${dir}/frozen`, `${dir}/written`];
+    const entry = join(import.meta.dirname, "ssh-claim-entry.ts");
+    const process = start(["node", entry, JSON.stringify(rig().login), root, file], { stdio: "pipe" });
+    t.after(() => process.kill("SIGKILL"));
+    let said = "";
+    for (const stream of [process.stdout, process.stderr]) stream?.on("data", (chunk: Buffer) => (said += chunk));
+    const written = async () => (await rig().inside(["cat", file])).stdout.length;
+    await waitFor("the first to write", async () => (await written()) > 0, { explain: () => said });
+    process.kill("SIGSTOP");
+    await waitFor("its lock to be free", () => isFree(`${root}/graftlet/lock`));
+    await using host = hostOf();
+    await using _other = await claim(host, "frozen");
+    const before = await written();
+    process.kill("SIGCONT");
+    await waitFor("the first to notice", () => process.exitCode !== null, { explain: () => said });
+    assert.equal(said, "claimed\nunavailable\n");
+    assert.equal(await written(), before);
   });
 
   test("two graftlets with root directories of their own meet at the runtime, unless both share it", async () => {

@@ -66,7 +66,7 @@ function setUp(dir: string, { programs = "debian" }: SshdRigOptions): string {
       mkdir -p ${dir}/layers$at/upper ${dir}/layers$at/work
       mount -t overlay overlay -o lowerdir=$at,upperdir=${dir}/layers$at/upper,workdir=${dir}/layers$at/work $at
     done
-    for at in /run /home /root; do mount -t tmpfs -o mode=0755 tmpfs $at; done
+    for at in /run /home /root /var/lib /var/log; do mount -t tmpfs -o mode=0755 tmpfs $at; done
     mkdir -p /run/sshd
     echo graftlet-target > /etc/hostname
     for user in ${users.join(" ")}; do useradd --create-home --shell /bin/sh $user; usermod -p '*' $user; done

@@ -14,7 +14,7 @@ export function lockingShell(): Program {
     for (const request of wanted) holders.set(request.path, [...(holders.get(request.path) ?? []), request]);
     stdout.write("held\n");
     await new Promise((resolve) => {
-      stdin.once("end", resolve).resume();
+      stdin.once("end", resolve).on("data", (beat: Buffer) => stdout.write(beat));
       killed.addEventListener("abort", resolve, { once: true });
     });
     for (const request of wanted)

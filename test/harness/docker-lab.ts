@@ -36,13 +36,18 @@ export async function readiness(cluster: Cluster, nodeName = cluster.nodeName): 
 }
 
 /** Waits until a node's Ready condition, as `readiness` writes it, matches. @returns how long that took, milliseconds. */
-export async function untilReadiness(cluster: Cluster, pattern: RegExp, timeoutMs = 60_000): Promise<number> {
+export async function untilReadiness(
+  cluster: Cluster,
+  pattern: RegExp,
+  timeoutMs = 60_000,
+  nodeName = cluster.nodeName,
+): Promise<number> {
   const since = performance.now();
-  await cluster.waitFor(`the node to be ${pattern}`, async () => pattern.test(await readiness(cluster)), {
-    timeoutMs,
-    everyMs: 200,
-    explain: () => readiness(cluster),
-  });
+  await cluster.waitFor(
+    `the node ${nodeName} to be ${pattern}`,
+    async () => pattern.test(await readiness(cluster, nodeName)),
+    { timeoutMs, everyMs: 200, explain: () => readiness(cluster, nodeName) },
+  );
   return performance.now() - since;
 }
 

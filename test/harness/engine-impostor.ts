@@ -1,11 +1,16 @@
 import { createServer } from "node:http";
 import { once } from "node:events";
 
-/** Serves on a unix socket what a Docker Engine of an old version says of itself, and nothing else.
+/** Serves on a unix socket what an engine says of itself, and nothing else.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.40/#tag/System/operation/SystemVersion */
 export async function startEngineImpostor(
   socket: string,
-  version: { readonly Version: string; readonly ApiVersion: string; readonly MinAPIVersion: string },
+  version: {
+    readonly Version: string;
+    readonly ApiVersion: string;
+    readonly MinAPIVersion: string;
+    readonly Components?: readonly { readonly Name: string }[];
+  },
 ): Promise<AsyncDisposable> {
   const server = createServer((request, response) => {
     const known = request.url?.replace(/[?].*$/, "").endsWith("/version");

@@ -37,6 +37,9 @@ export const plainRegistryHost = "registry.k8s.io";
  */
 const copiedOnWrite = ["/etc", "/run", "/var/lib", "/var/log"];
 
+/** Where a kubelet that has run on this machine leaves files: inside there has never been one. */
+const leftByKubelets = ["/var/lib/kubelet", "/var/log/pods", "/var/log/containers"];
+
 /** A resolv.conf whose server is nobody: a name that is not in /etc/hosts fails at once, with no wait. */
 export const noNameServer = "nameserver 127.0.0.1\noptions attempts:1 timeout:1\n";
 
@@ -87,6 +90,8 @@ export async function startHolder(layout: Layout, hostname: string): Promise<Pro
         `mount -t overlay overlay -o lowerdir=${path},upperdir=${layer}/upper,workdir=${layer}/work ${path}`,
       ];
     }),
+    // Seen through the layer alone: what a kubelet of this machine has left stays where it is.
+    `rm -rf ${leftByKubelets.join(" ")}`,
     ...["hosts", "resolv.conf"].flatMap((file) => [`rm -f /etc/${file}`, `cp ${own}/${file} /etc/${file}`]),
     ...Object.entries(settledSettings).flatMap(([path, value]) => {
       const file = join(own, path.slice(1).replaceAll("/", "-"));

@@ -93,6 +93,28 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     t.diagnostic(`Ready ${Math.round(await untilOf(/^True /))} ms after the daemon answered`);
   });
 
+  test("an engine that calls itself another's, until a Docker Engine takes its place", async () => {
+    await cluster.killRuntime();
+    rmSync(socket, { force: true });
+    const podman = {
+      Version: "5.4.2",
+      ApiVersion: "1.41",
+      MinAPIVersion: "1.24",
+      Components: [{ Name: "Podman Engine" }],
+    };
+    const other = await startEngineImpostor(socket, podman);
+    try {
+      await begin();
+      await untilOf(
+        unready(`what answers at ${socket} calls itself "Podman Engine": graftlet runs pods on a Docker Engine .*`),
+      );
+    } finally {
+      await other[Symbol.asyncDispose]();
+    }
+    await engine.start();
+    await untilOf(/^True /);
+  });
+
   test("a socket that its user may not open, until it may", async (t) => {
     // Root too needs the socket's group or owner once it has not the capability that passes permissions by.
     const powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];

@@ -35,7 +35,8 @@ const stages: Readonly<Record<string, Stage>> = {
 export interface PullTracker {
   take(message: PullMessage): void;
   progress(): PullProgress;
-  /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. */
+  /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
+   *  image store say nothing while they unpack: there all that is not done has been fetched. */
   idle(): boolean;
 }
 
@@ -55,7 +56,7 @@ export function createPullTracker(): PullTracker {
     progress: () => progressOf([...layers.values()]),
     idle() {
       const now = new Set([...layers.values()].map(({ stage }) => stage));
-      return now.has("extracting") || (now.has("waiting") && !now.has("fetching"));
+      return now.has("extracting") || ((now.has("waiting") || now.has("fetched")) && !now.has("fetching"));
     },
   };
 }

@@ -68,6 +68,6 @@ function reasonIn(words: string): string {
   const lines = words
     .trim()
     .split("\n")
-    .filter((line) => !/ socat\[\d+\] [NWI] /.test(line));
+    .filter((line) => !/ socat\d*\[\d+\] [NWI] /.test(line));
   return (lines.at(-1)?.split(": ").at(-1) || "the relay ended").toLowerCase();
 }

@@ -7,11 +7,21 @@ export interface RelayProgram {
   readonly connected: RegExp;
 }
 
+/** socat's address for its standard streams that closes standard output when the server has said all. Since version 1.8 the short form,
+ *  `-`, does not. @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
+const standardStreams = "STDIN!!STDOUT,shut-close";
+
 /** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
  *  closed the connection, the traditional one does not half-close towards the server, and BusyBox' drops the client's
  *  data once the server has half-closed. */
 export const findProgram = `
-if socat -V; then name=socat
+# True if socat passes on the end of what the server says while the client may still send: tells so before the client's end does.
+socat_ends() {
+  { sh -c 'sleep 5 3>&- & echo $! >&3; wait $!; echo late >&3' |
+    socat -t 5 "${standardStreams}" EXEC:true 3>&- |
+    { cat; echo ended >&3; }; } 3>&1 | { read -r pid; read -r first; kill "$pid"; [ "$first" = ended ]; }
+}
+if socat -V && socat_ends; then name=socat
 elif perl -MIO::Socket::IP -e 1; then name=perl
 elif python3 -c 'import socket, threading'; then name=python3
 fi >/dev/null 2>&1
@@ -102,23 +112,16 @@ wait
 /** Seconds that socat keeps a half-closed connection: the kubelet's idle timeout of streams. */
 const halfClosedSeconds = "14400";
 
+/** The command by which socat relays its standard streams, each direction ending by itself. @param to an address of socat's. */
+export function socatCommand(to: string): readonly string[] {
+  const options = ["-d", "-d", "-t", halfClosedSeconds, "-b", "65536"];
+  return ["sh", "-c", quietly, "sh", "socat", ...options, standardStreams, to];
+}
+
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
-    argv: (address, port) => [
-      "sh",
-      "-c",
-      quietly,
-      "sh",
-      "socat",
-      "-d",
-      "-d",
-      "-t",
-      halfClosedSeconds,
-      "-b",
-      "65536",
-      "-,shut-close",
-      address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
-    ],
+    argv: (address, port) =>
+      socatCommand(address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`),
     connected: /starting data transfer loop/,
   },
   perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },

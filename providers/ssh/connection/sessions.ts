@@ -44,6 +44,8 @@ const growPauseMs = 5_000;
 const settleMs = 200;
 /** ssh2 fails at once when the peer has hung up, and reports the lost connection a moment later, ms. */
 const hangUpMs = 250;
+/** Time for the target to answer a request for a session, ms. */
+const openWithinMs = 60_000;
 /** Least interval between warnings about sessions that have to wait, ms. */
 const tellEveryMs = 60_000;
 
@@ -53,7 +55,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
     connection: Connection,
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
-    const channel = await openChannel(connection, what, signal);
+    const channel = await openChannel(connection, what, clock.within(openWithinMs, signal));
     // One for the channel, one for the request on it.
     link.exchanged();
     link.exchanged();
@@ -199,7 +201,7 @@ function roomOf(limit: number, urgent: boolean): number {
 async function openChannel(
   { client, lost }: Connection,
   start: SessionRequest["start"],
-  signal?: AbortSignal,
+  signal: AbortSignal,
 ): Promise<ClientChannel> {
   if (lost.aborted) throw abortError(lost);
   const channel = opened((done) => {

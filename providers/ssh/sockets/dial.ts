@@ -24,6 +24,8 @@ export interface DialerOptions {
 }
 
 const never = new AbortController().signal;
+/** Time for a target to answer, milliseconds: longer than a system's connect timeout, about 130 s. */
+const openWithinMs = 180_000;
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
@@ -54,13 +56,14 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
     if ("unix" in to && isLongSocketPath(to.unix)) return relayed(to, signal, tooLong(to.unix));
     const connection = await link.connection(signal);
     try {
-      const channel = await openForward(connection, to, signal);
+      const channel = await openForward(connection, to, clock.within(openWithinMs, signal));
       link.exchanged();
       if ("unix" in to) forwarding.add(connection);
       return channelStream(channel, connection);
     } catch (error) {
       throwIfAborted(signal);
       if (connection.lost.aborted) throw brokenBy(connection.lost);
+      if (hasCode(error, "deadline_exceeded")) throw error;
       const refused = failureOf(to, error);
       if ("unix" in to) {
         // OpenSSH gives the same answer for prohibited forwarding, a socket without permission, and a missing one.

@@ -172,24 +172,35 @@ async function forwardTcp(
   accept: Accept,
 ): Promise<Forwarding> {
   const { client } = connection;
-  const bound = await bindTcp(connection, host, port);
-  const onTcp = (details: { readonly destPort: number }, take: () => ClientChannel, refuse: () => void) => {
-    if (details.destPort === bound) accept({ connection, take, refuse });
-  };
-  client.on("tcp connection", onTcp);
+  const onConnection = (take: () => ClientChannel, refuse: () => void) => accept({ connection, take, refuse });
+  const { port: bound, stop } = await bindTcp(connection, { host, port }, onConnection);
   return {
     address: { host, port: bound },
     connection,
     async stop() {
       await unlessLost(connection, (done) => client.unforwardIn(host, bound, done));
-      client.off("tcp connection", onTcp);
+      stop();
     },
   };
 }
 
-function bindTcp({ client }: Connection, host: string, port: number): Promise<number> {
+/** Has the target listen. @param onConnection takes a connection, or refuses it.
+ *  @returns the port, and what ends the calls. */
+function bindTcp(
+  { client }: Connection,
+  { host, port }: { readonly host: string; readonly port: number },
+  onConnection: (take: () => ClientChannel, refuse: () => void) => void,
+): Promise<{ readonly port: number; stop(): void }> {
   return new Promise((resolve, reject) => {
-    client.forwardIn(host, port, (error, bound) => (error ? reject(error) : resolve(bound)));
+    client.forwardIn(host, port, (error, bound) => {
+      if (error) return reject(error);
+      const onTcp = (to: { readonly destPort: number }, take: () => ClientChannel, refuse: () => void) => {
+        if (to.destPort === bound) onConnection(take, refuse);
+      };
+      // A connection may come with the target's answer: one that finds no listener would never be answered.
+      client.on("tcp connection", onTcp);
+      resolve({ port: bound, stop: () => client.off("tcp connection", onTcp) });
+    });
   });
 }
 
@@ -230,8 +241,9 @@ async function exists(fs: Pick<HostFs, "lstat">, path: string): Promise<boolean>
 /** True when the target forwards from a port of its own choice: then the refused one is in use. */
 async function canForward(connection: Connection, host: string): Promise<boolean> {
   try {
-    const port = await bindTcp(connection, host, 0);
+    const { port, stop } = await bindTcp(connection, { host, port: 0 }, (_take, refuse) => refuse());
     await unlessLost(connection, (done) => connection.client.unforwardIn(host, port, done));
+    stop();
     return true;
   } catch {
     return false;

@@ -5,6 +5,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { isLongSocketPath } from "../../../src/lib/socket-path.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Address } from "../../../src/seams/host.ts";
+import { socatCommand } from "../../docker/port-forward/programs.ts";
 import type { RelayProgram } from "../shell/privileges.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
@@ -85,7 +86,7 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
       // Commas and colons are syntax for socat.
       if (!plain || words.some((word) => word.includes(":"))) return undefined;
       const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
-      return { argv: ["socat", "-t", "86400", "-", address], greets: false };
+      return { argv: socatCommand(address), greets: false };
     }
     case "docker":
       // It connects to Docker Engines only, with a request before it relays.

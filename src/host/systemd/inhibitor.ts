@@ -1,6 +1,7 @@
 import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
-import { type Held, type Pulse, hold, stayingLines } from "../held.ts";
+import { type Held, hold, stayingLines } from "../held.ts";
+import type { Pulse } from "../pulse.ts";
 
 /** The command that holds logind's lock for as long as its standard input is open.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd-inhibit.html */

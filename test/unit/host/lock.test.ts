@@ -28,14 +28,25 @@ test("a lock is one holder's until it gives it back", async (t) => {
   await using _again = await acquireLocks(host, [{ path }], never);
 });
 
-test("a lock goes with the connection of its holder", async (t) => {
+test("a lock on this machine needs no process beside graftlet's own", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
+  await using held = await acquireLocks(host, [{ path }], never);
+  const { stdout } = await host.run(["ps", "-o", "comm=", "--ppid", String(process.pid)]);
+  assert.deepEqual(stdout.trim().split("\n"), ["ps"]);
+  assert.equal((await host.run(["flock", "-n", path, "true"])).code, 1);
+  assert.equal(held.isProved(), true);
+});
+
+test("a lock on another machine goes with the connection of its holder", async (t) => {
+  const { spawn } = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
   const stop = new AbortController();
-  const first = await acquireLocks(host, [{ path }], stop.signal);
+  const first = await acquireLocks({ spawn }, [{ path }], stop.signal);
   stop.abort();
-  await first[Symbol.asyncDispose]();
-  await using _next = await acquireLocks(host, [{ path }], never);
+  await first.over;
+  await assert.rejects(first.prove(), { code: "unavailable" });
+  await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
 test("a lock file that cannot be opened is no other agent's lock", async (t) => {
@@ -63,7 +74,8 @@ test("of several locks all are held or none, directories too, and shared ones by
 
 test("a holder that gets no sign of life for so long gives its locks up; one that does keeps them", async (t) => {
   const clock = systemClock();
-  const host = localHost({ clock });
+  const { spawn } = localHost({ clock });
+  const host = { spawn };
   const path = await lockFile(t);
   const other = `${dirname(path)}/other`;
   const silent = await acquireLocks(host, [{ path }], never, { clock: fakeClock(), everyMs: 100, silenceSeconds: 1 });
@@ -77,4 +89,5 @@ test("a holder that gets no sign of life for so long gives its locks up; one tha
   await using _next = await acquireLocks(host, [{ path }], never);
   await clock.sleep(500);
   assert.equal(living.isOver(), false);
+  await living.prove();
 });

@@ -95,12 +95,16 @@ test("what is wrong has its own reason, and is looked at again soon", async () =
   ];
   for (const [error, request, reason, message] of faults) {
     await using at = started(refuse(error), () => request);
+    const early = reason === "NoRoute" || reason === "NoAnswer";
     await at.clock.advance(0);
+    if (early) assert.equal(at.verdict(), undefined);
+    await at.clock.advance(early ? 20_000 : 0);
     assert.equal(at.verdict()?.reason, reason);
     assert.match(at.verdict()?.message ?? "", message);
     assert.equal(at.verdict()?.status, reason === "NotPermitted" ? "Unknown" : "False");
+    const asked = at.asked.length;
     await at.clock.advance(15_000);
-    assert.equal(at.asked.length, 2);
+    assert.equal(at.asked.length, asked + 1);
     assert.deepEqual(at.changes, [reason]);
   }
 });
@@ -125,6 +129,19 @@ test("a Node that is not there yet is no fault of the way to it, and is looked f
   await at.clock.advance(2_000);
   assert.deepEqual(at.changes, ["KubeletAnswers"]);
   await using wrong = started(refuse(apiError(404, "page not found")));
-  await wrong.clock.advance(0);
+  await wrong.clock.advance(20_000);
   assert.equal(wrong.verdict()?.reason, "NoRoute");
+});
+
+test("a Service that does not lead to a new Pod yet is asked every two seconds, and is no fault", async () => {
+  let leads = false;
+  await using at = started(() => (leads ? "ok" : refuse(apiError(503, "connect: connection refused"))()));
+  await at.clock.advance(5_000);
+  assert.deepEqual([at.verdict(), at.asked.length], [undefined, 3]);
+  leads = true;
+  await at.clock.advance(2_000);
+  assert.deepEqual(at.changes, ["KubeletAnswers"]);
+  leads = false;
+  await at.clock.advance(300_000);
+  assert.equal(at.verdict()?.reason, "NoRoute", "later it is one at once");
 });

@@ -6,10 +6,38 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeLink } from "../../fakes/link.ts";
 import { silent } from "../api/fake-client.ts";
 
+/** Locks that a test takes away, or leaves in doubt until it says that they are held. */
+function fakeClaim() {
+  const listeners = new Set<() => void>();
+  let doubt: PromiseWithResolvers<void> | undefined;
+  return {
+    isProved: () => doubt === undefined,
+    prove: async () => doubt?.promise,
+    onLost(listener: () => void) {
+      listeners.add(listener);
+      return () => void listeners.delete(listener);
+    },
+    lose: () => {
+      for (const listener of listeners) listener();
+    },
+    doubt: () => void (doubt = Promise.withResolvers<void>()),
+    settle(held: boolean) {
+      const { resolve, reject } = doubt ?? assert.fail();
+      doubt = undefined;
+      if (held) resolve();
+      else reject(new CodedError("unavailable", "lost"));
+    },
+    get listeners() {
+      return listeners.size;
+    },
+  };
+}
+
 /** A watch over a target that a test boots; `waiting` tells of a pass that wants to act on the target. */
 async function start() {
   const clock = fakeClock();
   const link = fakeLink();
+  const claim = fakeClaim();
   const state = { bootId: "life-1", answers: true, reads: 0, reboots: 0, unfit: undefined as string | undefined };
   const watch = createRebootWatch({
     host: {
@@ -25,6 +53,7 @@ async function start() {
       },
     },
     link,
+    claim,
     bootID: "life-1",
     unfit: async () => state.unfit,
     onReboot: () => void (state.reboots += 1),
@@ -49,6 +78,7 @@ async function start() {
   return {
     clock,
     link,
+    claim,
     state,
     pass,
     async end() {
@@ -58,7 +88,7 @@ async function start() {
     },
     async [Symbol.asyncDispose]() {
       await this.end();
-      assert.equal(link.listeners, 0);
+      assert.deepEqual([link.listeners, claim.listeners], [0, 0]);
     },
   };
 }
@@ -94,6 +124,32 @@ test("one of several connections that is lost ends the passes under way, and the
   assert.deepEqual([before(), after()], ["lost", "waits"]);
   await t.clock.advance(100);
   assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
+});
+
+test("a lock that is lost while the link stays up ends the passes under way, and the next ones wait until the target was looked at", async () => {
+  await using t = await start();
+  const before = await t.pass();
+  t.claim.lose();
+  const after = await t.pass();
+  assert.deepEqual([before(), after()], ["lost", "waits"]);
+  await t.clock.advance(100);
+  assert.deepEqual([after(), t.state.reads, t.state.reboots], ["goes on", 2, 0]);
+});
+
+test("a pass waits while it is not known whether the lock is still held", async () => {
+  await using t = await start();
+  t.claim.doubt();
+  const pass = await t.pass();
+  assert.equal(pass(), "waits");
+  t.claim.settle(true);
+  await t.clock.advance(0);
+  assert.deepEqual([pass(), t.state.reads], ["goes on", 1]);
+  t.claim.doubt();
+  const next = await t.pass();
+  t.state.unfit = "another has the lock";
+  t.claim.settle(false);
+  await t.clock.advance(100);
+  assert.deepEqual([pass(), next(), t.state.reboots], ["lost", "waits", 1]);
 });
 
 test("a target that booted meanwhile ends the run, and no pass goes on before", async () => {

@@ -160,14 +160,20 @@ test("a claim that is lost is taken again, as soon as what held it has ended; no
   await using claim = await claimTarget({ ...rest, target: { ...target, host: { ...host, spawn } } }, node, never);
   await claim.renew(never);
   assert.equal(spawned.length, 1, "one that stands is not taken again");
+  let losses = 0;
+  claim.onLost(() => void losses++);
+  assert.deepEqual([claim.isLost(), claim.isProved()], [false, true]);
   spawned[0]?.kill();
   await clock.advance(1);
+  assert.deepEqual([claim.isLost(), claim.isProved(), losses], [true, false, 1]);
+  await assert.rejects(claim.prove(), { code: "unavailable" });
   const rival = await claimTarget(deps(), node, never);
   const renewing = claim.renew(never);
   await clock.advance(5_000);
   await rival[Symbol.asyncDispose]();
   await clock.advance(1_000);
   await renewing;
+  assert.deepEqual([claim.isLost(), claim.isProved()], [false, true]);
   await assert.rejects(claimTarget(deps(), node, never), { message: /RuntimeInUse/ });
 
   spawned.at(-1)?.kill();

@@ -19,6 +19,18 @@ test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44"
   assert.throws(() => agreed("1.60", "1.45"), { code: "failed_precondition", message: /use a newer graftlet/ });
 });
 
+test("a daemon that calls itself something else is refused by that name", () => {
+  const of = (Components: readonly { readonly Name?: string }[]) =>
+    agreedVersion({ ApiVersion: "1.41", Version: "5.4.2", Components }, socket);
+  assert.throws(() => of([{ Name: "Podman Engine" }, { Name: "Engine" }]), {
+    code: "failed_precondition",
+    message: `what answers at ${socket} calls itself "Podman Engine": graftlet runs pods on a Docker Engine alone; name its socket in providerConfig.socket.`,
+  });
+  assert.equal(of([{ Name: "Engine" }, { Name: "containerd" }]), "1.41");
+  assert.equal(of([]), "1.41");
+  assert.equal(of([{}]), "1.41");
+});
+
 test("API versions compare by number", () => {
   assert.ok(compareVersions("1.9", "1.41") < 0);
   assert.ok(compareVersions("2.0", "1.52") > 0);

@@ -41,3 +41,17 @@ test("follows no more than 1,000 layers, however many are named", () => {
   for (let layer = 0; layer < 1_100; layer += 1) take({ status: "Downloading", id: String(layer) });
   assert.equal(progress().layers, 1_000);
 });
+
+test("nothing is wanted of the registry once all layers are fetched, though nobody says that they are unpacked", () => {
+  const { take, idle } = createPullTracker();
+  take({ status: "Already exists", id: "a" });
+  take({ status: "Downloading", id: "b", progressDetail: { current: 1, total: 2 } });
+  take({ status: "Downloading", id: "c", progressDetail: { current: 1, total: 2 } });
+  take({ status: "Download complete", id: "b" });
+  assert.equal(idle(), false, "the other one is still fetched");
+  take({ status: "Download complete", id: "c" });
+  assert.equal(idle(), true);
+  take({ status: "Pull complete", id: "b" });
+  take({ status: "Pull complete", id: "c" });
+  assert.equal(idle(), false, "the end is due");
+});

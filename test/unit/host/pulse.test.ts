@@ -1,0 +1,122 @@
+import assert from "node:assert/strict";
+import { PassThrough } from "node:stream";
+import { test } from "node:test";
+import { hold } from "../../../src/host/held.ts";
+import type { HostProcess } from "../../../src/seams/host.ts";
+import { fakeClock } from "../../fakes/clock.ts";
+
+const never = new AbortController().signal;
+const pulse = { everyMs: 15_000, silenceSeconds: 60 };
+
+/** A command that holds, on a machine whose clock a test moves. It returns heartbeats while `answers` is true. */
+async function start() {
+  const clock = fakeClock();
+  const skipped = { monotonic: 0, wall: 0 };
+  const [stdin, stdout, stderr] = [new PassThrough(), new PassThrough(), new PassThrough()];
+  const exited = Promise.withResolvers<number>();
+  const state = { answers: true, beats: 0, killed: false };
+  stdin.on("data", (chunk: Buffer) => {
+    state.beats += chunk.length;
+    if (state.answers) stdout.write(chunk);
+  });
+  const process: HostProcess = {
+    pid: 1,
+    stdin,
+    stdout,
+    stderr,
+    exited: exited.promise,
+    kill: () => void (state.killed = true),
+    [Symbol.asyncDispose]: async () => exited.resolve(0),
+  };
+  const spawn = async () => {
+    setImmediate(() => stdout.write("held\n"));
+    return process;
+  };
+  const seen = {
+    after: clock.after,
+    now: () => clock.now() + skipped.wall,
+    monotonic: () => clock.monotonic() + skipped.monotonic,
+  };
+  const held = await hold({ spawn }, ["hold"], never, { ...pulse, clock: seen });
+  assert.ok("over" in held);
+  return {
+    clock,
+    state,
+    held,
+    exit: () => exited.resolve(137),
+    say: (text: string) => stdout.write(text),
+    /** The process stands still for so long, and no timer of it fires. */
+    standStill: (ms: number) => {
+      skipped.monotonic += ms;
+      skipped.wall += ms;
+    },
+    /** The machine sleeps: the monotonic clock stands still with it. */
+    sleep: (ms: number) => void (skipped.wall += ms),
+  };
+}
+
+test("a command that answers its heartbeats is known to hold, and is asked no more often than they come", async () => {
+  const { clock, held, state } = await start();
+  for (let minutes = 0; minutes < 10; minutes++) {
+    await clock.advance(60_000);
+    assert.equal(held.isProved(), true);
+    await held.prove();
+  }
+  assert.equal(state.beats, 40);
+});
+
+test("after a time in which this process stood still the command is asked at once", async () => {
+  for (const how of ["standStill", "sleep"] as const) {
+    const t = await start();
+    t[how](50_000);
+    assert.equal(t.held.isProved(), false, how);
+    await t.held.prove();
+    assert.deepEqual([t.held.isProved(), t.state.beats], [true, 1], how);
+  }
+});
+
+test("an answer to a heartbeat of before that time proves nothing", async () => {
+  const t = await start();
+  t.state.answers = false;
+  await t.clock.advance(15_000);
+  t.standStill(90_000);
+  let proved = false;
+  const proving = t.held.prove().then(() => (proved = true));
+  t.say(".");
+  await t.clock.advance(0);
+  assert.deepEqual([proved, t.held.isProved()], [false, false]);
+  t.say(".");
+  await proving;
+  assert.equal(t.held.isProved(), true);
+});
+
+test("more answers than heartbeats prove nothing", async () => {
+  const t = await start();
+  t.say(".".repeat(1000));
+  await t.clock.advance(0);
+  t.standStill(90_000);
+  t.say(".".repeat(1000));
+  await t.clock.advance(0);
+  assert.equal(t.held.isProved(), false);
+});
+
+test("a command that has ended fails those who wait for its proof", async () => {
+  const t = await start();
+  t.state.answers = false;
+  t.standStill(90_000);
+  const waiting = assert.rejects(t.held.prove(), { code: "unavailable" });
+  t.exit();
+  await waiting;
+  await t.held.over;
+  assert.deepEqual([t.held.isProved(), t.held.isOver()], [false, true]);
+});
+
+test("a command that answers none for as long as it would wait for one is killed and counts as ended", async () => {
+  const t = await start();
+  t.state.answers = false;
+  await t.clock.advance(74_000);
+  assert.deepEqual([t.held.isProved(), t.held.isOver(), t.state.killed], [false, false, false]);
+  await t.clock.advance(1_000);
+  assert.deepEqual([t.held.isOver(), t.state.killed], [true, true]);
+  assert.equal(t.clock.pending, 0);
+});
