@@ -2,6 +2,7 @@ import type { Clock } from "../lib/clock.ts";
 import { throwIfAborted } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
+import type { Argv } from "../seams/command.ts";
 
 /** Heartbeat to a command that stays: a connection may be lost without notice. */
 export interface Pulse {
@@ -47,7 +48,7 @@ fi`;
  *  @returns how it ended where it did before that. @throws as `Host.spawn` does; the signal's reason. */
 export async function hold(
   host: Pick<Host, "spawn">,
-  argv: readonly string[],
+  argv: Argv,
   signal: AbortSignal,
   pulse?: Pulse,
 ): Promise<Held | Ended> {

@@ -8,6 +8,7 @@ import type { EventSink, Presence } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { createOomParser } from "./oom-lines.ts";
+import { script } from "../seams/command.ts";
 
 export interface OomWatcherDeps {
   readonly host: Pick<Host, "spawn">;
@@ -53,7 +54,7 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
   };
   const watch = async (signal: AbortSignal) => {
     try {
-      const said = await readLines(await host.spawn(["sh", "-c", reading], signal), heard(createOomParser()), signal);
+      const said = await readLines(await host.spawn(script(reading), signal), heard(createOomParser()), signal);
       if (!signal.aborted && said !== listening) failed(said);
     } catch (error) {
       if (signal.aborted || hasCode(error, "unavailable")) return;

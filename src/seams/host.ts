@@ -1,4 +1,5 @@
 import type { Duplex, Readable, Writable } from "node:stream";
+import type { Argv } from "./command.ts";
 
 /** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
@@ -131,11 +132,11 @@ export interface HostClock {
 export interface Host extends AsyncDisposable {
   readonly fs: HostFs;
   readonly clock: HostClock;
-  /** Runs a command to its end; a non-zero exit is a result, not an error.
+  /** Runs a command to its end; a non-zero exit is a result, not an error. Words that others write are operands of it, never options.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
-  run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
+  run(argv: Argv, options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
-  spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
+  spawn(argv: Argv, signal?: AbortSignal): Promise<HostProcess>;
   /** Opens a connection from the target.
    *  @throws unavailable when it is refused, deadline_exceeded; the causes include the system's error (ECONNREFUSED,
    *  EHOSTUNREACH, …) when the target reports it. */

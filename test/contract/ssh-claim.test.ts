@@ -7,6 +7,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Sharing } from "../../src/seams/provider.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -34,7 +35,7 @@ describe("a claim on a target over SSH", () => {
     await waitFor("the loss", () => host.link.state().is !== "up", { everyMs: 10 });
     await meanwhile();
     await rig().startSshd();
-    host.run(["true"]).catch(() => undefined);
+    host.run(argvOf(["true"])).catch(() => undefined);
     await isUp(host);
   };
 

@@ -2,7 +2,7 @@
  *  its standard error open: sshd reports the end of a command's output only together with that of its standard error. */
 export interface RelayProgram {
   /** Command line. @param address a loopback address. */
-  readonly argv: (address: string, port: number) => readonly string[];
+  readonly argv: (address: string, port: number) => Argv;
   /** Its message on standard error once connected. */
   readonly connected: RegExp;
 }
@@ -56,6 +56,7 @@ except OSError:
 output.close()
 sender.join()
 `;
+import { type Argv, interpreted, script } from "../../../src/seams/command.ts";
 
 const perl = `
 use IO::Socket::IP;
@@ -104,23 +105,15 @@ const halfClosedSeconds = "14400";
 
 const programs: Readonly<Record<string, RelayProgram>> = {
   socat: {
-    argv: (address, port) => [
-      "sh",
-      "-c",
-      quietly,
-      "sh",
-      "socat",
-      "-d",
-      "-d",
-      "-t",
-      halfClosedSeconds,
-      "-b",
-      "65536",
-      "-,shut-close",
-      address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`,
-    ],
+    argv: (address, port) => {
+      const peer = address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`;
+      return script(quietly, "socat", "-d", "-d", "-t", halfClosedSeconds, "-b", "65536", "-,shut-close", peer);
+    },
     connected: /starting data transfer loop/,
   },
-  perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },
-  python3: { argv: (address, port) => ["python3", "-c", python, address, String(port)], connected: /^connected$/m },
+  perl: { argv: (address, port) => interpreted("perl", perl, address, String(port)), connected: /^connected$/m },
+  python3: {
+    argv: (address, port) => interpreted("python3", python, address, String(port)),
+    connected: /^connected$/m,
+  },
 };
