@@ -29,7 +29,12 @@ interface Known {
   readonly version: Version;
   readonly client: DriverClient;
   facts?: DriverFacts;
+  /** The cluster has a CSIDriver object of its name. */
+  isKnown?: boolean;
 }
+
+/** Largest number of a driver's topology keys in a line of the log. */
+const mostKeysLogged = 10;
 
 /** The storage drivers on the target.
  *  @see https://kubernetes-csi.github.io/docs/ */
@@ -48,7 +53,8 @@ export function createDrivers(deps: DriversDeps): Drivers {
     found.facts = facts;
     await csiNodes.update(name, facts, signal).catch(failed("update driver"));
   };
-  const updates = createCountUpdates({ client, clock: deps.clock, log, refresh });
+  const { show, appeared } = createTopologyShower(deps, known);
+  const updates = createCountUpdates({ client, clock: deps.clock, log, refresh, appeared });
   const forget = async (name: string, signal: AbortSignal) => {
     known.delete(name);
     updates.end(name);
@@ -75,7 +81,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
         known.set(name, driver);
         try {
           driver.facts = await factsOf(driver, signal);
-          await csiNodes.install(name, driver.facts, signal);
+          await show(name, driver, driver.facts, signal);
           updates.begin(name);
         } catch (error) {
           throwIfAborted(signal);
@@ -98,6 +104,29 @@ export function createDrivers(deps: DriversDeps): Drivers {
     attachment: (name, signal) =>
       client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
   };
+}
+
+/** Shows drivers with their topology, and says in the log what of it is left out, and the remedy. */
+function createTopologyShower(
+  { csiNodes, log }: Pick<DriversDeps, "csiNodes" | "log">,
+  known: ReadonlyMap<string, Known>,
+) {
+  const show = async (name: string, driver: Known, facts: DriverFacts, signal: AbortSignal) => {
+    const { isKnown, leftOut } = await csiNodes.install(name, facts, signal);
+    driver.isKnown = isKnown;
+    if (leftOut.length === 0) return;
+    const remedy = isKnown
+      ? "name the keys in driverTopologyKeys, if the target may label its Node by them"
+      : "create the CSIDriver object of the driver";
+    const keys = leftOut.slice(0, mostKeysLogged);
+    log.warn({ driver: name, keys, remedy }, "the topology of a storage driver is not shown");
+  };
+  /** Shows the topology of a driver that registered before the cluster had its CSIDriver object. */
+  const appeared = async (name: string, signal: AbortSignal) => {
+    const found = known.get(name);
+    if (found?.facts && found.isKnown === false) await show(name, found, found.facts, signal);
+  };
+  return { show, appeared };
 }
 
 function absent(name: string): CodedError {

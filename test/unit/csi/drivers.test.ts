@@ -12,6 +12,7 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { startTestDriver } from "../../harness/csi-driver.ts";
 import { silent } from "../api/fake-client.ts";
 import { apiServer } from "./api.ts";
+import { topologyRule } from "../../../src/csi/topology.ts";
 
 const { signal } = new AbortController();
 
@@ -20,7 +21,12 @@ async function rig(t: TestContext) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-"));
   const clock = systemClock();
   const api = apiServer();
-  const csiNodes = createCsiNodes({ client: api.client, nodeName: "n", clock });
+  const csiNodes = createCsiNodes({
+    client: api.client,
+    nodeName: "n",
+    mayLabel: topologyRule(["zone", "rack"]),
+    clock,
+  });
   await csiNodes.initialize(signal);
   const counted: string[] = [];
   const drivers = createDrivers({
