@@ -77,7 +77,6 @@ const using = (name: string, script = "sleep 3600", spec: SpecDraft = {}): SpecD
 });
 
 const node = async () => (await cluster.get<Node>("node", cluster.nodeName)) as Node;
-
 const csiNode = async () => JSON.parse(await kubectl("get", "csinode", cluster.nodeName, "-o", "json")) as CSINode;
 
 /** IDs of the node by driver, as its Node shows them. */
@@ -124,12 +123,11 @@ describe("csi", () => {
     assert.deepEqual([rack, tier], ["r1", undefined]);
     const ids = await nodeIds();
     assert.equal(ids, JSON.stringify({ [driverName]: `${driverName}-node` }));
-
     const [two, key] = ["two.csi.graftlet.dev", "topology.two.csi.graftlet.dev/row"];
     const label = async () => (await node()).metadata.labels?.[key];
     const second = await startDriver({ name: two, info: { accessibleTopology: { segments: { [key]: "7" } } } });
     await driverShown(two, true);
-    assert.equal(await label(), undefined, "the cluster has no CSIDriver object of it");
+    assert.equal(await label(), undefined, "it has no CSIDriver object");
     await cluster.apply(csiDriver(two, { attachRequired: false }));
     await cluster.waitFor("its label", async () => (await label()) === "7");
     second.stop();
