@@ -3,6 +3,7 @@ import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../driver
 import type { Service } from "../lib/service-group.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createCountUpdates } from "./count-updates.ts";
@@ -41,6 +42,8 @@ const mostKeysLogged = 10;
 export function createDrivers(deps: DriversDeps): Drivers {
   const { client, csiNodes, log } = deps;
   const known = new Map<string, Known>();
+  // What shows a driver that has just gone would bring it back.
+  const inTurn = createTurns(1);
   const refresh: StorageDrivers["refresh"] = async (name, signal) => {
     const found = known.get(name);
     const failed = (what: string) => (error: unknown) => {
@@ -51,14 +54,15 @@ export function createDrivers(deps: DriversDeps): Drivers {
     if (!found) return failed("create CSI client for driver")(absent(name));
     const facts = await factsOf(found, signal).catch(failed("get NodeGetInfo from driver"));
     found.facts = facts;
-    await csiNodes.update(name, facts, signal).catch(failed("update driver"));
+    const update = async () => known.get(name) === found && csiNodes.update(name, facts, signal);
+    await inTurn(update).catch(failed("update driver"));
   };
-  const { show, appeared } = createTopologyShower(deps, known);
+  const { show, appeared } = createTopologyShower(deps, known, inTurn);
   const updates = createCountUpdates({ client, clock: deps.clock, log, refresh, appeared });
   const forget = async (name: string, signal: AbortSignal) => {
     known.delete(name);
     updates.end(name);
-    await csiNodes.uninstall(name, signal).catch((err: unknown) => {
+    await inTurn(() => csiNodes.uninstall(name, signal)).catch((err: unknown) => {
       if (!signal.aborted) log.warn({ err, driver: name }, "a storage driver could not be taken back from the node");
     });
   };
@@ -110,9 +114,11 @@ export function createDrivers(deps: DriversDeps): Drivers {
 function createTopologyShower(
   { csiNodes, log }: Pick<DriversDeps, "csiNodes" | "log">,
   known: ReadonlyMap<string, Known>,
+  inTurn: ReturnType<typeof createTurns>,
 ) {
   const show = async (name: string, driver: Known, facts: DriverFacts, signal: AbortSignal) => {
-    const { isKnown, leftOut } = await csiNodes.install(name, facts, signal);
+    const install = async () => (known.get(name) === driver ? csiNodes.install(name, facts, signal) : undefined);
+    const { isKnown, leftOut } = (await inTurn(install)) ?? { isKnown: true, leftOut: [] };
     driver.isKnown = isKnown;
     if (leftOut.length === 0) return;
     const remedy = isKnown

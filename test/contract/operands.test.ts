@@ -3,6 +3,7 @@ import { mkdtemp, readFile, rm, writeFile, mkdir } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
+import { holdDevice, releaseDevice } from "../../src/host/held-device.ts";
 import { localHost } from "../../providers/local/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import {
@@ -102,4 +103,16 @@ test("programs of an interpreter get what begins with a dash as an argument", as
   assert.equal(await says(interpreted("perl", 'print "@ARGV"', "-v", "--")), "-v --");
   assert.equal(await says(interpreted("python3", "import sys; print(sys.argv[1:])", "-V", "--")), "['-V', '--']\n");
   assert.equal(await says(script('echo "$@"', "-x", "--")), "-x --\n");
+});
+
+test("losetup holds a file whose name begins with a dash, and lets go of it", async () => {
+  const signal = AbortSignal.timeout(60_000);
+  const held = join(directory, "-held");
+  await writeFile(held, Buffer.alloc(1024 * 1024));
+  assert.match(await says(command("losetup", ["-f"], ["-held"])), /^$/);
+  assert.equal(await holdDevice(host, held, signal), false, "it is held already");
+  await releaseDevice(host, held, signal);
+  await writeFile(held, Buffer.alloc(1024 * 1024));
+  assert.equal(await holdDevice(host, held, signal), true);
+  await releaseDevice(host, held, signal);
 });
