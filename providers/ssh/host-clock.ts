@@ -1,6 +1,7 @@
 import type { Clock } from "../../src/lib/clock.ts";
 import { CodedError } from "../../src/lib/errors.ts";
 import type { Host, HostClock } from "../../src/seams/host.ts";
+import { command } from "../../src/seams/command.ts";
 
 export interface HostClockOptions {
   readonly clock: Clock;
@@ -13,7 +14,7 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
   return {
     async offsetMs(signal) {
       const before = clock.now();
-      const { stdout } = await run(["date", "+%s %N"], { ...(signal && { signal }) });
+      const { stdout } = await run(command("date", [], ["+%s %N"]), { ...(signal && { signal }) });
       // The target read its clock about half a round trip ago.
       const here = (before + clock.now()) / 2;
       return Math.round(targetTime(stdout) - here);

@@ -3,9 +3,16 @@ import { commonUser } from "../pod/common-user.ts";
 import type { TargetFeature } from "../seams/provider.ts";
 import type { Feature } from "../seams/runtime.ts";
 import type { Unserved } from "./decisions.ts";
+import { quantityMilli } from "../pod/quantity.ts";
 
 /** Why the node's runtime or target lacks a feature; undefined where it has it. */
 export type Lacks = (feature: Feature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
+
+/** Settings of the node by which a pod asks for less of it. */
+export interface LackingSettings {
+  /** KubeletConfiguration.cpuCFSQuota: where it is false, limits of CPU are not enforced. */
+  readonly cpuCfsQuota: boolean;
+}
 
 /** A field that asks for what not every node can do. */
 interface Asked {
@@ -14,11 +21,15 @@ interface Asked {
 }
 
 /** The fields of a pod that its node's runtime and target cannot serve, each with a sentence that says why. */
-export async function lacking({ spec }: Pod, lacks: Lacks, signal: AbortSignal): Promise<readonly Unserved[]> {
+export async function lacking(
+  { spec }: Pod,
+  { lacks, cpuCfsQuota }: LackingSettings & { readonly lacks: Lacks },
+  signal: AbortSignal,
+): Promise<readonly Unserved[]> {
   const asked = [
     ...askedByPod(spec),
     ...lists(spec).flatMap(([path, container]) => askedByContainer(spec, path, container)),
-  ];
+  ].filter(({ feature }) => feature !== "cpuLimit" || cpuCfsQuota);
   const reasons = await Promise.all(asked.map(({ feature }) => lacks(feature, signal)));
   return asked.flatMap(({ field }, at) => {
     const why = reasons[at];
@@ -86,9 +97,15 @@ function askedByContainer(spec: PodSpec, path: string, container: Container): re
     ...madeMounts(spec, path, container),
   ];
   if (securityContext?.privileged) asked.push({ field: `${path}.securityContext.privileged`, feature: "privileged" });
-  if (resources?.limits?.memory) asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
-  if (resources?.limits?.cpu) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
+  if (isLimited(resources?.limits?.["memory"]))
+    asked.push({ field: `${path}.resources.limits.memory`, feature: "memoryLimit" });
+  if (isLimited(resources?.limits?.["cpu"])) asked.push({ field: `${path}.resources.limits.cpu`, feature: "cpuLimit" });
   return asked;
+}
+
+/** A limit of 0 is none. */
+function isLimited(limit: string | undefined): boolean {
+  return limit !== undefined && quantityMilli(limit) > 0;
 }
 
 /** A part of a volume is bound where no container can move it, and what the node makes is shared with containers as a mount. Images

@@ -1,14 +1,22 @@
 import type { Served } from "../pipeline.ts";
 import { fieldsOf } from "./decisions.ts";
-import { type Lacks, lacking } from "./lacking.ts";
+import { claimedResources } from "./extended-resources.ts";
+import { type Lacks, type LackingSettings, lacking } from "./lacking.ts";
 import { podSpec } from "./pod-decisions.ts";
 
 /** Knows which fields of a pod are not served. Each field of a pod spec is decided on in a table: a pod is never run with one
  *  of them ignored. @param lacks what the node's runtime and target cannot do; nothing when left out.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
-export function createServed(lacks: Lacks = async () => undefined): Served {
+export function createServed(
+  lacks: Lacks = async () => undefined,
+  settings: LackingSettings = { cpuCfsQuota: true },
+): Served {
   const judge = fieldsOf(podSpec);
   return {
-    unserved: async (pod, signal) => [...judge(pod.spec, "spec"), ...(await lacking(pod, lacks, signal))],
+    unserved: async (pod, signal) => [
+      ...judge(pod.spec, "spec"),
+      ...claimedResources(pod),
+      ...(await lacking(pod, { lacks, ...settings }, signal)),
+    ],
   };
 }

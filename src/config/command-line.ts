@@ -37,6 +37,7 @@ import { doctorFields, leaveFields, type Options, optionFields, removeFields, st
 import { isSubdomain } from "./names.ts";
 import { refuse } from "./refusal.ts";
 import { fieldsOf } from "./schema.ts";
+import { topologyKeys } from "./node-metadata.ts";
 
 /** Result of parsing a command line. */
 export type ParseResult =
@@ -381,6 +382,7 @@ function oneNode(io: ConfigIo, options: Options, flags: Flags): NodeConfig {
     nodeIPs: nodeIPsFrom(options.nodeIP),
     nodeLabels: options.nodeLabels,
     ...(options.daemonSets && { daemonSets: options.daemonSets }),
+    driverTopologyKeys: topologyKeys("--driver-topology-keys", options.driverTopologyKeys),
     deadContainers: deadContainersOf(options),
   };
 }

@@ -18,7 +18,7 @@ import {
   nodeNameFrom,
   type PublishedEndpoints,
 } from "./node-config.ts";
-import { checkAnnotations, checkConfiguredLabels } from "./node-metadata.ts";
+import { checkAnnotations, checkConfiguredLabels, topologyKeys } from "./node-metadata.ts";
 import { group, groups, taints } from "./object-types.ts";
 import type { Options } from "./option-fields.ts";
 import { refuse } from "./refusal.ts";
@@ -58,6 +58,7 @@ const nodeFields = {
   annotations: field(textMap({ sign: "=" }), {}),
   taints: optional(taints),
   daemonSets: optional(oneOf(...daemonSetChoices)),
+  driverTopologyKeys: field(texts, []),
   port: optional(int32, { check: checkPort(false) }),
 } satisfies Shape;
 
@@ -232,6 +233,7 @@ function draftOf(
       nodeIPs: [],
       nodeLabels: entry.labels,
       ...(entry.daemonSets && { daemonSets: entry.daemonSets }),
+      driverTopologyKeys: topologyKeys(`${where}.driverTopologyKeys`, entry.driverTopologyKeys),
       configured: { labels: entry.labels, annotations: entry.annotations, taints: entry.taints ?? [] },
       deadContainers: deadContainersOf(at.options),
     },

@@ -49,8 +49,8 @@ export const gateGroups: readonly GateGroup[] = [
     locked: false,
     kubelet: false,
     names: `
-      CRDObservedGenerationTracking ClusterTrustBundle ConcurrentWatchObjectDecode CoordinatedLeaderElection
-      DRADeviceTaintRules MaxUnavailableStatefulSet SchedulerAsyncAPICalls StorageVersionMigrator`,
+      ClusterTrustBundle ConcurrentWatchObjectDecode CoordinatedLeaderElection DRADeviceTaintRules
+      MaxUnavailableStatefulSet SchedulerAsyncAPICalls StorageVersionMigrator`,
   },
   {
     stage: "beta",
@@ -68,22 +68,22 @@ export const gateGroups: readonly GateGroup[] = [
     kubelet: false,
     names: `
       APIResponseCompression APIServerIdentity AllowParsingUserUIDFromCertAuth
-      AuthorizePodWebsocketUpgradeCreatePermission ClearingNominatedNodeNameAfterBinding
-      ConstrainedImpersonation CustomResourceFieldSelectors DRADeviceBindingConditions DRADeviceTaints
+      AuthorizePodWebsocketUpgradeCreatePermission CRDObservedGenerationTracking
+      ClearingNominatedNodeNameAfterBinding ConstrainedImpersonation DRADeviceBindingConditions DRADeviceTaints
       DRAPartitionableDevices DRAResourceClaimDeviceStatus DRAResourceClaimGranularStatusAuthorization
       DRASchedulerFilterTimeout DeclarativeValidationBeta DeploymentReplicaSetTerminatingReplicas
       DetectCacheInconsistency HPAConfigurableTolerance ListFromCacheSnapshot MatchLabelKeysInPodTopologySpread
       MatchLabelKeysInPodTopologySpreadSelectorMerge MutablePodResourcesForSuspendedJobs
       MutableSchedulingDirectivesForSuspendedJobs NominatedNodeNameForExpectation OpenAPIEnums
       OpportunisticBatching PodDeletionCost PodTopologyLabelsAdmission PortForwardWebsockets
-      RelaxedServiceNameValidation RemoteRequestHeaderUID RetryGenerateName SchedulerAsyncPreemption
-      SchedulerPopFromBackoffQ ServiceAccountNodeAudienceRestriction SidecarContainers SizeBasedListCostEstimate
-      StaleControllerConsistencyDaemonSet StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet
-      StaleControllerConsistencyStatefulSet StatefulSetSemanticRevisionComparison StorageVersionHash
-      StrictIPCIDRValidation StructuredAuthenticationConfigurationEgressSelector
-      StructuredAuthenticationConfigurationJWKSMetrics SystemdWatchdog TokenRequestServiceAccountUIDValidation
-      TranslateStreamCloseWebsocketRequests UnauthenticatedHTTP2DOSMitigation
-      UnknownVersionInteroperabilityProxy WatchCacheInitializationPostStartHook WatchList`,
+      RelaxedServiceNameValidation RemoteRequestHeaderUID SchedulerAsyncPreemption SchedulerPopFromBackoffQ
+      ServiceAccountNodeAudienceRestriction SizeBasedListCostEstimate StaleControllerConsistencyDaemonSet
+      StaleControllerConsistencyJob StaleControllerConsistencyReplicaSet StaleControllerConsistencyStatefulSet
+      StatefulSetSemanticRevisionComparison StorageVersionHash StrictIPCIDRValidation
+      StructuredAuthenticationConfigurationEgressSelector StructuredAuthenticationConfigurationJWKSMetrics
+      TokenRequestServiceAccountUIDValidation TranslateStreamCloseWebsocketRequests
+      UnauthenticatedHTTP2DOSMitigation UnknownVersionInteroperabilityProxy WatchCacheInitializationPostStartHook
+      WatchList`,
   },
   {
     stage: "beta",
@@ -109,7 +109,7 @@ export const gateGroups: readonly GateGroup[] = [
     locked: false,
     kubelet: false,
     names: `
-      AllowInsecureKubeletCertificateSigningRequests DeclarativeValidationTakeover KMSv1 SeparateCacheWatchRPC`,
+      AllowInsecureKubeletCertificateSigningRequests DeclarativeValidationTakeover KMSv1`,
   },
   {
     stage: "deprecated",
@@ -126,7 +126,7 @@ export const gateGroups: readonly GateGroup[] = [
     locked: true,
     kubelet: false,
     names: `
-      AllowOverwriteTerminationGracePeriodSeconds`,
+      AllowOverwriteTerminationGracePeriodSeconds SeparateCacheWatchRPC`,
   },
   {
     stage: "deprecated",
@@ -192,18 +192,18 @@ export const gateGroups: readonly GateGroup[] = [
     names: `
       APIServerTracing AnonymousAuthConfigurableEndpoints AnyVolumeDataSource AuthorizeNodeWithSelectors
       AuthorizeWithSelectors BtreeWatchCache CPUManagerPolicyOptions CRDValidationRatcheting
-      CSIServiceAccountTokenSecrets ConsistentListFromCache DRAAdminAccess DeclarativeValidation
-      DisableAllocatorDualWrite ExecProbeTimeout ExternalServiceAccountTokenSigner JobBackoffLimitPerIndex
-      JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
+      CSIServiceAccountTokenSecrets ConsistentListFromCache CustomResourceFieldSelectors DRAAdminAccess
+      DeclarativeValidation DisableAllocatorDualWrite ExecProbeTimeout ExternalServiceAccountTokenSigner
+      JobBackoffLimitPerIndex JobManagedBy JobPodReplacementPolicy JobSuccessPolicy KubeletCgroupDriverFromCRI
       KubeletPodResourcesDynamicResources KubeletTracing LogarithmicScaleDown MatchLabelKeysInPodAffinity
-      MultiCIDRServiceAllocator NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread
-      OrderedNamespaceDeletion PodLifecycleSleepActionAllowZero PodObservedGenerationTracking
-      PodSchedulingReadiness PreferSameTrafficDistribution ProcMountType RelaxedDNSSearchValidation
-      RelaxedEnvironmentVariableValidation ResilientWatchCacheInitialization SchedulerQueueingHints
-      SeparateTaintEvictionController ServiceAccountTokenJTI ServiceAccountTokenNodeBinding
-      ServiceAccountTokenNodeBindingValidation ServiceAccountTokenPodNodeInfo StreamingCollectionEncodingToJSON
-      StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration VolumeAttributesClass WinDSR
-      WinOverlay`,
+      MultiCIDRServiceAllocator NFTablesProxyMode NodeInclusionPolicyInPodTopologySpread OrderedNamespaceDeletion
+      PodLifecycleSleepActionAllowZero PodObservedGenerationTracking PodSchedulingReadiness
+      PreferSameTrafficDistribution ProcMountType RelaxedDNSSearchValidation RelaxedEnvironmentVariableValidation
+      ResilientWatchCacheInitialization RetryGenerateName SchedulerQueueingHints SeparateTaintEvictionController
+      ServiceAccountTokenJTI ServiceAccountTokenNodeBinding ServiceAccountTokenNodeBindingValidation
+      ServiceAccountTokenPodNodeInfo SidecarContainers StreamingCollectionEncodingToJSON
+      StreamingCollectionEncodingToProtobuf StructuredAuthenticationConfiguration SystemdWatchdog
+      VolumeAttributesClass WinDSR WinOverlay`,
   },
   {
     stage: "ga",

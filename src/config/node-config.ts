@@ -47,6 +47,8 @@ export interface NodeConfig {
   readonly egressTunnel?: "none" | "k3s" | "rke2";
   /** Pods of DaemonSets that run here; undefined: as the Node's annotation or its network says. */
   readonly daemonSets?: (typeof daemonSetChoices)[number];
+  /** Keys, or domains that end with a slash, by which storage drivers on the target may label the Node beside those of their own names. */
+  readonly driverTopologyKeys: readonly string[];
   /** Port of the kubelet API at the Node's addresses, where that is not the one at which graftlet listens. */
   readonly advertisedPort?: number;
   readonly kubelet: KubeletConfiguration;

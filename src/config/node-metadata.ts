@@ -1,4 +1,4 @@
-import { isOwnLabel, isQualifiedName } from "./names.ts";
+import { isNodeLabel, isOwnLabel, isQualifiedName } from "./names.ts";
 import { checkLabels } from "./node-config.ts";
 import { refuse } from "./refusal.ts";
 import type { TextMap } from "./value-types.ts";
@@ -25,4 +25,19 @@ export function checkAnnotations(setting: string, annotations: TextMap): void {
       );
     if (takenAnnotation.test(key)) throw refuse(setting, key, "the node sets that annotation by itself; leave it out");
   }
+}
+
+/** Checks keys by which storage drivers may label the Node: those of labels, or a domain with a slash behind it for all of its keys.
+ *  @throws CodedError invalid_argument */
+export function topologyKeys(setting: string, keys: readonly string[]): readonly string[] {
+  for (const key of keys) {
+    const example = key.endsWith("/") ? `${key}x` : key;
+    if (!isQualifiedName(example) || !isNodeLabel(example))
+      throw refuse(
+        setting,
+        key,
+        "a key is that of a label that a node may set, such as topology.example.com/rack, or a domain such as topology.example.com/",
+      );
+  }
+  return keys;
 }

@@ -1,6 +1,6 @@
 import { daemonSetChoices } from "./node-config.ts";
 import { field, optional, type Shape, type ValueOf } from "./schema.ts";
-import { bool, duration, int32, ipAddress, oneOf, text, textMap } from "./value-types.ts";
+import { bool, duration, int32, ipAddress, oneOf, text, textMap, texts } from "./value-types.ts";
 
 const cadvisor = "graftlet has no cAdvisor";
 const noMounter = "volumes are mounted with the target's own tools";
@@ -23,6 +23,7 @@ export const optionFields = {
   nodeIP: field(text, "", { flag: "node-ip" }),
   nodeLabels: field(textMap({ sign: "=", bareKeys: true }), {}, { flag: "node-labels" }),
   daemonSets: optional(oneOf(...daemonSetChoices), { flag: "daemon-sets" }),
+  driverTopologyKeys: field(texts, [], { flag: "driver-topology-keys" }),
   rootDir: field(text, "/var/lib/kubelet", { flag: "root-dir" }),
   pagePort: optional(int32, { flag: "page-port" }),
   pageAddress: optional(ipAddress, { flag: "page-address" }),

@@ -7,6 +7,8 @@ import type { CSIDriver } from "../objects.ts";
 export interface CountUpdatesDeps extends ListerDeps {
   /** Asks a driver anew for the most volumes that the node can have, and shows it. */
   readonly refresh: (driver: string, signal: AbortSignal) => Promise<void>;
+  /** Told of a registered driver whose CSIDriver object is there, at each change of that object. */
+  readonly appeared: (driver: string, signal: AbortSignal) => Promise<void>;
 }
 
 /** Updates of what drivers can have on a node, for those that want that. */
@@ -20,7 +22,7 @@ export interface CountUpdates extends Service {
 /** Asks drivers again and again how many volumes the node can have, each in the period that its CSIDriver gives; one without is not asked.
  *  Those objects are watched from the first driver on: most nodes never have one.
  *  @see https://kubernetes.io/docs/concepts/storage/storage-limits/#mutable-csi-node-allocatable-count */
-export function createCountUpdates({ refresh, ...deps }: CountUpdatesDeps): CountUpdates {
+export function createCountUpdates({ refresh, appeared, ...deps }: CountUpdatesDeps): CountUpdates {
   const { clock, log } = deps;
   const wanted = Promise.withResolvers<void>();
   const installed = new Set<string>();
@@ -36,6 +38,13 @@ export function createCountUpdates({ refresh, ...deps }: CountUpdatesDeps): Coun
   };
   const schedule = (driver: string, plan: { readonly periodMs: number; timer?: Timer }) => {
     if (!stopped.signal.aborted) plan.timer = clock.after(plan.periodMs, () => void update(driver));
+  };
+  const look = (driver: string) => {
+    settle(driver);
+    if (!installed.has(driver) || !reflector.get(undefined, driver)) return;
+    void appeared(driver, stopped.signal).catch((err: unknown) => {
+      if (!stopped.signal.aborted) log.warn({ err, driver }, "the topology of a storage driver could not be shown");
+    });
   };
   const settle = (driver: string) => {
     const seconds = reflector.get(undefined, driver)?.spec.nodeAllocatableUpdatePeriodSeconds ?? 0;
@@ -53,9 +62,9 @@ export function createCountUpdates({ refresh, ...deps }: CountUpdatesDeps): Coun
     path: "/apis/storage.k8s.io/v1/csidrivers",
     handler: {
       replace() {
-        for (const driver of installed) settle(driver);
+        for (const driver of installed) look(driver);
       },
-      changed: ({ metadata }) => settle(metadata.name),
+      changed: ({ metadata }) => look(metadata.name),
     },
   });
   return {
@@ -63,7 +72,7 @@ export function createCountUpdates({ refresh, ...deps }: CountUpdatesDeps): Coun
     begin(driver) {
       installed.add(driver);
       wanted.resolve();
-      settle(driver);
+      look(driver);
     },
     end(driver) {
       installed.delete(driver);

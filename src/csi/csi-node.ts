@@ -3,24 +3,34 @@ import { CodedError, messageOf, codeOf, unlessGone } from "../lib/errors.ts";
 import type { Clock } from "../lib/clock.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
-import type { CSINode, Node } from "../objects.ts";
+import type { CSIDriver, CSINode, Node } from "../objects.ts";
 import type { DriverFacts } from "./facts.ts";
-import { withDriver, withoutDriver } from "./node-ids.ts";
+import { checkTopology, withDriver, withoutDriver } from "./node-ids.ts";
+import type { TopologyRule } from "./topology.ts";
 import { fewTries } from "./tries.ts";
 
 /** This node's CSINode, and what its Node shows of drivers. */
 export interface CsiNodes {
   /** Makes the CSINode, or takes it over. @throws CodedError in the kubelet's words. */
   initialize(signal: AbortSignal): Promise<void>;
-  /** Shows a driver. @throws CodedError in the kubelet's words. */
-  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
+  /** Shows a driver, with the part of its topology that it may label the Node with. @throws CodedError in the kubelet's words. */
+  install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<Shown>;
   /** Shows its facts anew, on the CSINode alone. @throws CodedError in the kubelet's words. */
   update(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
   /** Takes it back. @throws CodedError in the kubelet's words. */
   uninstall(driver: string, signal: AbortSignal): Promise<void>;
 }
 
+/** What is shown of a driver's topology. */
+export interface Shown {
+  /** The cluster has a CSIDriver object of its name; without one no topology is shown. */
+  readonly isKnown: boolean;
+  /** Keys that are left out. */
+  readonly leftOut: readonly string[];
+}
+
 export interface CsiNodesDeps {
+  readonly mayLabel: TopologyRule;
   readonly client: ApiClient;
   readonly nodeName: string;
   readonly clock: Clock;
@@ -40,7 +50,7 @@ const longestCount = 2 ** 31 - 1;
 /** Keeps the cluster's objects that tell of drivers on a node. Its steps are taken one after another.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-node-v1/ */
 export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
-  const { client, nodeName, clock } = deps;
+  const { client, nodeName, clock, mayLabel } = deps;
   const node = `/api/v1/nodes/${nodeName}`;
   const inTurn = createTurns(1);
   const own = createOwnCsiNode(deps);
@@ -53,8 +63,11 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
     });
   };
+  /** Keys of topologies that are shown, by driver. */
+  const shownKeys = new Map<string, ReadonlySet<string>>();
   const update: CsiNodes["update"] = async (driver, facts, signal) => {
-    const onCsiNode = () => own.show(driverOf(driver, facts), signal);
+    const keys = shownKeys.get(driver) ?? new Set();
+    const onCsiNode = () => own.show(driverOf(driver, { ...facts, topology: only(facts.topology, keys) }), signal);
     const what = "error updating CSINode object with CSI driver node info: ";
     await tries(what, "error updating CSINode", onCsiNode, signal);
   };
@@ -70,22 +83,44 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       }
       // Without its Node's identity it would take the CSINode for another one's.
       await untilAborted(own.takenOver, clock.within(patienceMs, signal));
-      const onNode = () => patchNode((found) => withDriver(found, driver, facts), signal);
+      let isKnown = false;
+      const onNode = async () => {
+        isKnown = (await unlessGone(client.get<CSIDriver>(`${csiDrivers}/${driver}`, { signal }))) !== undefined;
+        await patchNode((found) => {
+          checkTopology(found, facts.topology);
+          const { labels = {} } = found.metadata;
+          // What the Node has already is said by somebody else.
+          const isShown = ([key, value]: readonly [string, string]) =>
+            isKnown && (labels[key] === value || mayLabel(driver, key));
+          const keys = new Set(Object.entries(facts.topology).flatMap((one) => (isShown(one) ? [one[0]] : [])));
+          shownKeys.set(driver, keys);
+          return withDriver(found, driver, { ...facts, topology: only(facts.topology, keys) });
+        }, signal);
+      };
       await tries("error updating Node object with CSI driver node info: ", "error updating node", onNode, signal);
       await update(driver, facts, signal);
+      const shown = shownKeys.get(driver);
+      return { isKnown, leftOut: Object.keys(facts.topology).filter((key) => !shown?.has(key)) };
     },
     update,
     async uninstall(driver, signal) {
       const what = "error uninstalling CSI driver from CSINode object ";
       await tries(what, "error updating CSINode", () => own.hide(driver, signal), signal);
+      shownKeys.delete(driver);
       const onNode = () => patchNode((found) => withoutDriver(found, driver), signal);
       await tries("error removing CSI driver node info from Node object ", "error updating node", onNode, signal);
     },
   };
 }
 
+const csiDrivers = "/apis/storage.k8s.io/v1/csidrivers";
+
+function only(topology: DriverFacts["topology"], keys: ReadonlySet<string>): DriverFacts["topology"] {
+  return Object.fromEntries(Object.entries(topology).filter(([key]) => keys.has(key)));
+}
+
 /** The CSINode of a Node. */
-function createOwnCsiNode({ client, nodeName }: CsiNodesDeps) {
+function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "nodeName">) {
   const all = "/apis/storage.k8s.io/v1/csinodes";
   const path = `${all}/${nodeName}`;
   const takenOver = Promise.withResolvers<void>();

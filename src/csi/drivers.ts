@@ -3,6 +3,7 @@ import type { PluginHandler, RegisteringPlugin, StorageDrivers } from "../driver
 import type { Service } from "../lib/service-group.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted, unlessGone } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { createTurns } from "../lib/turns.ts";
 import type { CSIDriver, VolumeAttachment } from "../objects.ts";
 import { type DriverClient, type DriverClientDeps, createDriverClient } from "./client.ts";
 import { createCountUpdates } from "./count-updates.ts";
@@ -29,13 +30,20 @@ interface Known {
   readonly version: Version;
   readonly client: DriverClient;
   facts?: DriverFacts;
+  /** The cluster has a CSIDriver object of its name. */
+  isKnown?: boolean;
 }
+
+/** Largest number of a driver's topology keys in a line of the log. */
+const mostKeysLogged = 10;
 
 /** The storage drivers on the target.
  *  @see https://kubernetes-csi.github.io/docs/ */
 export function createDrivers(deps: DriversDeps): Drivers {
   const { client, csiNodes, log } = deps;
   const known = new Map<string, Known>();
+  // What shows a driver that has just gone would bring it back.
+  const inTurn = createTurns(1);
   const refresh: StorageDrivers["refresh"] = async (name, signal) => {
     const found = known.get(name);
     const failed = (what: string) => (error: unknown) => {
@@ -46,13 +54,15 @@ export function createDrivers(deps: DriversDeps): Drivers {
     if (!found) return failed("create CSI client for driver")(absent(name));
     const facts = await factsOf(found, signal).catch(failed("get NodeGetInfo from driver"));
     found.facts = facts;
-    await csiNodes.update(name, facts, signal).catch(failed("update driver"));
+    const update = async () => known.get(name) === found && csiNodes.update(name, facts, signal);
+    await inTurn(update).catch(failed("update driver"));
   };
-  const updates = createCountUpdates({ client, clock: deps.clock, log, refresh });
+  const { show, appeared } = createTopologyShower(deps, known, inTurn);
+  const updates = createCountUpdates({ client, clock: deps.clock, log, refresh, appeared });
   const forget = async (name: string, signal: AbortSignal) => {
     known.delete(name);
     updates.end(name);
-    await csiNodes.uninstall(name, signal).catch((err: unknown) => {
+    await inTurn(() => csiNodes.uninstall(name, signal)).catch((err: unknown) => {
       if (!signal.aborted) log.warn({ err, driver: name }, "a storage driver could not be taken back from the node");
     });
   };
@@ -75,7 +85,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
         known.set(name, driver);
         try {
           driver.facts = await factsOf(driver, signal);
-          await csiNodes.install(name, driver.facts, signal);
+          await show(name, driver, driver.facts, signal);
           updates.begin(name);
         } catch (error) {
           throwIfAborted(signal);
@@ -98,6 +108,31 @@ export function createDrivers(deps: DriversDeps): Drivers {
     attachment: (name, signal) =>
       client.get<VolumeAttachment>(`/apis/storage.k8s.io/v1/volumeattachments/${name}`, { signal }),
   };
+}
+
+/** Shows drivers with their topology, and says in the log what of it is left out, and the remedy. */
+function createTopologyShower(
+  { csiNodes, log }: Pick<DriversDeps, "csiNodes" | "log">,
+  known: ReadonlyMap<string, Known>,
+  inTurn: ReturnType<typeof createTurns>,
+) {
+  const show = async (name: string, driver: Known, facts: DriverFacts, signal: AbortSignal) => {
+    const install = async () => (known.get(name) === driver ? csiNodes.install(name, facts, signal) : undefined);
+    const { isKnown, leftOut } = (await inTurn(install)) ?? { isKnown: true, leftOut: [] };
+    driver.isKnown = isKnown;
+    if (leftOut.length === 0) return;
+    const remedy = isKnown
+      ? "name the keys in driverTopologyKeys, if the target may label its Node by them"
+      : "create the CSIDriver object of the driver";
+    const keys = leftOut.slice(0, mostKeysLogged);
+    log.warn({ driver: name, keys, remedy }, "the topology of a storage driver is not shown");
+  };
+  /** Shows the topology of a driver that registered before the cluster had its CSIDriver object. */
+  const appeared = async (name: string, signal: AbortSignal) => {
+    const found = known.get(name);
+    if (found?.facts && found.isKnown === false) await show(name, found, found.facts, signal);
+  };
+  return { show, appeared };
 }
 
 function absent(name: string): CodedError {

@@ -55,6 +55,7 @@ export interface PodPlace {
   /** Undefined where the node is not told. */
   readonly daemonSets: DaemonSets | undefined;
   readonly rootDir: string;
+  readonly cpuCfsQuota: boolean;
 }
 
 /** Fields for which a node would hold a pod, and things that it would lack there; of a DaemonSet's also whether it would run. It asks the
@@ -66,8 +67,10 @@ export async function examinePod(
   signal: AbortSignal,
 ): Promise<readonly Finding[]> {
   const rights = await target.missingRights?.(signal);
-  const served = createServed(async (feature, until) =>
-    isTargetFeature(feature) ? rights?.lacks[feature] : target.runtime.lacks?.(feature, until),
+  const served = createServed(
+    async (feature, until) =>
+      isTargetFeature(feature) ? rights?.lacks[feature] : target.runtime.lacks?.(feature, until),
+    place,
   );
   const look = async (until: AbortSignal): Promise<readonly Verdict[]> => {
     const held = await served.unserved(pod, until);

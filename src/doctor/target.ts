@@ -12,6 +12,7 @@ import { refuseUnfit, refuseUnmounted, refuseWithoutAddress } from "../node/unfi
 import { parseResolvConf } from "../pod/dns.ts";
 import type { Target } from "../seams/provider.ts";
 import { type Check, type Finding, type Verdict, examine, failure, ok, warning } from "./findings.ts";
+import { command } from "../seams/command.ts";
 
 export interface TargetExamination {
   readonly target: Target;
@@ -60,16 +61,16 @@ async function link(
 ): Promise<Verdict> {
   const began = clock.monotonic();
   try {
-    await host.run(["true"], { signal });
+    await host.run(command("true"), { signal });
   } catch (error) {
     const trouble = remote?.trouble();
     return trouble ? failure(trouble.message, trouble.reason) : failure(messageOf(error));
   }
   if (!remote) return ok("the target is this machine");
   const connected = clock.monotonic();
-  await host.run(["true"], { signal });
-  const [login, command] = [connected - began, clock.monotonic() - connected].map(Math.round);
-  return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${command} ms`);
+  await host.run(command("true"), { signal });
+  const [login, answer] = [connected - began, clock.monotonic() - connected].map(Math.round);
+  return ok(`host key, login, shell and SFTP work; connected in ${login} ms, a command takes ${answer} ms`);
 }
 
 async function rights({ target }: TargetExamination, signal: AbortSignal): Promise<Verdict | readonly Verdict[]> {

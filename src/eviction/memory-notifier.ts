@@ -9,6 +9,7 @@ import type { Service } from "../lib/service-group.ts";
 import type { Presence } from "../pipeline.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import type { MemoryBound } from "./memory-bounds.ts";
+import { interpreted } from "../seams/command.ts";
 
 export interface MemoryNotifierDeps {
   readonly host: Pick<Host, "spawn">;
@@ -116,7 +117,7 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
   };
   const listen = async (signal: AbortSignal) => {
     try {
-      listener = await host.spawn(["perl", "-e", listening], signal);
+      listener = await host.spawn(interpreted("perl", listening), signal);
       listener.stdin.on("error", () => {});
       say(bounds);
       const why = await readLines(listener, heard, signal);

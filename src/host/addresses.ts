@@ -1,6 +1,7 @@
 import { linesOf } from "../lib/bounded-text.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
+import { commandWithoutDashes } from "../seams/command.ts";
 
 /** Addresses of the target, best first: those of the default route's interface, IPv4 before IPv6, then of other interfaces;
  *  without loopback and link-local ones. Of an interface's own the first is the primary one, where the target has `ip`: a virtual
@@ -30,7 +31,9 @@ const mostSubnets = 64;
 
 /** Addresses of an interface in the kernel's order, which no file has; none where `ip` is missing. */
 async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
-  const ran = await unlessGone(host.run(["ip", "-o", "-4", "address", "show", "dev", name], { signal }));
+  const ran = await unlessGone(
+    host.run(commandWithoutDashes(["ip", "-o", "-4", "address", "show", "dev"], [], [name]), { signal }),
+  );
   return [...(ran?.stdout ?? "").matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map(([, address = ""]) => address);
 }
 

@@ -1,6 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { type Shown, isAtOrBelow, parseShown, placeOf, unmount } from "./mounts.ts";
+import { script } from "../seams/command.ts";
 
 /** A part of an untrusted directory tree: any of its writers may put a link anywhere at any moment. */
 export interface Part {
@@ -33,7 +34,7 @@ export class PartError extends CodedError {
  *  @throws PartError for the first that could not be bound. */
 export async function bindParts(host: Host, parts: readonly Part[], signal: AbortSignal): Promise<void> {
   const words = parts.flatMap(({ base, below, target }) => [base, below, target]);
-  const { code, stdout, stderr, truncated } = await host.run(["sh", "-c", script, "sh", ...words], {
+  const { code, stdout, stderr, truncated } = await host.run(script(binding, ...words), {
     maxOutputBytes: longestAnswer,
     signal,
   });
@@ -60,7 +61,7 @@ const longestAnswer = 16 * 1024 * 1024;
 /** Arguments: base, part and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
  *  empty line; then device, root and mount point of each mount. POSIX sh, with the programs of coreutils and util-linux or
  *  busybox. */
-const script = `
+const binding = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
 fail() { echo "$1"; exit 1; }

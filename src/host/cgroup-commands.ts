@@ -1,4 +1,5 @@
 import type { Host } from "../seams/host.ts";
+import { command, script } from "../seams/command.ts";
 
 /** Time for processes to go once they are killed: tenths of a second. */
 const rounds = 20;
@@ -21,7 +22,7 @@ export async function killProcesses(
   directories: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly number[]> {
-  const { stdout } = await host.run(["sh", "-c", killScript, "sh", ...directories], { signal });
+  const { stdout } = await host.run(script(killScript, ...directories), { signal });
   const pids = stdout.split(/\s+/).filter((word) => word !== "");
   return [...new Set(pids.map(Number))];
 }
@@ -44,7 +45,7 @@ async function listed(
   directories: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly (readonly [path: string, inode: string])[]> {
-  const { stdout } = await host.run(["stat", "-c", "%i %n", ...directories], { signal });
+  const { stdout } = await host.run(command("stat", [["-c", "%i %n"]], directories), { signal });
   const lines = stdout.split("\n").filter((line) => line !== "");
   return lines.map((line) => [line.slice(line.indexOf(" ") + 1), line.slice(0, line.indexOf(" "))]);
 }

@@ -1,6 +1,7 @@
 import { posix } from "node:path";
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
+import { script } from "../seams/command.ts";
 
 /** A cgroup to read, with cgroups of containers in it. */
 export interface WantedGroup {
@@ -57,7 +58,7 @@ const procFiles = [
  *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's cgroup belongs to no container. A cgroup's
  *  processes are read from the first hierarchy; those of the root, which alone has some beside its children's, from that of
  *  CPUs. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
-const script = `cd ${mount} || exit 1
+const reading = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
 {
@@ -95,7 +96,7 @@ export async function readCgroups(
 ): Promise<CgroupReadings> {
   const files = version === 2 ? filesV2 : filesV1;
   const hierarchies = Object.entries(files).map(([root, names]) => `${root} ${names}`);
-  const argv = ["sh", "-c", script, "sh", version === 2 ? "." : "memory", ...hierarchies];
+  const argv = script(reading, version === 2 ? "." : "memory", ...hierarchies);
   const stdin = wanted
     .map(({ path, networkOf = "-", containerIds = [] }) => `${[path, networkOf, ...containerIds].join(" ")}\n`)
     .join("");

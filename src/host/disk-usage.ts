@@ -1,5 +1,6 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
+import { type Option, command } from "../seams/command.ts";
 
 /** Timeout of a walk, milliseconds: many files take long. */
 const longestWalkMs = 300_000;
@@ -16,7 +17,7 @@ export async function diskUsage(
 ): Promise<ReadonlyMap<string, number>> {
   const used = new Map<string, number>();
   for (const some of batches(paths)) {
-    const { code, stdout, stderr } = await du(host, ["-skx", ...some], signal);
+    const { code, stdout, stderr } = await du(host, ["-skx"], some, signal);
     for (const [path, kibibytes] of numbersIn(stdout)) used.set(path, kibibytes * 1024);
     // It also exits with 1 when a file vanishes during the walk.
     if (code > 1) throw new CodedError("failed_precondition", `du failed: ${stderr.trim() || `exit code ${code}`}`);
@@ -32,14 +33,14 @@ export async function inodeUsage(
 ): Promise<ReadonlyMap<string, number>> {
   const used = new Map<string, number>();
   for (const some of batches(paths)) {
-    const { stdout } = await du(host, ["--inodes", "-sx", ...some], signal);
+    const { stdout } = await du(host, ["--inodes", "-sx"], some, signal);
     for (const [path, count] of numbersIn(stdout)) used.set(path, count);
   }
   return used;
 }
 
-function du(host: Host, args: readonly string[], signal: AbortSignal) {
-  return host.run(["du", ...args], { timeoutMs: longestWalkMs, signal });
+function du(host: Host, options: readonly Option[], paths: readonly string[], signal: AbortSignal) {
+  return host.run(command("du", options, paths), { timeoutMs: longestWalkMs, signal });
 }
 
 function batches(paths: readonly string[]): readonly (readonly string[])[] {
@@ -58,6 +59,6 @@ function numbersIn(stdout: string): readonly (readonly [path: string, number: nu
 /** The device of the file system that a path is on, such as `/dev/sda1`; empty where the target cannot tell.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/df.html */
 export async function fileSystemDevice(host: Pick<Host, "run">, path: string, signal: AbortSignal): Promise<string> {
-  const { stdout } = await host.run(["df", "-P", path], { signal });
+  const { stdout } = await host.run(command("df", ["-P"], [path]), { signal });
   return stdout.split("\n")[1]?.split(/\s+/)[0] ?? "";
 }

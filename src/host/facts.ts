@@ -3,6 +3,7 @@ import { unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { targetAddresses } from "./addresses.ts";
 import { cgroupVersion, exists } from "./exists.ts";
+import { command } from "../seams/command.ts";
 
 /** Facts that do not change while the target is up. */
 export interface HostFacts {
@@ -46,7 +47,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
     read("/proc/cpuinfo"),
     read("/proc/meminfo"),
     hasAppArmor(host, signal),
-    host.run(["uname", "-n", "-r", "-m"], { signal }),
+    host.run(command("uname", ["-n", "-r", "-m"]), { signal }),
   ]);
   const [hostname = "", kernelVersion = "", machine = ""] = uname.stdout.trim().split(" ");
   const memory = parseMeminfo(meminfo);

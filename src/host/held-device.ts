@@ -2,6 +2,7 @@ import { posix } from "node:path";
 import { CodedError, hasCode, messageOf, unlessCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { listMounts, unmount } from "./mounts.ts";
+import { type Argv, command } from "../seams/command.ts";
 
 // A raw block device that a pod has is bound to a file of the node's, and a loop device on that file keeps it open. What holds a file is
 // read from the kernel, so it is found again after a crash.
@@ -10,7 +11,7 @@ import { listMounts, unmount } from "./mounts.ts";
  *  @throws failed_precondition in the kubelet's words where the target has no `losetup`, or no free loop device. */
 export async function holdDevice(host: Host, path: string, signal: AbortSignal): Promise<boolean> {
   if ((await holdersOf(host, path, signal)).length > 0) return false;
-  const why = await losetup(host, ["-f", path], signal);
+  const why = await losetup(host, command("losetup", ["-f"], [path]), signal);
   if (why === undefined) return true;
   throw new CodedError("failed_precondition", `makeLoopDevice failed for path ${path}: ${why}`);
 }
@@ -20,7 +21,7 @@ export async function holdDevice(host: Host, path: string, signal: AbortSignal):
 export async function releaseDevice(host: Host, path: string, signal?: AbortSignal): Promise<void> {
   // More than one where an earlier process was killed while it made one.
   for (const holder of await holdersOf(host, path, signal)) {
-    const why = await losetup(host, ["-d", holder], signal);
+    const why = await losetup(host, command("losetup", [["-d", holder]]), signal);
     if (why !== undefined && (await holdersOf(host, path, signal)).includes(holder))
       throw new CodedError("failed_precondition", `removeLoopDevice failed for path ${path}: ${why}`);
   }
@@ -59,13 +60,13 @@ async function realPath(host: Host, path: string, signal?: AbortSignal): Promise
 }
 
 /** @returns why it failed, in the kubelet's words and the program's. */
-async function losetup(host: Host, words: readonly string[], signal?: AbortSignal): Promise<string | undefined> {
-  const ran = await unlessGone(host.run(["losetup", ...words], options(signal)));
+async function losetup(host: Host, argv: Argv, signal?: AbortSignal): Promise<string | undefined> {
+  const ran = await unlessGone(host.run(argv, options(signal)));
   if (ran?.code === 0) return undefined;
   const why = ran
     ? [`exit status ${ran.code}`, ran.stderr.trim()].filter((text) => text !== "").join(": ")
     : 'exec: "losetup": executable file not found in $PATH';
-  return `losetup ${words.join(" ")} failed: ${why}`;
+  return `${argv.filter((word) => word !== "--").join(" ")} failed: ${why}`;
 }
 
 function options(signal: AbortSignal | undefined): { readonly signal?: AbortSignal } {

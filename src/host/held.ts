@@ -2,6 +2,7 @@ import { CodedError, throwIfAborted } from "../lib/errors.ts";
 import { onAbort, untilAborted } from "../lib/service-group.ts";
 import type { Host, HostProcess } from "../seams/host.ts";
 import { type Pulse, createProof } from "./pulse.ts";
+import type { Argv } from "../seams/command.ts";
 
 /** A command on the target that holds something until it is disposed of. */
 export interface Held extends AsyncDisposable {
@@ -44,7 +45,7 @@ fi`;
  *  @returns how it ended where it did before that. @throws as `Host.spawn` does; the signal's reason. */
 export async function hold(
   host: Pick<Host, "spawn">,
-  argv: readonly string[],
+  argv: Argv,
   signal: AbortSignal,
   pulse?: Pulse,
 ): Promise<Held | Ended> {

@@ -2,6 +2,7 @@ import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { type Held, hold, stayingLines } from "./held.ts";
 import type { Pulse } from "./pulse.ts";
+import { type Argv, script } from "../seams/command.ts";
 
 /** A file to lock, or a directory, which is locked without a file in it. */
 export interface LockRequest {
@@ -31,7 +32,7 @@ const noProgram = 127;
 /** The command that holds locks as long as its standard input is open and prints a line once it has them: a shell that opens the
  *  paths, and flock, util-linux's or busybox's, that locks the descriptors.
  *  @param silenceSeconds longest silence on its standard input; unlimited when absent. */
-export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: number): readonly string[] {
+export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: number): Argv {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
@@ -39,8 +40,8 @@ export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: numb
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });
-  const script = [...steps, ...stayingLines(silenceSeconds)];
-  return ["sh", "-c", script.join("\n"), "sh", ...locks.map(({ path }) => path)];
+  const lines = [...steps, ...stayingLines(silenceSeconds)];
+  return script(lines.join("\n"), ...locks.map(({ path }) => path));
 }
 
 /** Holds locks on the target until disposed of, all or none; they are released when this process dies. On another machine they cost one

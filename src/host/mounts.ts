@@ -5,6 +5,7 @@ import { CodedError, unlessCode } from "../lib/errors.ts";
 import { untilAborted } from "../lib/service-group.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
 import type { Host } from "../seams/host.ts";
+import { type Option, command, commandWithoutDashes } from "../seams/command.ts";
 
 /** Source and mount point of a mount. */
 export interface Shown {
@@ -126,9 +127,10 @@ export async function shareDirectory(host: Host, path: string, signal: AbortSign
   const [real, mounts] = await Promise.all([host.fs.realpath(path, signal), listMounts(host, signal)]);
   const holder = holderOf(mounts, real);
   if (holder?.shared) return;
-  const steps = [...(holder?.path === real ? [] : [["--bind", real, real]]), ["--make-shared", real]];
+  const binds = holder?.path === real ? [] : [commandWithoutDashes("mount", ["--bind"], [real, real])];
+  const steps = [...binds, commandWithoutDashes("mount", ["--make-shared"], [real])];
   for (const step of steps) {
-    const { code, stderr } = await host.run(["mount", ...step], { signal });
+    const { code, stderr } = await host.run(step, { signal });
     if (code !== 0)
       throw new CodedError("failed_precondition", `sharing ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
   }
@@ -152,7 +154,7 @@ export async function mountTmpfs(
 ): Promise<void> {
   const size = sizeBytes === undefined ? [] : [`size=${sizeBytes}`];
   const mount = (options: readonly string[]) =>
-    host.run(["mount", "-t", "tmpfs", ...(options.length > 0 ? ["-o", options.join(",")] : []), "tmpfs", path], {
+    host.run(commandWithoutDashes("mount", [["-t", "tmpfs"], ...optionList(options)], ["tmpfs", path]), {
       ...(signal && { signal }),
     });
   // In a user namespace the option is refused although the kernel knows it: mount without it.
@@ -163,10 +165,16 @@ export async function mountTmpfs(
   throw new CodedError(why, `mounting a tmpfs on ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
 }
 
+/** Mount options as `mount` takes them. */
+function optionList(options: readonly string[]): readonly Option[] {
+  return options.length > 0 ? [["-o", options.join(",")]] : [];
+}
+
 /** Mounts a file system of huge pages on a directory. @param pageBytes size of a page.
  *  @throws failed_precondition when mounting fails. @see https://docs.kernel.org/admin-guide/mm/hugetlbpage.html */
 export async function mountHugetlbfs(host: Host, path: string, pageBytes: number, signal: AbortSignal): Promise<void> {
-  const argv = ["mount", "-t", "hugetlbfs", "-o", `pagesize=${pageBytes}`, "nodev", path];
+  const size = `pagesize=${pageBytes}`;
+  const argv = commandWithoutDashes("mount", [["-t", "hugetlbfs"], ...optionList([size])], ["nodev", path]);
   const { code, stderr } = await host.run(argv, { signal });
   if (code === 0) return;
   const why = stderr.trim() || `exit code ${code}`;
@@ -205,8 +213,8 @@ export function isRemote({ fsType }: Pick<Mount, "fsType">): boolean {
 export async function unmount(host: Host, path: string, signal?: AbortSignal): Promise<void> {
   const options = { timeoutMs: longestUnmountMs, ...(signal && { signal }) };
   const { code, stderr } =
-    (await unlessCode(host.run(["umount", path], options), "deadline_exceeded")) ??
-    (await host.run(["umount", "-f", path], options));
+    (await unlessCode(host.run(command("umount", [], [path]), options), "deadline_exceeded")) ??
+    (await host.run(command("umount", ["-f"], [path]), options));
   if (code === 0) return;
   if (!(await listMounts(host, signal)).some((mount) => mount.path === path)) return;
   throw new CodedError("failed_precondition", `unmounting ${path} failed: ${stderr.trim() || `exit code ${code}`}`);
@@ -217,7 +225,7 @@ export async function unmount(host: Host, path: string, signal?: AbortSignal): P
  *  @param outermost the mount around it, or itself.
  *  @see https://docs.kernel.org/filesystems/sharedsubtree.html */
 export async function unmountAlone(host: Host, path: string, outermost: string, signal: AbortSignal): Promise<void> {
-  const { code, stderr } = await host.run(["mount", "--make-rprivate", outermost], { signal });
+  const { code, stderr } = await host.run(commandWithoutDashes("mount", ["--make-rprivate"], [outermost]), { signal });
   if (code !== 0 && (await listMounts(host, signal)).some((mount) => mount.path === outermost))
     throw new CodedError(
       "failed_precondition",

@@ -171,8 +171,10 @@ function createWorkers(
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: stages.probes,
-    served: createServed(async (feature, signal) =>
-      isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
+    served: createServed(
+      async (feature, signal) =>
+        isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),
+      { cpuCfsQuota: config.kubelet.cpuCFSQuota },
     ),
     standingOf: stages.placeholders.standingOf,
     deletePod: (pod, until) => deletePod(client, pod, {}, until),

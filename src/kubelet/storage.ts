@@ -1,6 +1,7 @@
 import { createCsiNodes } from "../csi/csi-node.ts";
 import { createDrivers } from "../csi/drivers.ts";
 import { createPublished } from "../csi/published.ts";
+import { topologyRule } from "../csi/topology.ts";
 import type { StorageDrivers } from "../drivers.ts";
 import { pluginRegistryOf } from "../host/plugin-paths.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -26,7 +27,7 @@ export function createStorage(
   const { host } = target;
   const { nodeName, rootDir } = config;
   const { nodeChanged } = hand("storageDrivers").signals;
-  const csiNodes = createCsiNodes({ client, nodeName, clock });
+  const csiNodes = createCsiNodes({ client, nodeName, clock, mayLabel: topologyRule(config.driverTopologyKeys) });
   const drivers = createDrivers({ host, client, csiNodes, measures: metrics.measures.drivers, clock, log });
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });

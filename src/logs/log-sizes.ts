@@ -1,12 +1,13 @@
 import { hasCode } from "../lib/errors.ts";
 import type { FileInfo, Host } from "../seams/host.ts";
+import { script } from "../seams/command.ts";
 
 /** Type bits of a mode, and their value for a regular file. */
 const typeBits = 0o170000;
 const regular = 0o100000;
 
 /** Prints `MODE SIZE NAME` of each file that there is; the names come on standard input, each with a NUL at its end. */
-const describing = `cd "$1" && exec xargs -0 stat -c '%f %s %n'`;
+const describing = `cd "$1" && exec xargs -0 stat -c '%f %s %n' --`;
 /** Bytes of one such line at most. */
 const lineBytes = 1024;
 
@@ -49,7 +50,7 @@ async function sizesByCommand(
   names: readonly string[],
   signal: AbortSignal,
 ): Promise<readonly (readonly [string, LogSize])[]> {
-  const { stdout } = await host.run(["sh", "-c", describing, "sh", root], {
+  const { stdout } = await host.run(script(describing, root), {
     stdin: names.map((name) => `${name}\0`).join(""),
     maxOutputBytes: lineBytes * (names.length + 1),
     signal,

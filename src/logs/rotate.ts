@@ -3,6 +3,7 @@ import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host, RunResult } from "../seams/host.ts";
 import type { Containers } from "../seams/runtime.ts";
 import { planRotation } from "./rotated-files.ts";
+import { script } from "../seams/command.ts";
 
 /** Timeout of a compression, milliseconds: a log may have become large while nobody looked after it. */
 const compressMs = 600_000;
@@ -18,14 +19,14 @@ const compressing = `
 set -C
 umask 077
 gzip -c <"$1" >"$1.tmp" || exit
-touch -r "$1" "$1.tmp"`;
+touch -r "$1" -- "$1.tmp"`;
 
 /** Gives the log `$1` the name of a rotated one, by the machine's local time, and prints that. It replaces no other. */
 const renaming = `
 [ -f "$1" ] && [ ! -h "$1" ] || exit ${isGone}
 rotated=$1.$(date +%Y%m%d-%H%M%S) || exit
 [ ! -e "$rotated" ] && [ ! -e "$rotated.gz" ] || exit ${isTaken}
-mv "$1" "$rotated" && echo "$rotated"`;
+mv -- "$1" "$rotated" && echo "$rotated"`;
 
 export interface RotateDeps {
   readonly host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "list" | "lstat" | "lstatAll" | "apply"> };
@@ -119,6 +120,6 @@ async function reopen({ host, runtime }: RotateDeps, log: RotatedLog, rotated: s
   }
 }
 
-function shell({ host }: RotateDeps, script: string, path: string, signal: AbortSignal): Promise<RunResult> {
-  return host.run(["sh", "-c", script, "sh", path], { timeoutMs: compressMs, signal });
+function shell({ host }: RotateDeps, text: string, path: string, signal: AbortSignal): Promise<RunResult> {
+  return host.run(script(text, path), { timeoutMs: compressMs, signal });
 }

@@ -3,6 +3,7 @@ import { CodedError, hasCode, messageOf } from "../lib/errors.ts";
 import type { Host, HostListener } from "../seams/host.ts";
 import { relayPrograms } from "./relay-program.ts";
 import { rulesText } from "./rules.ts";
+import { type Argv, command } from "../seams/command.ts";
 
 /** Why a cluster has nothing that the link could carry. */
 export const withoutIPv4 = "the cluster has no Services with IPv4, which alone the link carries";
@@ -17,7 +18,7 @@ export async function wayObstacles(
   rootDir: string,
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const works = async (argv: readonly string[], stdin = "") => {
+  const works = async (argv: Argv, stdin = "") => {
     try {
       return (await run(argv, { stdin, signal })).code === 0;
     } catch (error) {
@@ -27,8 +28,8 @@ export async function wayObstacles(
   };
   const programs = relayPrograms("", []);
   const [rules, ...interpreters] = await Promise.all([
-    works(["nft", "--check", "--file", "-"], rulesText(rootDir, noRules, undefined)),
-    ...programs.map(({ argv }) => works([...argv.slice(0, 2), ""])),
+    works(command("nft", ["--check", ["--file", "-"]]), rulesText(rootDir, noRules, undefined)),
+    ...programs.map(({ probe }) => works(probe)),
   ]);
   const names = programs.map(({ interpreter }) => interpreter).join(" nor ");
   return [

@@ -1,3 +1,4 @@
+import { type Argv, interpreted } from "../seams/command.ts";
 /** Programs that stand on the target between pods and the link, each run by its interpreter from the command line. Arguments: the socket
  *  that leads to graftlet, and the command that fails once the rules that lead pods here are gone.
  *
@@ -332,14 +333,17 @@ const bounded = (program: string) =>
 /** An interpreter, and the command line that runs the relay by it. */
 export interface RelayProgram {
   readonly interpreter: string;
-  readonly argv: readonly string[];
+  readonly argv: Argv;
+  /** Succeeds where the target has the interpreter. */
+  readonly probe: Argv;
 }
 
 /** Command lines of the relay, the best first.
  *  @param link path of the socket that leads to graftlet. @param check fails once the rules are gone. */
 export function relayPrograms(link: string, check: readonly string[]): readonly RelayProgram[] {
+  const probe = (interpreter: "python3" | "perl") => ({ interpreter, probe: interpreted(interpreter, "") });
   return [
-    { interpreter: "python3", argv: ["python3", "-c", bounded(python), link, ...check] },
-    { interpreter: "perl", argv: ["perl", "-e", raised, "--", bounded(perl), "--", link, ...check] },
+    { ...probe("python3"), argv: interpreted("python3", bounded(python), link, ...check) },
+    { ...probe("perl"), argv: interpreted("perl", raised, bounded(perl), "--", link, ...check) },
   ];
 }

@@ -2,6 +2,7 @@ import { createHash } from "node:crypto";
 import { CodedError, hasCode, unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import type { Belonging } from "../seams/runtime.ts";
+import { command, commandWithoutDashes } from "../seams/command.ts";
 
 /** Packets that the target's firewall leads to the relay. */
 export interface Redirections {
@@ -113,7 +114,7 @@ function frame(table: string, port: number): string {
 
 /** Gives nft its input. @throws not_found when the target has no nft; failed_precondition in nft's words. */
 export async function applyRules({ run }: Pick<Host, "run">, text: string, signal: AbortSignal): Promise<void> {
-  const { code, stderr } = await run(["nft", "-f", "-"], { stdin: text, signal });
+  const { code, stderr } = await run(command("nft", [["-f", "-"]]), { stdin: text, signal });
   if (code !== 0) throw new CodedError("failed_precondition", `nft: ${stderr.trim()}`);
 }
 
@@ -150,7 +151,7 @@ async function rulesStand(
   signal: AbortSignal,
 ): Promise<boolean> {
   try {
-    const { code } = await run(["nft", "list", "table", family, wayName(rootDir)], { signal });
+    const { code } = await run(commandWithoutDashes("nft", [], ["list", "table", family, wayName(rootDir)]), { signal });
     return code === 0;
   } catch (error) {
     if (hasCode(error, "not_found")) return false;

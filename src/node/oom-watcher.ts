@@ -8,6 +8,7 @@ import type { EventSink, Presence } from "../pipeline.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Host } from "../seams/host.ts";
 import { createOomParser } from "./oom-lines.ts";
+import { script } from "../seams/command.ts";
 
 export interface OomWatcherDeps {
   readonly host: Pick<Host, "spawn">;
@@ -55,7 +56,7 @@ export function createOomWatcher(deps: OomWatcherDeps): Service {
   };
   const watch = async (signal: AbortSignal) => {
     try {
-      const reader = await host.spawn(["sh", "-c", reading], signal);
+      const reader = await host.spawn(script(reading), signal);
       const said = await readLines(reader, heard(createOomParser()), signal, maxLineBytes);
       if (!signal.aborted && said !== listening) failed(said);
     } catch (error) {

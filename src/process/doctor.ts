@@ -70,7 +70,7 @@ async function podAt(
   return await examinePod(
     pod,
     { ...target, ...(network && { network }) },
-    { daemonSets: node.daemonSets, rootDir },
+    { daemonSets: node.daemonSets, rootDir, cpuCfsQuota: node.kubelet.cpuCFSQuota },
     soon,
   );
 }

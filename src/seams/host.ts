@@ -1,6 +1,7 @@
 import type { Duplex, Readable, Writable } from "node:stream";
 import { CodedError } from "../lib/errors.ts";
 import type { TargetBudget } from "../lib/target-budget.ts";
+import type { Argv } from "./command.ts";
 
 /** Address to connect to, as seen from the target. */
 export type Address = { readonly unix: string } | { readonly host: string; readonly port: number };
@@ -144,11 +145,11 @@ export interface Host extends AsyncDisposable {
   readonly budget?: TargetBudget;
   readonly fs: HostFs;
   readonly clock: HostClock;
-  /** Runs a command to its end; a non-zero exit is a result, not an error.
+  /** Runs a command to its end; a non-zero exit is a result, not an error. Words that others write are operands of it, never options.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
-  run(argv: readonly string[], options?: RunOptions): Promise<RunResult>;
+  run(argv: Argv, options?: RunOptions): Promise<RunResult>;
   /** @throws not_found when there is no such program, unavailable. */
-  spawn(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess>;
+  spawn(argv: Argv, signal?: AbortSignal): Promise<HostProcess>;
   /** Locks an existing file, or a directory, by flock(2) for as long as this process lives, or until disposed of: no process of the target
    *  has to stay for it. Only where the target is this process's own machine. @returns undefined when another process has it.
    *  @throws failed_precondition for a path that cannot be opened, not_found where there is no `flock` program. */

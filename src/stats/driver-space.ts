@@ -11,6 +11,7 @@ import type { Logger } from "../lib/log.ts";
 import type { PersistentPlace } from "../pipeline.ts";
 import type { Host } from "../seams/host.ts";
 import { type DiskUse, whole } from "./disk-figures.ts";
+import { command, commandWithoutDashes } from "../seams/command.ts";
 
 export interface DriverSpaceDeps {
   readonly host: Pick<Host, "run">;
@@ -75,7 +76,7 @@ export function createDriverSpace({ host, drivers, asksHealth, clock, log }: Dri
 /** Space of a file system, read by a program of its own: it can be killed when the server does not answer.
  *  @throws deadline_exceeded. */
 async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
-  const argv = ["stat", "-f", "-c", "%S %b %f %a %c %d", path];
+  const argv = command("stat", ["-f", ["-c", "%S %b %f %a %c %d"]], [path]);
   const { code, stdout } = await run(argv, { timeoutMs: patienceMs });
   const [size = 0, blocks = 0, free = 0, available = 0, inodes = 0, inodesFree = 0] = stdout
     .trim()
@@ -92,7 +93,9 @@ async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: numb
 
 /** Size of a block device, and nothing else: what its user has on it is the user's. @throws deadline_exceeded. */
 async function sizeByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
-  const { code, stdout } = await run(["blockdev", "--getsize64", path], { timeoutMs: patienceMs });
+  const { code, stdout } = await run(commandWithoutDashes("blockdev", ["--getsize64"], [path]), {
+    timeoutMs: patienceMs,
+  });
   if (code !== 0) return undefined;
   const nothing = { availableBytes: 0, usedBytes: 0, inodes: 0, inodesFree: 0, inodesUsed: 0 };
   return { at, device: "", capacityBytes: Number(stdout.trim()), ...nothing };

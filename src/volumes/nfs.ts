@@ -4,6 +4,7 @@ import type { SetUpDeps, VolumeKind } from "./kinds/kind.ts";
 import { checkNoLink, podDirectory, podSubdirectory, volumeDirectory } from "./paths.ts";
 import { mount } from "./persistent/bind-mount.ts";
 import type { PersistentKind } from "./persistent/kind.ts";
+import { CodedError } from "../lib/errors.ts";
 
 const plugin = "kubernetes.io/nfs";
 const privateMode = 0o750;
@@ -54,6 +55,7 @@ async function mountExport(
   { uid, name, server, path, options }: Export,
   signal: AbortSignal,
 ): Promise<string> {
+  checkExport(server, path);
   const { host, rootDir } = deps;
   const at = volumeDirectory(rootDir, uid, "nfs", name);
   const own = podDirectory(rootDir, uid);
@@ -66,9 +68,9 @@ async function mountExport(
   await checkNoLink(deps, at, signal);
   await host.fs.apply(podSubdirectory(rootDir, uid, "volumes", { path: at, mode: privateMode }), signal);
   const source = `${isIPv6(server) ? `[${server}]` : server}:${path}`;
-  const chosen = options.length > 0 ? ["-o", options.join(",")] : [];
+  const chosen = options.length > 0 ? [["-o", options.join(",")] as const] : [];
   try {
-    await mount(host, ["-t", "nfs", ...chosen, source, at], signal, longestMs);
+    await mount(host, { options: [["-t", "nfs"], ...chosen], operands: [source, at] }, signal, longestMs);
   } catch (error) {
     // It may have come about all the same, and a later try begins anew.
     if (await isMounted().catch(() => true)) await unmount(host, at).catch(() => undefined);
@@ -76,4 +78,16 @@ async function mountExport(
     throw error;
   }
   return at;
+}
+
+/** Letters, digits and what host names and addresses have between them, an IPv6 address in brackets or without them; `%` precedes its zone. */
+const serverPattern = /^(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\p{L}\p{N}_:][\p{L}\p{N}_.:%-]*)$/u;
+
+/** Refuses what mount.nfs would take for something else than a server and a directory of it. The API server asks only that a server is named,
+ *  and that the path begins with a slash. @throws failed_precondition, a sentence with the field. */
+function checkExport(server: string, path: string): void {
+  const refuse = (field: string, value: string, what: string) =>
+    new CodedError("failed_precondition", `nfs.${field} ${JSON.stringify(value)} is not ${what}`);
+  if (!serverPattern.test(server)) throw refuse("server", server, "a host name or an IP address");
+  if (!path.startsWith("/")) throw refuse("path", path, "an absolute path");
 }

@@ -14,6 +14,7 @@ import type { Host } from "../seams/host.ts";
 import { podDirectory } from "./paths.ts";
 import { removeVolumes } from "./remove-volumes.ts";
 import type { Kept } from "./persistent/leaving.ts";
+import { command } from "../seams/command.ts";
 
 export interface UnmountOptions {
   readonly list?: MountLister;
@@ -92,7 +93,7 @@ async function unmountTogether(host: Host, mounts: readonly string[], signal: Ab
   const apart = alone.filter((path) => outermostOf(path, mounts) === path);
   if (apart.length < 2) return false;
   // One that takes too long keeps none of the others: each is then unmounted by itself.
-  await unlessCode(host.run(["umount", ...apart], { signal }), "deadline_exceeded");
+  await unlessCode(host.run(command("umount", [], apart), { signal }), "deadline_exceeded");
   return true;
 }
 

@@ -4,6 +4,7 @@ import { PartError, bindParts } from "../../src/host/bind-part.ts";
 import type { Host } from "../../src/seams/host.ts";
 import type { HostUnderTest } from "./host.ts";
 import { within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const patience = AbortSignal.timeout(300_000);
 
@@ -42,7 +43,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       ]);
       await host.fs.apply([{ do: "chmod", path: base, mode: 0o2770 }]);
       const says = async (...argv: readonly string[]) => {
-        const { stdout, stderr } = await host.run(argv);
+        const { stdout, stderr } = await host.run(argvOf(argv));
         return `${stdout}${stderr}`.trimEnd();
       };
       const mounted = async () =>
@@ -52,7 +53,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       try {
         await work({ host, base, outside, target, bind, says, mounted });
       } finally {
-        await host.run(["umount", target]);
+        await host.run(argvOf(["umount", target]));
       }
       assert.equal(await mounted(), false, "one mount at a time");
       assert.equal(await says("ls", outside), "secret");
@@ -167,7 +168,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
             "my ($name, $away) = @ARGV; for (my $n = 0; ; $n++) { rename $name, 'aside' or rename $name, qq(made-$n); symlink $away, $name; unlink $name; rename 'aside', $name; }";
           const away = name === "mine" ? `${outside}/secret` : outside;
           const argv = ["sh", "-c", 'cd "$1" && exec perl -e "$2" "$3" "$4"', "sh", base, swap, name, away];
-          await using attacker = await host.spawn(argv);
+          await using attacker = await host.spawn(argvOf(argv));
           const seen = { bound: 0, refused: 0 };
           for (let tries = 0; Math.min(seen.bound, seen.refused) < 5 || tries < 30; tries += 1) {
             try {

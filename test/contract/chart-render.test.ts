@@ -107,7 +107,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
       assert.equal(new Set(keys).size, keys.length, name);
       for (const { metadata } of objects(name))
         if (metadata.namespace !== "graftlet")
-          assert.match(metadata.name, /^edge-graftlet\.graftlet(\.[a-z]+(\.edge-[a-z0-9-]+)?)?$/);
+          assert.match(metadata.name, /^edge-graftlet\.graftlet((\.[a-z]+){1,2}(\.edge-[a-z0-9-]+)?)?$/);
     }
   });
 

@@ -15,6 +15,7 @@ import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
 import { type Pods, patience, podsOf } from "./runtime-pods.ts";
 import { sshTargetOn } from "./ssh-runtime.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** Ports of the pod's loopback and what answers there: 9001 (IPv4) the checksum of what it is sent, after the sender's end;
  *  9002 (IPv6) the same; 9003 ends its own half first and tells at 9004 how much came after that; 9005 resets. */
@@ -166,7 +167,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
 
     /** Relays under way for port 9001. */
     async function relays(): Promise<number> {
-      const { stdout } = await docker.parts.host.run(["pgrep", "-fc", "127.0.0.1(:| )9001$"]);
+      const { stdout } = await docker.parts.host.run(argvOf(["pgrep", "-fc", "127.0.0.1(:| )9001$"]));
       return Number(stdout);
     }
 

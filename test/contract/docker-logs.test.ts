@@ -9,6 +9,7 @@ import { createLogReader } from "../../src/logs/reader.ts";
 import { type DockerUnderTest, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
 import { type Pods, patience, podsOf } from "./runtime-pods.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const plain: LogOptions = { follow: false, timestamps: false, previous: false, stream: "All" };
 const longLine = 40_000;
@@ -118,7 +119,7 @@ describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, 
     assert.ok(byFile === expected, `${byFile.length} of ${expected.length} bytes from the file`);
     assert.ok(byDaemon === expected, `${byDaemon.length} of ${expected.length} bytes from the daemon`);
     const { stdout } = await rig.docker(["inspect", "--format", "{{.LogPath}}", id]);
-    const { stdout: files } = await docker.parts.host.run(["sh", "-c", `ls ${stdout.trim()}*`]);
+    const { stdout: files } = await docker.parts.host.run(argvOf(["sh", "-c", `ls ${stdout.trim()}*`]));
     assert.ok(files.trim().split("\n").length > 1, "the daemon has rotated");
   });
 

@@ -8,6 +8,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import type { Runtime } from "../../src/seams/runtime.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
 import { type Pods, type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
+import { argvOf } from "../harness/argv.ts";
 
 // What Docker's sandboxes have besides what every runtime's have: a network of the node's own, labels, a resolver.
 
@@ -201,7 +202,7 @@ test("host ports, sysctls, cgroup, hostname: as asked; a port that is taken fail
 test("a host port on the loopback has a rule for as long as its sandbox runs, also where it ended while nobody looked", async () => {
   await using it = await node("loopback");
   const rules = async () => {
-    const { stdout } = await it.rig.host.run(["iptables", "-t", "nat", "-S", "OUTPUT"]);
+    const { stdout } = await it.rig.host.run(argvOf(["iptables", "-t", "nat", "-S", "OUTPUT"]));
     return stdout
       .split("\n")
       .flatMap((line) => / --dport (\d+) .*"graftlet\.dev\/node=loopback"/.exec(line)?.[1] ?? []);

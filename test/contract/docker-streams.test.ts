@@ -12,6 +12,7 @@ import { waitFor } from "../harness/wait.ts";
 import { type DockerUnderTest, capturingServer, dockerOn } from "./docker-rig-parts.ts";
 import { type DockerRig, startDockerRig } from "./runtime-docker.ts";
 import { type Pods, patience, podsOf } from "./runtime-pods.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const mebibyte = 1 << 20;
 /** Sent each way: enough to show what is lost, or kept in memory. */
@@ -297,6 +298,6 @@ function sizesToGive() {
 
 /** Streams that the daemon has open for us, by what it tells of its own sockets. */
 async function connectionsTo({ parts }: DockerUnderTest): Promise<number> {
-  const { stdout } = await parts.host.run(["cat", "/proc/net/unix"]);
+  const { stdout } = await parts.host.run(argvOf(["cat", "/proc/net/unix"]));
   return stdout.split("\n").filter((line) => line.endsWith(parts.config.socket)).length;
 }

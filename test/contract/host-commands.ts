@@ -2,70 +2,73 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import type { Bench } from "./host.ts";
 import { allOf, within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** Commands: to their end, and as streams. */
 export function commandContract({ current }: Bench): void {
   test("run gives output and exit code; a command that fails is a result", async () => {
     const { host } = current();
-    assert.deepEqual(await host.run(["echo", "one", "two words"]), {
+    assert.deepEqual(await host.run(argvOf(["echo", "one", "two words"])), {
       code: 0,
       stdout: "one two words\n",
       stderr: "",
       truncated: false,
     });
-    assert.equal((await host.run(["false"])).code, 1);
+    assert.equal((await host.run(argvOf(["false"]))).code, 1);
   });
 
   test("run feeds standard input, and closes it where there is none", async () => {
     const { host } = current();
-    assert.equal((await host.run(["cat"], { stdin: "héllo" })).stdout, "héllo");
-    assert.equal((await within(host.run(["cat"]))).stdout, "");
-    assert.equal((await host.run(["true"], { stdin: Buffer.alloc(1_000_000) })).code, 0);
+    assert.equal((await host.run(argvOf(["cat"]), { stdin: "héllo" })).stdout, "héllo");
+    assert.equal((await within(host.run(argvOf(["cat"])))).stdout, "");
+    assert.equal((await host.run(argvOf(["true"]), { stdin: Buffer.alloc(1_000_000) })).code, 0);
   });
 
   test("run keeps no more output than asked", async () => {
     const { host } = current();
-    const { stdout, truncated } = await host.run(["cat"], { stdin: "x".repeat(100_000), maxOutputBytes: 1000 });
+    const { stdout, truncated } = await host.run(argvOf(["cat"]), { stdin: "x".repeat(100_000), maxOutputBytes: 1000 });
     assert.deepEqual([stdout.length, truncated], [1000, true]);
-    assert.equal((await host.run(["cat"], { stdin: "x".repeat(1000), maxOutputBytes: 1000 })).truncated, false);
+    assert.equal((await host.run(argvOf(["cat"]), { stdin: "x".repeat(1000), maxOutputBytes: 1000 })).truncated, false);
   });
 
   test("run rejects: no such program, too late, cancelled", async () => {
     const { host } = current();
-    await assert.rejects(host.run(["no-such-program-anywhere"]), { code: "not_found" });
-    await assert.rejects(within(host.run(["sleep", "60"], { timeoutMs: 100 })), { code: "deadline_exceeded" });
+    await assert.rejects(host.run(argvOf(["no-such-program-anywhere"])), { code: "not_found" });
+    await assert.rejects(within(host.run(argvOf(["sleep", "60"]), { timeoutMs: 100 })), { code: "deadline_exceeded" });
     const stop = new AbortController();
-    const cut = assert.rejects(within(host.run(["sleep", "60"], { signal: stop.signal })), { code: "cancelled" });
+    const cut = assert.rejects(within(host.run(argvOf(["sleep", "60"]), { signal: stop.signal })), {
+      code: "cancelled",
+    });
     stop.abort();
     await cut;
-    await assert.rejects(host.run(["true"], { signal: AbortSignal.abort() }), { code: "cancelled" });
+    await assert.rejects(host.run(argvOf(["true"]), { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
   test("spawn gives streams both ways, and the exit code", async () => {
     const { host } = current();
-    await using cat = await host.spawn(["cat"]);
+    await using cat = await host.spawn(argvOf(["cat"]));
     assert.ok(cat.pid > 0);
     const said = allOf(cat.stdout);
     cat.stdin.write("a");
     cat.stdin.end("b");
     assert.deepEqual([await within(said), await within(cat.exited)], ["ab", 0]);
-    await assert.rejects(host.spawn(["no-such-program-anywhere"]), { code: "not_found" });
+    await assert.rejects(host.spawn(argvOf(["no-such-program-anywhere"])), { code: "not_found" });
   });
 
   test("a spawned command ends by kill, by its signal, by disposal", async () => {
     const { host } = current();
-    await using gentle = await host.spawn(["sleep", "60"]);
+    await using gentle = await host.spawn(argvOf(["sleep", "60"]));
     gentle.kill();
     assert.equal(await within(gentle.exited), 143);
     gentle.kill("SIGKILL");
-    await using hard = await host.spawn(["sleep", "60"]);
+    await using hard = await host.spawn(argvOf(["sleep", "60"]));
     hard.kill("SIGKILL");
     assert.equal(await within(hard.exited), 137);
     const stop = new AbortController();
-    await using cancelled = await host.spawn(["sleep", "60"], stop.signal);
+    await using cancelled = await host.spawn(argvOf(["sleep", "60"]), stop.signal);
     stop.abort();
     assert.equal(await within(cancelled.exited), 137);
-    const disposed = await host.spawn(["sleep", "60"]);
+    const disposed = await host.spawn(argvOf(["sleep", "60"]));
     await within(Promise.resolve(disposed[Symbol.asyncDispose]()));
     assert.equal(await disposed.exited, 137);
   });

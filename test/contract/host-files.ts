@@ -3,6 +3,7 @@ import { test } from "node:test";
 import { waitFor } from "../harness/wait.ts";
 import type { Bench } from "./host.ts";
 import { within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** Reading files, and being told of their changes. */
 export function fileContract({ current, folder }: Bench): void {
@@ -141,7 +142,7 @@ export function fileContract({ current, folder }: Bench): void {
       capacityBytes > 0 && availableBytes >= 0 && availableBytes + usedBytes <= capacityBytes,
       `${availableBytes} and ${usedBytes} of ${capacityBytes}`,
     );
-    const { stdout } = await host.run(["df", "-P", "-k", dir], { timeoutMs: 10_000 });
+    const { stdout } = await host.run(argvOf(["df", "-P", "-k", dir]), { timeoutMs: 10_000 });
     const told = 1024 * Number(stdout.trim().split(/\s+/).at(-4));
     assert.ok(Math.abs(usedBytes - told) < capacityBytes / 50, `df tells ${told}, not ${usedBytes}`);
     assert.ok(inodesFree <= inodes, `${inodesFree} of ${inodes}`);

@@ -6,6 +6,7 @@ import { waitFor } from "../harness/wait.ts";
 import { hostContract } from "./host.ts";
 import { localUnderTest, machineFromPod, startMachine } from "./local-under-test.ts";
 import { within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 hostContract("this machine", () => localUnderTest());
 
@@ -15,7 +16,7 @@ test("commands from a Pod mount on the machine, not in the Pod", async () => {
   await using machine = await startMachine();
   await using made = await localUnderTest(machine.pid);
   const { host, dir } = made;
-  assert.equal((await host.run(["mount", "-t", "tmpfs", "tmpfs", dir])).code, 0);
+  assert.equal((await host.run(argvOf(["mount", "-t", "tmpfs", "tmpfs", dir]))).code, 0);
   const mounts = (pid: number | "self") => readFile(`/proc/${pid}/mountinfo`, "utf8");
   assert.ok((await mounts(machine.pid)).includes(` ${dir} `));
   assert.ok(!(await mounts("self")).includes(` ${dir} `));
@@ -39,25 +40,28 @@ test("a command that is too late is killed with all that it started, also when i
   await using made = await localUnderTest();
   const { host, dir } = made;
   const waits = `sleep 300 & echo $! > ${dir}/child; wait`;
-  await assert.rejects(within(host.run(["sh", "-c", waits], late)), { code: "deadline_exceeded" });
+  await assert.rejects(within(host.run(argvOf(["sh", "-c", waits]), late)), { code: "deadline_exceeded" });
   await gone(await pidIn(`${dir}/child`));
   const leaves = `sleep 301 & echo $! > ${dir}/orphan`;
-  await assert.rejects(within(host.run(["sh", "-c", leaves], late)), { code: "deadline_exceeded" });
+  await assert.rejects(within(host.run(argvOf(["sh", "-c", leaves]), late)), { code: "deadline_exceeded" });
   await gone(await pidIn(`${dir}/orphan`));
 });
 
 test("a child in a session of its own that holds the output does not hold up the caller", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
-  await assert.rejects(within(host.run(["sh", "-c", `setsid sh -c 'echo $$ > ${dir}/free; exec sleep 302' &`], late)), {
-    code: "deadline_exceeded",
-  });
+  await assert.rejects(
+    within(host.run(argvOf(["sh", "-c", `setsid sh -c 'echo $$ > ${dir}/free; exec sleep 302' &`]), late)),
+    {
+      code: "deadline_exceeded",
+    },
+  );
   process.kill(await pidIn(`${dir}/free`), "SIGKILL");
 });
 
 test("a command ended by a signal has 128 and its number for a code", async () => {
   await using made = await localUnderTest();
-  assert.equal((await made.host.run(["sh", "-c", "kill -KILL $$"])).code, 137);
+  assert.equal((await made.host.run(argvOf(["sh", "-c", "kill -KILL $$"]))).code, 137);
 });
 
 test("remove does not go through a bind mount of the same file system", async () => {

@@ -7,6 +7,7 @@ import type { SshHost } from "../../providers/ssh/host.ts";
 import { must } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** Keys as ssh-keygen makes them, by name. */
 const kinds = { ed25519: ["ed25519"], rsa: ["rsa"], ecdsa: ["ecdsa"], ecdsa521: ["ecdsa", "-b", "521"] } as const;
@@ -53,7 +54,7 @@ describe("OpenSSH's certificates over SSH", () => {
     return { knownHostsFile: file("authorities") };
   };
   const authority = (name = "ca-ed25519") => `@cert-authority 127.0.0.1 ${publicKey(name)}`;
-  const whoAmI = async (host: SshHost) => (await host.run(["id", "-un"])).stdout.trim();
+  const whoAmI = async (host: SshHost) => (await host.run(argvOf(["id", "-un"]))).stdout.trim();
   const downWith = async (host: SshHost, reason: string) => {
     const is = (state: LinkState) => state.is === "down" && state.why.reason === reason;
     await waitFor(`the link to be down: ${reason}`, () => is(host.link.state()), { everyMs: 50 });
@@ -205,7 +206,7 @@ describe("OpenSSH's certificates over SSH", () => {
     assert.equal(await whoAmI(host), "root");
     const until = Date.now() + 4_500;
     await waitFor("the certificate's end", () => Date.now() > until);
-    const { stdout } = await host.run(["head", "-c", "300000", "/dev/zero"]);
+    const { stdout } = await host.run(argvOf(["head", "-c", "300000", "/dev/zero"]));
     assert.equal(stdout.length, 300_000);
     assert.equal(host.link.state().is, "up");
     assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);

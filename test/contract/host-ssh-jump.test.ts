@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { before, describe, test } from "node:test";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const innerPort = 2222;
 
@@ -69,7 +70,7 @@ describe("a machine that is reached by way of two others", () => {
 
   test("commands, files and connections are the target's, as its user", async () => {
     await using host = hostOf(target());
-    assert.equal((await host.run(["id", "-un"])).stdout.trim(), "root");
+    assert.equal((await host.run(argvOf(["id", "-un"]))).stdout.trim(), "root");
     await host.fs.apply([{ do: "write", path: `${rig().dir}/by-two`, data: "hops" }]);
     assert.equal((await host.fs.readFile(`${rig().dir}/by-two`)).toString(), "hops");
   });
@@ -99,11 +100,11 @@ describe("a machine that is reached by way of two others", () => {
 
   test("a hop that is lost is the link's loss, and its return the link's", async () => {
     await using host = hostOf(target());
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     await killInner();
     await waitFor("the loss", () => host.link.state().is !== "up");
     await startInner();
     await isUp(host);
-    assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
+    assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");
   });
 });

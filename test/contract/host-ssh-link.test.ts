@@ -7,6 +7,7 @@ import { codeOf } from "../../src/lib/errors.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf, within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -24,7 +25,7 @@ describe("the link to a host over SSH", () => {
     await using host = hostOf();
     await host.fs.apply([{ do: "write", path: `${rig().dir}/own`, data: "" }]);
     assert.equal(existsSync(`${rig().dir}/own`), false);
-    assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+    assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
   });
 
   test("a peer that no longer answers is found within 15 s; all calls fail as unavailable; what held a lock there is ended on return", async () => {
@@ -32,7 +33,7 @@ describe("the link to a host over SSH", () => {
     await host.fs.apply([{ do: "write", path: `${rig().dir}/lock`, data: "" }]);
     await using _lock = await acquireLocks(host, [{ path: `${rig().dir}/lock` }], never);
     await using listener = await host.listen?.({ host: "127.0.0.1", port: 0 }, (far) => far.end("back"));
-    const hanging = assert.rejects(host.run(["sleep", "120"], { timeoutMs: 120_000 }), { code: "unavailable" });
+    const hanging = assert.rejects(host.run(argvOf(["sleep", "120"]), { timeoutMs: 120_000 }), { code: "unavailable" });
     await using file = await host.fs.open("/etc/passwd");
     const states: string[] = [];
     host.link.onChange(({ is }) => states.push(is));
@@ -46,7 +47,7 @@ describe("the link to a host over SSH", () => {
     await assert.rejects(within(file.read(0, 10), 3000), { code: "unavailable" });
     await drop(false);
     await isUp(host);
-    assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
+    assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");
     await using _again = await waitFor("the lock to be free", () =>
       acquireLocks(host, [{ path: `${rig().dir}/lock` }], never),
     );
@@ -57,7 +58,7 @@ describe("the link to a host over SSH", () => {
 
   test("a target over its budget loses its link with the reason LimitExceeded", async () => {
     await using host = hostOf();
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     const gone = waitFor("the link to be down", () => {
       const state = host.link.state();
       return state.is === "down" ? state.why : undefined;
@@ -66,7 +67,7 @@ describe("the link to a host over SSH", () => {
     const { reason, message } = await gone;
     assert.equal(reason, "LimitExceeded");
     assert.match(message, /^the target sends more data than graftlet decodes for one node/);
-    await assert.rejects(host.run(["true"]), { code: "unavailable", message: /sends more data/ });
+    await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable", message: /sends more data/ });
   });
 
   test("a connection that arrives as the target begins to listen is answered", async () => {
@@ -86,7 +87,7 @@ while True:
             sys.exit()
     except OSError:
         pass`;
-    await using knocks = await host.spawn(["python3", "-c", knocking]);
+    await using knocks = await host.spawn(argvOf(["python3", "-c", knocking]));
     let said = "";
     knocks.stdout.on("data", (chunk: Buffer) => (said += chunk));
     // A busy process reads in one go what the target sends one after the other.
@@ -107,14 +108,14 @@ while True:
 
   test("sshd killed: unavailable, then as before; callers that wait share one reconnect", async () => {
     await using host = hostOf();
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     await rig().killSshd();
     await waitFor("the loss", () => host.link.state().is !== "up", { everyMs: 10 });
-    await assert.rejects(host.run(["true"]), { code: "unavailable" });
+    await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable" });
     await rig().startSshd();
     await isUp(host);
     const before = Number((await rig().mustInside(["sh", "-c", "pgrep -c -f 'sshd: root'"])).trim());
-    await Promise.all(Array.from({ length: 5 }, () => host.run(["true"])));
+    await Promise.all(Array.from({ length: 5 }, () => host.run(argvOf(["true"]))));
     const after = Number((await rig().mustInside(["sh", "-c", "pgrep -c -f 'sshd: root'"])).trim());
     assert.equal(after, before);
   });
@@ -124,10 +125,12 @@ while True:
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using host = hostOf();
       await using running = new AsyncDisposableStack();
-      const hung = assert.rejects(host.run(["sleep", "60"], { timeoutMs: 3000 }), { code: "deadline_exceeded" });
+      const hung = assert.rejects(host.run(argvOf(["sleep", "60"]), { timeoutMs: 3000 }), {
+        code: "deadline_exceeded",
+      });
       const count = sessions === 10 ? 9 : 1;
-      for (let index = 0; index < count; index++) running.use(await within(host.spawn(["sleep", "60"])));
-      assert.equal((await within(host.run(["echo", "free"]))).stdout, "free\n");
+      for (let index = 0; index < count; index++) running.use(await within(host.spawn(argvOf(["sleep", "60"]))));
+      assert.equal((await within(host.run(argvOf(["echo", "free"])))).stdout, "free\n");
       await hung;
       const state = host.link.state();
       assert.ok(state.is === "up" && state.connections > 1, JSON.stringify(state));
@@ -140,7 +143,7 @@ while True:
     const { as, missing } = await host.privileges(never);
     assert.equal(as, "user");
     assert.match(missing.join("\n"), /User plain of the target is not root.*plain ALL=\(ALL\) NOPASSWD: ALL/);
-    assert.equal((await host.run(["id", "-un"])).stdout, "plain\n");
+    assert.equal((await host.run(argvOf(["id", "-un"]))).stdout, "plain\n");
     await assert.rejects(host.fs.readFile("/etc/shadow"), { code: "permission_denied" });
     await assert.rejects(host.fs.list("/root"), { code: "permission_denied" });
     await assert.rejects(host.fs.apply([{ do: "mkdir", path: "/etc/x" }]), { code: "permission_denied" });
@@ -152,12 +155,12 @@ while True:
   test("what a user with sudo reaches as root: files, commands, sockets", async () => {
     await using host = hostOf({ user: "helper" });
     assert.deepEqual((await host.privileges(never)).missing, []);
-    assert.equal((await host.run(["id", "-un"])).stdout, "root\n");
+    assert.equal((await host.run(argvOf(["id", "-un"]))).stdout, "root\n");
     await using shadow = await host.fs.open("/etc/shadow");
     assert.ok((await shadow.read(0, 10)).length > 0);
     const serve = `use IO::Socket::UNIX; $| = 1; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die;
       chmod 0600, $ARGV[0]; print "ready"; while (my $c = $l->accept) { sysread($c, my $b, 99); syswrite($c, "root:$b"); close $c }`;
-    await using server = await host.spawn(["perl", "-e", serve, "/run/only-root"]);
+    await using server = await host.spawn(argvOf(["perl", "-e", serve, "/run/only-root"]));
     await within(new Promise((resolve) => server.stdout.once("data", resolve)));
     const connection = await host.dial({ unix: "/run/only-root" });
     connection.write("hi");
@@ -170,7 +173,7 @@ while True:
     const socket = `${rig().dir}/brief`;
     const serve = `use IO::Socket::UNIX; $| = 1; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 1) or die;
       print "ready"; my $c = $l->accept; print $c "x" x ${bytes}; close $c; sleep 60`;
-    await using server = await host.spawn(["perl", "-e", serve, socket]);
+    await using server = await host.spawn(argvOf(["perl", "-e", serve, socket]));
     await within(new Promise((resolve) => server.stdout.once("data", resolve)));
     const connection = await host.dial({ unix: socket });
     const refused = new Promise<Error>((resolve) => connection.once("error", resolve));
@@ -188,17 +191,19 @@ while True:
   test("where sshd forwards nothing, a program of the target connects, and half-closed stays half-open", async () => {
     const socket = `${rig().dir}/echo`;
     await using sockets = hostOf();
-    await using server = await sockets.spawn(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]);
-    await using port = await sockets.spawn(["socat", "TCP-LISTEN:7000,bind=127.0.0.1,fork", `UNIX-CONNECT:${socket}`]);
+    await using server = await sockets.spawn(argvOf(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]));
+    await using port = await sockets.spawn(
+      argvOf(["socat", "TCP-LISTEN:7000,bind=127.0.0.1,fork", `UNIX-CONNECT:${socket}`]),
+    );
     const engine = "/run/docker.sock";
     const pong = `use IO::Socket::UNIX; my $l = IO::Socket::UNIX->new(Local => $ARGV[0], Listen => 9) or die; chmod 0600, $ARGV[0];
       while (my $c = $l->accept) { my $b = ""; while ($b !~ /\\r\\n\\r\\n/) { sysread($c, $b, 999, length $b) or last }
         syswrite($c, "HTTP/1.1 200 OK\\r\\nApi-Version: 1.43\\r\\nContent-Length: 0\\r\\nConnection: close\\r\\n\\r\\n"); close $c }`;
-    await using _engine = await sockets.spawn(["perl", "-e", pong, engine]);
+    await using _engine = await sockets.spawn(argvOf(["perl", "-e", pong, engine]));
     assert.notEqual(server.pid, port.pid);
-    await using _speaker = await sockets.spawn(["socat", "TCP-LISTEN:7002,bind=127.0.0.1,fork", "SYSTEM:echo all"]);
+    await using _speaker = await sockets.spawn(argvOf(["socat", "TCP-LISTEN:7002,bind=127.0.0.1,fork", "SYSTEM:echo all"]));
     for (const port of [7000, 7002])
-      await waitFor("the sockets", async () => (await sockets.run(["ss", "-Hltn", `sport = :${port}`])).stdout !== "");
+      await waitFor("the sockets", async () => (await sockets.run(argvOf(["ss", "-Hltn", `sport = :${port}`]))).stdout !== "");
     await using undo = new AsyncDisposableStack();
     undo.defer(() => rig().startSshd());
     await rig().startSshd(["DisableForwarding yes"]);
@@ -286,16 +291,16 @@ while True:
       assert.equal((await host.fs.lstat(`${file}.moved`)).uid, 7);
       await using opened = await host.fs.open(`${file}.moved`, { noFollow: true });
       assert.equal((await opened.read(0, 99)).toString(), name);
-      assert.equal((await host.run(["printf", "%s|", name, name])).stdout, `${name}|${name}|`);
-      assert.equal((await host.run(["cat"], { stdin: name })).stdout, name);
-      await using spawned = await host.spawn(["printf", "%s", name]);
+      assert.equal((await host.run(argvOf(["printf", "%s|", name, name]))).stdout, `${name}|${name}|`);
+      assert.equal((await host.run(argvOf(["cat"]), { stdin: name })).stdout, name);
+      await using spawned = await host.spawn(argvOf(["printf", "%s", name]));
       assert.equal(await allOf(spawned.stdout), name);
     }
     assert.deepEqual((await host.fs.list(dir)).map(({ name }) => name).sort(), [...hostile].sort());
     await host.fs.apply(hostile.map((name) => ({ do: "remove", path: `${dir}/${name}`, recursive: true })));
     assert.deepEqual(await host.fs.list(dir), []);
     assert.equal((await rig().inside(["test", "-e", "/pwned"])).code, 1);
-    await assert.rejects(host.run(["echo", "a\0b"]), { code: "invalid_argument" });
+    await assert.rejects(host.run(argvOf(["echo", "a\0b"])), { code: "invalid_argument" });
     const bytes = Buffer.from(Array.from({ length: 1024 }, (_, index) => index % 256));
     await host.fs.apply([{ do: "write", path: `${dir}/bytes`, data: bytes }]);
     assert.ok((await host.fs.readFile(`${dir}/bytes`)).equals(bytes));
@@ -353,7 +358,7 @@ while True:
 
   test("round trips: one for a set of changes, for a file and for a command, whatever the distance", async (t) => {
     await using host = hostOf();
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     const dir = `${rig().dir}/trips`;
     const changes = Array.from(
       { length: 40 },
@@ -364,10 +369,10 @@ while True:
       ["readFile", 1, () => host.fs.readFile("/etc/passwd")],
       ["stat", 1, () => host.fs.stat("/etc/passwd")],
       ["list", 1, () => host.fs.list(dir)],
-      ["run", 1, () => host.run(["true"])],
+      ["run", 1, () => host.run(argvOf(["true"]))],
       ["dial", 1, () => host.dial({ host: "127.0.0.1", port: 22 })],
       ["open and close", 5, async () => (await host.fs.open("/etc/passwd"))[Symbol.asyncDispose]()],
-      ["spawn", 4, async () => (await host.spawn(["true"])).exited],
+      ["spawn", 4, async () => (await host.spawn(argvOf(["true"]))).exited],
     ];
     await host.fs.readlink("/proc/self/exe");
     for (const delayMs of [0, 20, 100]) {
@@ -391,13 +396,13 @@ while True:
 
   test("a slow reader holds up no other, and a connection holds no more than a window of what it does not read", async () => {
     await using host = hostOf();
-    await using flood = await host.spawn(["sh", "-c", "yes flood"]);
+    await using flood = await host.spawn(argvOf(["sh", "-c", "yes flood"]));
     await waitFor("the flood", () => flood.stdout.readableLength > 0 || undefined, { everyMs: 10 });
-    assert.equal((await within(host.run(["echo", "through"]))).stdout, "through\n");
+    assert.equal((await within(host.run(argvOf(["echo", "through"])))).stdout, "through\n");
     const grown: number[] = [];
     for (let turn = 0; turn < 3 && grown.every((bytes) => bytes >= 30 * 2 ** 20); turn++) {
       const before = process.memoryUsage().rss;
-      for (let index = 0; index < 20; index++) await host.run(["true"]);
+      for (let index = 0; index < 20; index++) await host.run(argvOf(["true"]));
       grown.push(process.memoryUsage().rss - before);
     }
     assert.ok(Math.min(...grown) < 30 * 2 ** 20, `grew each time: ${grown.join(", ")} bytes`);

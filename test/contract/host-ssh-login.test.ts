@@ -4,6 +4,7 @@ import { join } from "node:path";
 import { describe, test } from "node:test";
 import { must } from "../harness/processes.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 describe("who is who over SSH", () => {
   const { rig, hostOf, downOf, logged } = sshBench("login");
@@ -34,21 +35,21 @@ describe("who is who over SSH", () => {
     await must(["ssh-keygen", "-H", "-f", hashed]);
     assert.match(readFileSync(hashed, "utf8"), /^\|1\|/);
     await using byHash = hostOf({ knownHostsFile: hashed });
-    await byHash.run(["true"]);
+    await byHash.run(argvOf(["true"]));
 
     const fingerprint = (await must(["ssh-keygen", "-lf", join(outside, "known_hosts")])).split(" ")[1];
     await using byFingerprint = hostOf({ knownHostsFile: undefined, hostKeyFingerprints: [fingerprint] });
-    await byFingerprint.run(["true"]);
+    await byFingerprint.run(argvOf(["true"]));
     const wrong = `SHA256:${"A".repeat(43)}`;
     const state = await downOf({ knownHostsFile: undefined, hostKeyFingerprints: [wrong] });
     assert.equal(state.why.reason, "HostKeyMismatch");
 
     const first = join(outside, "first");
     await using onFirstUse = hostOf({ hostKey: "trustOnFirstUse", knownHostsFile: first });
-    await onFirstUse.run(["true"]);
+    await onFirstUse.run(argvOf(["true"]));
     assert.equal(readFileSync(first, "utf8"), `${name} ${type} ${key}\n`);
     await using secondUse = hostOf({ knownHostsFile: first });
-    await secondUse.run(["true"]);
+    await secondUse.run(argvOf(["true"]));
   });
 
   test("only the known key's type is asked for first, so that a target with several keys is known by any of them", async () => {
@@ -57,7 +58,7 @@ describe("who is who over SSH", () => {
     const rsa = await rig().mustInside(["sh", "-c", "cat /etc/../$0", `${rig().dir}/../keys/rsa.pub`]);
     writeFileSync(file, `${name} ${rsa.split(" ").slice(0, 2).join(" ")}\n`);
     await using host = hostOf({ knownHostsFile: file });
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
   });
 
   test("a login that is refused: one sentence each, no secret in it or in the log", async () => {
@@ -94,7 +95,7 @@ describe("who is who over SSH", () => {
     await using withPassphrase = hostOf({ privateKeyFile: other, passphraseFile: passphrase });
     writeFileSync(passphrase, "open sesame\n");
     await rig().mustInside(["sh", "-c", "cat >> /root/.ssh/authorized_keys"], { stdin: readFileSync(`${other}.pub`) });
-    await withPassphrase.run(["true"]);
+    await withPassphrase.run(argvOf(["true"]));
     assert.doesNotMatch(logged(), /wrong-horse|open-barley|open sesame|PRIVATE KEY/);
   });
 
@@ -106,7 +107,7 @@ describe("who is who over SSH", () => {
     assert.match(why.message, /others can read .* \(mode 440\)/);
     chownSync(given, 65_532, 0);
     await using host = hostOf({ privateKeyFile: given });
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     chmodSync(given, 0o444);
     assert.match((await downOf({ privateKeyFile: given })).why.message, /others can read .* \(mode 444\)/);
   });
@@ -123,10 +124,10 @@ describe("who is who over SSH", () => {
     const key = join(outside, "rotated");
     await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${key}`]);
     await using host = hostOf({ privateKeyFile: key });
-    await assert.rejects(host.run(["true"]), { code: "unavailable" });
+    await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable" });
     assert.equal(host.link.state().is, "down");
     writeFileSync(key, readFileSync(join(outside, "id")));
     await using after = hostOf({ privateKeyFile: key });
-    await after.run(["true"]);
+    await after.run(argvOf(["true"]));
   });
 });

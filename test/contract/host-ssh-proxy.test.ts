@@ -9,6 +9,7 @@ import { freePort } from "../harness/ports.ts";
 import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 async function isOpen(port: number): Promise<boolean> {
   const socket = connect(port, "127.0.0.1");
@@ -85,7 +86,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
   for (const { name, fields } of ways)
     test(`${name}: commands and files are the machine's`, async () => {
       await using host = hostOf(fields());
-      assert.equal((await host.run(["echo", "there"])).stdout, "there\n");
+      assert.equal((await host.run(argvOf(["echo", "there"]))).stdout, "there\n");
       const data = "x".repeat(4 * 2 ** 20);
       await host.fs.apply([{ do: "write", path: `${rig().dir}/by-proxy`, data }]);
       assert.equal((await host.fs.readFile(`${rig().dir}/by-proxy`)).length, data.length);
@@ -108,7 +109,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
       knownHostsFile: undefined,
       hostKeyFingerprints: [key],
     });
-    assert.equal((await host.run(["echo", "there"])).stdout, "there\n");
+    assert.equal((await host.run(argvOf(["echo", "there"]))).stdout, "there\n");
   });
 
   test("a proxy that is not there, refuses the login or the place: one sentence each, and no password in the log", async () => {
@@ -146,12 +147,12 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
   test("the loss of the proxy is the link's, and its return the link's", async () => {
     const child = await tinyproxy("brief");
     await using host = hostOf({ proxy: `http://127.0.0.1:${ports["brief"]}` });
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     child.kill("SIGKILL");
     await waitFor("the loss", () => host.link.state().is !== "up");
     const again = start(["tinyproxy", "-d", "-c", join(rig().outside, "brief.conf")], { stdio: "ignore" });
     running.push(again);
     await isUp(host);
-    assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
+    assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");
   });
 });

@@ -11,6 +11,7 @@ import { identify, must, run, signalProcess, start } from "../harness/processes.
 import { waitFor } from "../harness/wait.ts";
 import type { SshHost } from "../../providers/ssh/host.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 describe("a machine that dials in itself", { timeout: 240_000 }, () => {
   const { rig, hostOf, downOf, isUp, logged } = sshBench("reverse");
@@ -68,7 +69,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
 
   /** The listener is there from the link's first use. */
   const waiting = (host: SshHost, node = "reverse") =>
-    assert.rejects(host.run(["true"]), new RegExp(`the machine of ${node} has not dialled in`));
+    assert.rejects(host.run(argvOf(["true"])), new RegExp(`the machine of ${node} has not dialled in`));
 
   before(async () => {
     port = await freePort();
@@ -87,9 +88,9 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     await waiting(host);
     dialIn("whole");
     await isUp(host);
-    assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+    assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     const data = randomBytes(64 * 2 ** 20);
-    const cat = await host.spawn(["cat"]);
+    const cat = await host.spawn(argvOf(["cat"]));
     cat.stdin.end(data);
     const [back, digest] = [createHash("sha256"), createHash("sha256").update(data).digest("hex")];
     for await (const chunk of cat.stdout) back.update(chunk as Buffer);
@@ -105,14 +106,14 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
       await waiting(host);
       dialIn(`by-${type}`, "-R", "0:127.0.0.1:22");
       await isUp(host);
-      assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+      assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     });
 
   test("not there yet: one sentence; there: served within a second or two, whatever the retry's delay", async () => {
     const keys = await makeKey("later");
     await using host = hostOf(reverse(keys));
     await assert.rejects(
-      host.run(["true"]),
+      host.run(argvOf(["true"])),
       /the machine of reverse has not dialled in yet: check that its ssh -N -R runs/,
     );
     const state = host.link.state();
@@ -135,7 +136,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     const third = dialIn("again");
     await waitFor("both", () => (logged().match(/a machine has dialled in/g) ?? []).length >= 4, { everyMs: 20 });
     await end(third);
-    assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+    assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     const fourth = dialIn("again");
     await waitFor("its arrival", () => (logged().match(/a machine has dialled in/g) ?? []).length >= 5, {
       everyMs: 20,
@@ -145,7 +146,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     assert.ok(stuck && signalProcess(stuck, "SIGSTOP"));
     await waitFor("the loss", () => host.link.state().is !== "up", { timeoutMs: 20_000, everyMs: 20 });
     await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 20_000, everyMs: 20 });
-    assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+    assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     await end(fourth);
   });
 
@@ -160,7 +161,11 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     dialIn("others");
     await isUp(other);
     await host[Symbol.asyncDispose]();
-    assert.equal((await other.run(["hostname"])).stdout, "graftlet-target\n", "the listener outlives one of its nodes");
+    assert.equal(
+      (await other.run(argvOf(["hostname"]))).stdout,
+      "graftlet-target\n",
+      "the listener outlives one of its nodes",
+    );
   });
 
   test("an impostor: a known name and another key, or a known key that it does not hold", async () => {
@@ -263,7 +268,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
       await waitFor("some attempts", () => made > 500, { everyMs: 10 });
       await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 10_000, everyMs: 50 });
       await waitFor("all attempts", () => made > 10_000, { everyMs: 50 });
-      assert.equal((await host.run(["hostname"])).stdout, "graftlet-target\n");
+      assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     } finally {
       over.abort();
       for (const child of running) if (child.spawnargs.includes(at("patient"))) await end(child);

@@ -6,6 +6,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { allOf } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const log = createLogger(0, { write: () => undefined });
 
@@ -19,12 +20,12 @@ describe("login shells of all kinds over SSH", () => {
         await using undo = new AsyncDisposableStack();
         undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", user])));
         await using host = hostOf({ user });
-        assert.equal((await host.run(["sh", "-c", "echo $0 'a  b'"])).stdout, "sh a  b\n");
+        assert.equal((await host.run(argvOf(["sh", "-c", "echo $0 'a  b'"]))).stdout, "sh a  b\n");
         assert.equal(
-          (await host.run(["cat"], { stdin: "$(echo no) `x` (y) {z} ; \\\n" })).stdout,
+          (await host.run(argvOf(["cat"]), { stdin: "$(echo no) `x` (y) {z} ; \\\n" })).stdout,
           "$(echo no) `x` (y) {z} ; \\\n",
         );
-        await using child = await host.spawn(["sh", "-c", "cat; exit 7"]);
+        await using child = await host.spawn(argvOf(["sh", "-c", "cat; exit 7"]));
         child.stdin.end("to a command");
         assert.deepEqual([await allOf(child.stdout), await child.exited], ["to a command", 7]);
         const path = `/home/${user}/file`;
@@ -39,7 +40,7 @@ describe("login shells of all kinds over SSH", () => {
     // What is looked at each minute is looked at each second.
     const hasty = { ...clock, sleep: (ms: number, signal?: AbortSignal) => clock.sleep(Math.min(ms, 1000), signal) };
     await using host = sshHost({ config: rig().config(), clock: hasty, log });
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     await using stack = new AsyncDisposableStack();
     stack.defer(async () => void (await rig().mustInside(["rm", "-f", "/root/.bashrc"])));
     const began = performance.now();
@@ -58,6 +59,6 @@ describe("login shells of all kinds over SSH", () => {
     await assert.rejects(host.fs.stat("/"), { code: "unavailable" });
     await rig().mustInside(["rm", "/root/.bashrc"]);
     await isUp(host);
-    assert.equal((await host.run(["echo", "again"])).stdout, "again\n");
+    assert.equal((await host.run(argvOf(["echo", "again"]))).stdout, "again\n");
   });
 });

@@ -11,6 +11,7 @@ import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import type { SshdRig } from "./sshd-rig.ts";
 import { allOf, within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -137,7 +138,7 @@ describe("a target that cannot be worked on", () => {
     const lock = `${rig().dir}/lock-hanging`;
     await rig().mustInside(["touch", lock]);
     const held = await acquireLocks(host, [{ path: lock }], never);
-    const command = await host.spawn(["sleep", "6543"]);
+    const command = await host.spawn(argvOf(["sleep", "6543"]));
     await rig().mustInside(["sh", "-c", "echo sleep 600 > /root/.bashrc"]);
     undo.defer(async () => void (await rig().inside(["rm", "-f", "/root/.bashrc"])));
     await within(Promise.resolve(held[Symbol.asyncDispose]()), 3_000);
@@ -215,16 +216,18 @@ describe("a target that cannot be worked on", () => {
       await host.fs.apply([{ do: "write", path: lock, data: "" }]);
       await using _lock = await within(acquireLocks(host, [{ path: lock }], never));
       await using standing = new AsyncDisposableStack();
-      for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(["sleep", "60"])));
+      for (let index = 0; index < 5; index++) standing.use(await within(host.spawn(argvOf(["sleep", "60"]))));
       await within(host.fs.freeSpace("/"));
       const answers = await within(
-        Promise.all(Array.from({ length: 10 }, (_, index) => host.run(["echo", String(index)]))),
+        Promise.all(Array.from({ length: 10 }, (_, index) => host.run(argvOf(["echo", String(index)])))),
       );
       assert.deepEqual(
         answers.map(({ stdout }) => stdout),
         Array.from({ length: 10 }, (_, index) => `${index}\n`),
       );
-      await within(assert.rejects(host.run(["sleep", "61"], { timeoutMs: 500 }), { code: "deadline_exceeded" }));
+      await within(
+        assert.rejects(host.run(argvOf(["sleep", "61"]), { timeoutMs: 500 }), { code: "deadline_exceeded" }),
+      );
       const left = async () => (await rig().inside(["pgrep", "-f", "^sleep 61"])).code !== 0;
       await waitFor("the late command to be killed", left);
     });
@@ -235,15 +238,15 @@ describe("a target that cannot be worked on", () => {
       await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
       await using host = hostOf();
       assert.ok(host.forUsers);
-      await host.run(["true"]);
+      await host.run(argvOf(["true"]));
       const { spawn } = host.forUsers;
       const stop = new AbortController();
-      const asked = Array.from({ length: 40 }, () => spawn(["sleep", "60"], stop.signal));
+      const asked = Array.from({ length: 40 }, () => spawn(argvOf(["sleep", "60"]), stop.signal));
       const told = () => logged().includes("as many sessions on the target are in use as users may have, a user waits");
       await waitFor("users to wait", told);
-      const asks = Array.from({ length: 5 }, () => host.run(["true"]));
+      const asks = Array.from({ length: 5 }, () => host.run(argvOf(["true"])));
       await within(Promise.all(asks), 5_000);
-      await using own = await within(host.spawn(["cat"]), 5_000);
+      await using own = await within(host.spawn(argvOf(["cat"])), 5_000);
       own.stdin.end("own");
       assert.equal(await within(allOf(own.stdout)), "own");
       stop.abort();
@@ -275,7 +278,7 @@ describe("a target that cannot be worked on", () => {
       },
     };
     await using host = hostOf({ port, knownHostsFile });
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     const accepted: Duplex[] = [];
     const path = "/run/pods.sock";
     await using _listener = await host.forPods?.listen?.(
@@ -287,13 +290,13 @@ describe("a target that cannot be worked on", () => {
     await waitFor("the connections", () => accepted.length === 8);
     for (const connection of accepted) connection.write(Buffer.alloc(4 * 1024 * 1024));
     const began = Date.now();
-    await within(host.run(["true"]), 60_000);
+    await within(host.run(argvOf(["true"])), 60_000);
     assert.ok(Date.now() - began < 1_000, `${Date.now() - began} ms`);
   });
 
   test("a shell that talks for ever before it starts a command is given up, and costs little", async () => {
     await using host = hostOf();
-    await host.run(["true"]);
+    await host.run(argvOf(["true"]));
     const talker = `${rig().dir}/talker`;
     const data = "#!/usr/bin/perl\nprint 'x' x 65536 while 1;\n";
     await host.fs.apply([{ do: "write", path: talker, data, mode: 0o755 }]);
@@ -302,7 +305,7 @@ describe("a target that cannot be worked on", () => {
       [Symbol.asyncDispose]: async () => void (await rig().mustInside(["umount", "--lazy", "/bin/sh"])),
     };
     const before = process.memoryUsage().rss;
-    await assert.rejects(within(host.spawn(["cat"])), {
+    await assert.rejects(within(host.spawn(argvOf(["cat"]))), {
       code: "failed_precondition",
       message: /^the target's shell said more than 65536 bytes before it ran the command: let no start-up file/,
     });
@@ -322,10 +325,10 @@ describe("a target that cannot be worked on", () => {
     await waitFor("the watch", () => seen.length > 0);
     const told = logged().length;
     const commands = Array.from({ length: 30 }, async (_, index) => {
-      await using child = await host.spawn(["sh", "-c", `sleep 1; exit ${index}`]);
+      await using child = await host.spawn(argvOf(["sh", "-c", `sleep 1; exit ${index}`]));
       return await child.exited;
     });
-    await within(host.run(["true"]));
+    await within(host.run(argvOf(["true"])));
     assert.deepEqual(
       await within(Promise.all(commands), 60_000),
       Array.from({ length: 30 }, (_, index) => index),

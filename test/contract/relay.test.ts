@@ -1,4 +1,5 @@
 import assert from "node:assert/strict";
+import { argvOf } from "../harness/argv.ts";
 import { type ChildProcess, execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { createSocket } from "node:dgram";
@@ -149,8 +150,8 @@ for (const { interpreter } of relayPrograms("", [])) {
       const host = {
         spawn: (argv: readonly string[], signal?: AbortSignal) =>
           argv[0] === interpreter
-            ? local.spawn(["ip", "netns", "exec", namespace, "prlimit", "--nofile=1024:", ...argv], signal)
-            : local.spawn(["/no-such-interpreter"], signal),
+            ? local.spawn(argvOf(["ip", "netns", "exec", namespace, "prlimit", "--nofile=1024:", ...argv]), signal)
+            : local.spawn(argvOf(["/no-such-interpreter"]), signal),
       };
       flows = createFlows({
         gate,

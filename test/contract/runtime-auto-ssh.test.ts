@@ -9,6 +9,7 @@ import { waitFor } from "../harness/wait.ts";
 import { onRig } from "./runtime-killed.ts";
 import { patience, podsOf } from "./runtime-pods.ts";
 import { sshTargetOn } from "./ssh-runtime.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** Sockets of a machine's runtimes, as their packages have it. */
 const containerdSocket = "/run/containerd/containerd.sock";
@@ -33,7 +34,7 @@ describe("runtime: auto over SSH, with a containerd and a Docker Engine that bot
       [containerdSocket, layout.containerdSocket],
       [dockerSocket, layout.dockerSocket],
     ] as const)
-      await host.run(["sh", "-ec", `mkdir -p ${dirname(path)}; ln -s ${socket} ${path}`]);
+      await host.run(argvOf(["sh", "-ec", `mkdir -p ${dirname(path)}; ln -s ${socket} ${path}`]));
   });
   after(async () => made?.[Symbol.asyncDispose]());
 

@@ -8,6 +8,7 @@ import { createLogger } from "../../src/lib/log.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type SshdRig, type SshdRigOptions, startSshdRig } from "./sshd-rig.ts";
 import { within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 /** What the tests of a suite share: one machine with an sshd, and hosts over SSH to it. */
 export interface SshBench {
@@ -50,7 +51,7 @@ export function sshBench(name: string, options?: SshdRigOptions): SshBench {
     isUp: (host) => waitFor("the link", () => host.link.state().is === "up", { everyMs: 50 }),
     async downOf(fields) {
       await using host = hostOf(fields);
-      await assert.rejects(within(host.run(["true"]), 40_000), { code: "unavailable" });
+      await assert.rejects(within(host.run(argvOf(["true"])), 40_000), { code: "unavailable" });
       const state = host.link.state();
       assert.ok(state.is === "down", state.is);
       return state;

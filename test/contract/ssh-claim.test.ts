@@ -11,6 +11,7 @@ import { start } from "../harness/processes.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { within } from "./waiting.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -39,7 +40,7 @@ describe("a claim on a target over SSH", () => {
     await waitFor("the loss", () => host.link.state().is !== "up", { everyMs: 10 });
     await meanwhile();
     await rig().startSshd();
-    host.run(["true"]).catch(() => undefined);
+    host.run(argvOf(["true"])).catch(() => undefined);
     await isUp(host);
   };
 

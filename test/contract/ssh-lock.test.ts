@@ -4,6 +4,7 @@ import { LockTaken, acquireLocks } from "../../src/host/lock.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { waitFor } from "../harness/wait.ts";
 import { sshBench } from "./ssh-bench.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 const clock = systemClock();
@@ -25,7 +26,9 @@ for (const programs of ["debian", "busybox"] as const)
 
     test("timeout and dd are those that are meant", async () => {
       await using host = hostOf();
-      const { stdout } = await host.run(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]);
+      const { stdout } = await host.run(
+        argvOf(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]),
+      );
       assert.equal(stdout.match(/^BusyBox v/gm)?.length ?? 0, programs === "busybox" ? 2 : 0, stdout);
     });
 

@@ -15,6 +15,7 @@ import { relayPrograms } from "../../src/network/relay-program.ts";
 import { startRelay } from "../../src/network/relay.ts";
 import { applyRules, rulesCheck, rulesText, wayLink } from "../../src/network/rules.ts";
 import { secondsOfCat } from "../harness/link-cat.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const [settings = "", interpreter, pod = "", cluster = "", own = ""] = process.argv.slice(2);
 const [clock, log, root, to] = [systemClock(), silentLog(), `/way-load-${interpreter}`, `${cluster}:80`];
@@ -29,7 +30,7 @@ const others = relayPrograms("", []).flatMap((program) =>
   program.interpreter === interpreter ? [] : program.interpreter,
 );
 const spawn: typeof host.spawn = (argv, until) =>
-  host.spawn(others.includes(argv[0] ?? "") ? ["/no-such-interpreter"] : argv, until);
+  host.spawn(argvOf(others.includes(argv[0] ?? "") ? ["/no-such-interpreter"] : argv), until);
 const relay = await startRelay(
   { host: { spawn }, clock },
   place,

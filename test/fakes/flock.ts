@@ -1,3 +1,4 @@
+import type { Argv } from "../../src/seams/command.ts";
 import { lockCommand, type LockRequest } from "../../src/host/lock.ts";
 import type { Program } from "./host-programs.ts";
 
@@ -24,6 +25,6 @@ export function lockingShell(): Program {
 }
 
 /** The command with which somebody else takes a lock. */
-export function rivalCommand(path: string, shared = false): readonly string[] {
+export function rivalCommand(path: string, shared = false): Argv {
   return lockCommand([{ path, shared }]);
 }

@@ -112,6 +112,12 @@ function orRefused(stderr: Writable, work: () => void): number {
   }
 }
 
+/** Arguments as a program has them once it has read its options: the first `--` ends those. */
+function withoutTerminator(args: readonly string[]): readonly string[] {
+  const at = args.indexOf("--");
+  return at < 0 ? args : [...args.slice(0, at), ...args.slice(at + 1)];
+}
+
 /** Host's run and spawn over a table of programs. */
 export function createRunner(
   clock: Clock,
@@ -120,7 +126,8 @@ export function createRunner(
   const commands: (readonly string[])[] = [];
   const start = (argv: readonly string[], signal: AbortSignal | undefined): HostProcess => {
     throwIfAborted(signal);
-    commands.push(argv);
+    const args = withoutTerminator(argv.slice(1));
+    commands.push([...argv.slice(0, 1), ...args]);
     const program = programs.get(argv[0] ?? "");
     if (!program) throw new CodedError("not_found", `${argv[0]}: no such program`);
     const killer = new AbortController();
@@ -131,7 +138,7 @@ export function createRunner(
       killer.abort();
     };
     signal?.addEventListener("abort", () => kill("SIGKILL"), { once: true });
-    const ended = Promise.resolve(program(argv.slice(1), { stdin, stdout, stderr, killed: killer.signal })).then(
+    const ended = Promise.resolve(program(args, { stdin, stdout, stderr, killed: killer.signal })).then(
       (code) => killCode ?? code,
     );
     const exited = Promise.race([ended, onAbort(killer.signal).then(() => killCode ?? 137)]);

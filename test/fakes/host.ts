@@ -9,7 +9,7 @@ import { type Program, createRunner, machinePrograms } from "./host-programs.ts"
 /** How tests steer the fake and what they see of it. */
 export interface FakeControls {
   readonly files: FakeFiles;
-  /** Every command so far. */
+  /** Every command so far, as its program reads it: without the `--` that ends the options. */
   readonly commands: readonly (readonly string[])[];
   /** What a program does; undefined takes it away. */
   program(name: string, does: Program | undefined): void;

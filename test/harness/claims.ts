@@ -59,3 +59,8 @@ export function claim(name: string, volumeName?: string, more: object = {}): obj
 export function claimTemplate(name: string): object {
   return { metadata: { name }, spec: claimSpec() };
 }
+
+/** What the cluster is told of a storage driver. */
+export function csiDriver(name: string, spec: object): object {
+  return { apiVersion: "storage.k8s.io/v1", kind: "CSIDriver", metadata: { name }, spec };
+}

@@ -34,6 +34,7 @@ import {
 import { tearDown } from "./teardown.ts";
 import { prepared } from "./prepared.ts";
 import { type Tools, findTools } from "./tools.ts";
+import { argvOf } from "./argv.ts";
 
 /** A container runtime with registries of its own, in a network of its own, and no cluster around it. */
 export interface RuntimeRig extends AsyncDisposable {
@@ -125,8 +126,8 @@ function hostInside(layout: Layout, holder: ProcessId): Host {
   const inside = (argv: readonly string[]) => targetArgv(layout, holder, argv);
   return {
     ...machine,
-    run: (argv, options) => machine.run(inside(argv), options),
-    spawn: (argv, signal) => machine.spawn(inside(argv), signal),
+    run: (argv, options) => machine.run(argvOf(inside(argv)), options),
+    spawn: (argv, signal) => machine.spawn(argvOf(inside(argv)), signal),
     dial: (to, signal) => ("unix" in to ? machine.dial(to, signal) : dialInside(layout, to)),
   };
 }

@@ -179,6 +179,32 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
   }
 });
 
+test("a pod whose extended resource comes from a ResourceClaim is held: it does not start without its device", async () => {
+  const { pods, cluster } = lab;
+  const resources = { requests: { "example.com/gpu": "1" }, limits: { "example.com/gpu": "1" } };
+  await pods.create("claimed", { schedulerName: "nobody", containers: [{ resources }] });
+  // What the scheduler does for a DeviceClass with an extendedResourceName.
+  const { metadata, spec } = await pods.until("claimed", "to be there", () => true);
+  const containerName = spec.containers[0]?.name ?? "";
+  const mapping = { containerName, resourceName: "example.com/gpu", requestName: "container-0-request-0" };
+  const status = { extendedResourceClaimStatus: { resourceClaimName: "claimed-gpu", requestMappings: [mapping] } };
+  const patch = ["--subresource=status", "--type=merge", `--patch=${JSON.stringify({ status })}`];
+  await cluster.mustKubectl(["patch", "pod", "claimed", ...patch]);
+  const target = { kind: "Node", name: cluster.nodeName };
+  const binding = { apiVersion: "v1", kind: "Binding", metadata: { name: "claimed", uid: metadata.uid }, target };
+  const path = "/api/v1/namespaces/default/pods/claimed/binding";
+  await cluster.mustKubectl(["create", "--raw", path, "--filename=-"], { stdin: JSON.stringify(binding) });
+  await pods.event(
+    "claimed",
+    "FieldNotServed",
+    "pod is held: this node does not serve spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not served yet)",
+  );
+  const held = await pods.until("claimed", "to be Pending", ({ status: now }) => now?.startTime !== undefined);
+  assert.deepEqual([held.status?.phase, statusOf(held)?.containerID], ["Pending", undefined]);
+  assert.equal(held.status?.extendedResourceClaimStatus?.resourceClaimName, "claimed-gpu");
+  assert.deepEqual(processesOf(cluster, metadata.uid), []);
+});
+
 test("a critical pod takes the place of one that is not, which says why it ended", async () => {
   const { pods, cluster } = lab;
   const { status } = await pods.api.get<Node>(nodePath());

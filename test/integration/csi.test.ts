@@ -10,7 +10,7 @@ import {
 } from "../../src/gen/csi.ts";
 import type { CSINode, Node, Pod, VolumeAttachment } from "../../src/objects.ts";
 import { type Agent, startGraftlet } from "../harness/agent.ts";
-import { claim, persistentVolume, storageClass } from "../harness/claims.ts";
+import { claim, persistentVolume, storageClass, csiDriver } from "../harness/claims.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { startTestDriver, type TestDriver, type TestDriverOptions } from "../harness/csi-driver.ts";
 import { mount } from "../harness/manifests.ts";
@@ -32,7 +32,11 @@ before(async () => {
   await inside("mkdir", "-p", disks());
   await cluster.apply([storageClass, csiDriver(driverName, { attachRequired: false, podInfoOnMount: true })]);
   driver = await startDriver({
-    info: { maxVolumesPerNode: 7n, accessibleTopology: { segments: { "topology.graftlet.dev/rack": "r1" } } },
+    // The second is a label by which others place pods.
+    info: {
+      maxVolumesPerNode: 7n,
+      accessibleTopology: { segments: { "topology.graftlet.dev/rack": "r1", tier: "x" } },
+    },
   });
   await driverShown(driverName, true);
 });
@@ -60,13 +64,6 @@ const startDriver = (more: Partial<TestDriverOptions> = {}) =>
     ...more,
   });
 
-const csiDriver = (name: string, spec: object): object => ({
-  apiVersion: "storage.k8s.io/v1",
-  kind: "CSIDriver",
-  metadata: { name },
-  spec,
-});
-
 /** A volume of a driver and the claim that has it, of one name. */
 const volumeOf = (name: string, csi: object = {}, spec: object = {}): readonly object[] => [
   persistentVolume(name, { csi: { driver: driverName, volumeHandle: `handle-${name}`, ...csi }, ...spec }),
@@ -80,7 +77,6 @@ const using = (name: string, script = "sleep 3600", spec: SpecDraft = {}): SpecD
 });
 
 const node = async () => (await cluster.get<Node>("node", cluster.nodeName)) as Node;
-
 const csiNode = async () => JSON.parse(await kubectl("get", "csinode", cluster.nodeName, "-o", "json")) as CSINode;
 
 /** IDs of the node by driver, as its Node shows them. */
@@ -123,14 +119,20 @@ describe("csi", () => {
       },
     ]);
     assert.equal(shown?.metadata.ownerReferences?.[0]?.uid, metadata.uid);
-    assert.equal(metadata.labels?.["topology.graftlet.dev/rack"], "r1");
+    const { "topology.graftlet.dev/rack": rack, tier } = metadata.labels ?? {};
+    assert.deepEqual([rack, tier], ["r1", undefined]);
     const ids = await nodeIds();
     assert.equal(ids, JSON.stringify({ [driverName]: `${driverName}-node` }));
-
-    const second = await startDriver({ name: "two.csi.graftlet.dev" });
-    await driverShown("two.csi.graftlet.dev", true);
+    const [two, key] = ["two.csi.graftlet.dev", "topology.two.csi.graftlet.dev/row"];
+    const label = async () => (await node()).metadata.labels?.[key];
+    const second = await startDriver({ name: two, info: { accessibleTopology: { segments: { [key]: "7" } } } });
+    await driverShown(two, true);
+    assert.equal(await label(), undefined, "it has no CSIDriver object");
+    await cluster.apply(csiDriver(two, { attachRequired: false }));
+    await cluster.waitFor("its label", async () => (await label()) === "7");
     second.stop();
-    await driverShown("two.csi.graftlet.dev", false);
+    await driverShown(two, false);
+    await cluster.waitFor("its label to be gone", async () => (await label()) === undefined);
     assert.equal(await nodeIds(), ids);
   });
 

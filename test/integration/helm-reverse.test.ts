@@ -12,6 +12,7 @@ import { must } from "../harness/processes.ts";
 import { makeKey } from "../harness/sshd.ts";
 import { type Release, inNamespace, releaseOf } from "./helm/release.ts";
 import { standing } from "./helm/workload.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const nodePort = 30022;
 const { target, agent, sshPort } = agentAddresses;
@@ -33,7 +34,7 @@ describe("a release whose machine dials in itself", { timeout: 600_000 }, () => 
       `UserKnownHostsFile=${keyFile("known")}`,
     ].map((option) => `-o ${option}`);
     const ssh = `ssh -F none -N -R 22:${target}:${sshPort} -p ${nodePort} -i ${keyFile("machine")} ${options.join(" ")} graftlet@${agent}`;
-    unit = await lab.edge.host.spawn(["sh", "-c", `while :; do ${ssh}; sleep 1; done`]);
+    unit = await lab.edge.host.spawn(argvOf(["sh", "-c", `while :; do ${ssh}; sleep 1; done`]));
     unit.stdout.resume();
     unit.stderr.resume();
   };

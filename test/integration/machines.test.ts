@@ -10,6 +10,7 @@ import { layoutOf } from "../harness/state.ts";
 import { traces } from "../harness/traces.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type SystemdMachine, systemdMachine } from "../machines/systemd-machine.ts";
+import { argvOf } from "../harness/argv.ts";
 
 let machine: SystemdMachine;
 before(async () => {
@@ -48,7 +49,7 @@ describe("a machine with a systemd of its own", () => {
 
   test("over SSH: commands run there, and D-Bus answers on its socket", async () => {
     await using target = await sshTargetOn(machine, "ssh-systemd");
-    const { stdout } = await target.host.run(["systemctl", "is-active", "containerd"]);
+    const { stdout } = await target.host.run(argvOf(["systemctl", "is-active", "containerd"]));
     assert.equal(stdout, "active\n");
     const bus = await target.host.dial({ unix: "/run/dbus/system_bus_socket" });
     // https://dbus.freedesktop.org/doc/dbus-specification.html#auth-mechanisms-external
@@ -73,7 +74,7 @@ describe("a machine with a systemd of its own", () => {
     assert.doesNotMatch(await machine.must(["systemctl", "list-units", "run-*.service"]), /sleep/);
     assert.ok(statSync(join(machine.root(), "run/systemd/system")).isDirectory());
     await using target = await sshTargetOn(machine, "ssh-systemd");
-    assert.equal((await target.host.run(["cat", "/root/kept"])).stdout, "kept\n");
+    assert.equal((await target.host.run(argvOf(["cat", "/root/kept"]))).stdout, "kept\n");
   });
 
   test("nothing is left of it when it is disposed of, nor of one whose test is killed", async () => {

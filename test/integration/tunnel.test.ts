@@ -8,6 +8,7 @@ import { releaseOf } from "./helm/release.ts";
 import { addressOf, server, serverPort, service, tunneled } from "./helm/tunnel.ts";
 import { arrivesWhole, get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { placed } from "./helm/workload.ts";
+import { kubectlWithToken } from "../harness/pod-token.ts";
 
 type Slice = Pick<V1EndpointSlice, "metadata" | "endpoints" | "ports"> & { metadata: V1ObjectMeta };
 
@@ -155,15 +156,17 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     const { cluster } = lab;
     const [slice] = await slicesOf("there");
     assert.ok(slice);
-    const account = `system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
+    const { namespace } = release;
+    const account = `${release.name}-graftlet`;
+    const pods = ["get", "pods", `-n=${namespace}`, "-lapp.kubernetes.io/component=kubelet", "-oname"];
+    const pod = (await cluster.mustKubectl(pods)).trim().replace("pod/", "");
+    const asPod = await kubectlWithToken(cluster, { namespace, account, pod });
     const tries = async (change: (slice: Slice) => void) => {
       const tried = structuredClone(slice);
       tried.metadata = { name: "tried", namespace: "default", labels: { ...slice.metadata.labels } };
       change(tried);
       const stdin = JSON.stringify({ apiVersion: "discovery.k8s.io/v1", kind: "EndpointSlice", ...tried });
-      const { code, stderr } = await cluster.kubectl(["create", `--as=${account}`, "--dry-run=server", "-f", "-"], {
-        stdin,
-      });
+      const { code, stderr } = await asPod(["create", "--dry-run=server", "-f", "-"], { stdin });
       return code === 0 ? "" : stderr;
     };
     assert.equal(await tries(() => {}), "");

@@ -71,3 +71,76 @@ variables.der[variables.version + 2] == 0
    49, 9 + size(name), 48, 7 + size(name), 6, 3, 85, 4, 3, 19, size(name)] +
   {{ include "graftlet.ascii" "name" }})
 {{- end -}}
+
+{{/* CEL of what the API server says of the token that a request comes with, as a list: uid or name of the Pod it is bound to, or that Pod's
+     node. Empty for a token that is bound to none. Takes pod-uid, pod-name or node-name. */}}
+{{- define "graftlet.asking" -}}
+request.userInfo.?extra[?'authentication.kubernetes.io/{{ . }}'].orValue([])
+{{- end -}}
+
+{{/* Validation that a request comes with a token of the Deployment's Pod: what belongs to that one Pod is compared by policies that have the
+     Pods for parameters, and that pass over tokens of others. Those on nodes of the release itself are not graftlet's. */}}
+{{- define "graftlet.asking.validation" -}}
+- expression: |
+    size({{ include "graftlet.asking" "pod-uid" }}) == 1 &&
+    {{ include "graftlet.asking" "pod-name" }}.exists(pod, pod.startsWith('{{ include "graftlet.fullname" . }}-')) &&
+    {{ include "graftlet.asking" "node-name" }}.exists(node, !(node in {{ include "graftlet.nodeNames" . }}))
+  message: {{ printf "graftlet's account does this with the token of a Pod of Deployment %s alone" (include "graftlet.fullname" .) | quote }}
+  reason: Forbidden
+{{- end -}}
+
+{{/* Conditions of a policy that has the Deployment's Pods for parameters: of all that there are, with those of lost nodes and those that were
+     evicted, it looks at the one whose token is used. */}}
+{{- define "graftlet.asking.conditions" -}}
+- name: of-this-release
+  expression: request.userInfo.username == '{{ include "graftlet.account" . }}'
+- name: of-the-pod-that-asks
+  expression: |
+    params.metadata.uid in {{ include "graftlet.asking" "pod-uid" }}
+{{- end -}}
+
+{{/* Validation that the Pod that asks has not ended. */}}
+{{- define "graftlet.asking.isRunning" -}}
+- expression: |
+    !(params.status.?phase.orValue('') in ['Succeeded', 'Failed'])
+  message: graftlet's account does this with the token of a Pod that has not ended alone
+  reason: Forbidden
+{{- end -}}
+
+{{/* Parameters of such a policy. A missing parameter denies the requests of everybody, before any condition counts: a release without a Pod
+     would stop the cluster's own controllers. */}}
+{{- define "graftlet.asking.params" -}}
+paramRef:
+  namespace: {{ .Release.Namespace }}
+  selector:
+    matchLabels: {{- include "graftlet.selectorLabels" . | nindent 6 }}
+  parameterNotFoundAction: Allow
+{{- end -}}
+
+{{/* Variables of a request for a serving certificate that is to be approved, behind "graftlet.request.variables". */}}
+{{- define "graftlet.approvals.variables" -}}
+# The node that asks: one name, or none.
+- name: nodes
+  expression: |
+    {{ include "graftlet.approvedNames" . }}.filter(name, oldObject.spec.?username.orValue('') == 'system:node:' + name)
+# Where the subject ends, and where all that is signed does.
+- name: key
+  expression: |
+    variables.version + 5 + variables.der[variables.version + 4]
+- name: end
+  expression: |
+    variables.version + (variables.der[variables.second + 1] == 130
+      ? variables.der[variables.second + 2] * 256 + variables.der[variables.second + 3]
+      : variables.der[variables.second + 2])
+# Behind the key, which has 91 bytes: the attributes, of which there is one, with one extension, 2.5.29.17.
+- name: attributes
+  expression: |
+    variables.der.transformList(i, b, i >= variables.key + 91 && i < variables.end, b)
+- name: wanted
+  expression: |
+    variables.attributes.transformList(i, b, i >= 30, b)
+# As they are written there: DNS names begin with 130, addresses with 135.
+- name: named
+  expression: |
+    variables.nodes.map(name, [130, size(name)] + {{ include "graftlet.ascii" "name" }})
+{{- end -}}

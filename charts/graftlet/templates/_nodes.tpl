@@ -195,6 +195,7 @@ graftlet.dev/listener: {{ include "graftlet.fullname" . }}
 {{- if $config }}{{ $_ := set $entry "providerConfig" $config }}{{ end -}}
 {{- if $node.rootDir }}{{ $_ := set $entry "rootDir" $node.rootDir }}{{ end -}}
 {{- if $node.daemonSets }}{{ $_ := set $entry "daemonSets" $node.daemonSets }}{{ end -}}
+{{- with $node.driverTopologyKeys }}{{ $_ := set $entry "driverTopologyKeys" . }}{{ end -}}
 {{- $_ := set $entry "labels" (merge dict ($node.labels | default dict) $labels) -}}
 {{- with $node.annotations }}{{ $_ := set $entry "annotations" . }}{{ end -}}
 {{- $_ := set $entry "taints" (include "graftlet.taints" $node | fromJsonArray) -}}

@@ -1,5 +1,6 @@
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
+import { script } from "../../../src/seams/command.ts";
 
 /** State of a command in a container, and a way to signal it, which the Engine API lacks. */
 export interface ExecState {
@@ -56,7 +57,7 @@ export function execState(parts: DockerParts, id: string): ExecState {
       const { Pid: pid, Running: running } = await once(hasBegun, soon);
       if (!running || pid === 0) return;
       // The shell's builtin: not every machine has a `kill` program.
-      const argv = ["sh", "-c", 'kill -s "$1" "$2"', "kill", how, String(pid)];
+      const argv = script('kill -s "$1" "$2"', how, String(pid));
       const { code, stderr } = await host.run(argv, { signal: soon });
       if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot kill a command in a container");
     } catch (error) {

@@ -7,6 +7,7 @@ import type { Belonging } from "../../../src/seams/runtime.ts";
 import { sandboxType } from "../container/names.ts";
 import { listOwn } from "../container/own.ts";
 import type { DockerParts } from "../parts.ts";
+import { type Argv, command } from "../../../src/seams/command.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
@@ -93,7 +94,7 @@ function comment(nodeName: string): string {
 /** This node's current rules.
  *  @throws CodedError not_found when the machine has no iptables, failed_precondition with its message. */
 async function rulesOf({ host, nodeName }: Parts, signal: AbortSignal): Promise<readonly string[]> {
-  const lines = await iptables(host, ["iptables", ...waiting, "-t", "nat", "-S", "OUTPUT"], "", signal);
+  const lines = await iptables(host, command("iptables", [waiting, ["-t", "nat"], ["-S", "OUTPUT"]]), "", signal);
   return lines.split("\n").filter((line) => line.includes(`${comment(nodeName)} `));
 }
 
@@ -110,13 +111,13 @@ async function change(
   ];
   if (changes.length === 0) return;
   const input = ["*nat", ...changes, "COMMIT", ""].join("\n");
-  await iptables(host, ["iptables-restore", ...waiting, "--noflush"], input, signal);
+  await iptables(host, command("iptables-restore", [waiting, "--noflush"]), input, signal);
 }
 
 /** Seconds to wait for another holder of the lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
-const waiting = ["-w", "5"];
+const waiting = ["-w", "5"] as const;
 
-async function iptables(host: Host, argv: readonly string[], stdin: string, signal: AbortSignal): Promise<string> {
+async function iptables(host: Host, argv: Argv, stdin: string, signal: AbortSignal): Promise<string> {
   const { code, stdout, stderr } = await host.run(argv, { stdin, signal });
   if (code === 0) return stdout;
   throw new CodedError("failed_precondition", `${argv[0]} failed: ${stderr.trim() || `exit code ${code}`}`);

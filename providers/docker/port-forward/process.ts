@@ -2,6 +2,7 @@ import type { Clock } from "../../../src/lib/clock.ts";
 import { CodedError, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Host, HostProcess } from "../../../src/seams/host.ts";
 import { ProcessConnection } from "./connection.ts";
+import type { Argv } from "../../../src/seams/command.ts";
 
 const maxWordsBytes = 16 * 1024;
 
@@ -11,7 +12,7 @@ const maxWordsBytes = 16 * 1024;
  *  @throws CodedError unavailable with the relay's message when it cannot connect; the signal's reason. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
-  argv: readonly string[],
+  argv: Argv,
   said: RegExp,
   signal: AbortSignal,
 ): Promise<ProcessConnection> {

@@ -2,7 +2,7 @@
  *  its standard error open: sshd reports the end of a command's output only together with that of its standard error. */
 export interface RelayProgram {
   /** Command line. @param address a loopback address. */
-  readonly argv: (address: string, port: number) => readonly string[];
+  readonly argv: (address: string, port: number) => Argv;
   /** Its message on standard error once connected. */
   readonly connected: RegExp;
 }
@@ -66,6 +66,7 @@ except OSError:
 output.close()
 sender.join()
 `;
+import { type Argv, interpreted, script } from "../../../src/seams/command.ts";
 
 const perl = `
 use IO::Socket::IP;
@@ -113,9 +114,9 @@ wait
 const halfClosedSeconds = "14400";
 
 /** The command by which socat relays its standard streams, each direction ending by itself. @param to an address of socat's. */
-export function socatCommand(to: string): readonly string[] {
+export function socatCommand(to: string): Argv {
   const options = ["-d", "-d", "-t", halfClosedSeconds, "-b", "65536"];
-  return ["sh", "-c", quietly, "sh", "socat", ...options, standardStreams, to];
+  return script(quietly, "socat", ...options, standardStreams, to);
 }
 
 const programs: Readonly<Record<string, RelayProgram>> = {
@@ -124,6 +125,9 @@ const programs: Readonly<Record<string, RelayProgram>> = {
       socatCommand(address.includes(":") ? `TCP6:[${address}]:${port}` : `TCP4:${address}:${port}`),
     connected: /starting data transfer loop/,
   },
-  perl: { argv: (address, port) => ["perl", "-e", perl, address, String(port)], connected: /^connected$/m },
-  python3: { argv: (address, port) => ["python3", "-c", python, address, String(port)], connected: /^connected$/m },
+  perl: { argv: (address, port) => interpreted("perl", perl, address, String(port)), connected: /^connected$/m },
+  python3: {
+    argv: (address, port) => interpreted("python3", python, address, String(port)),
+    connected: /^connected$/m,
+  },
 };

@@ -8,6 +8,7 @@ import { ProcessConnection } from "./connection.ts";
 import { startRelay } from "./process.ts";
 import { type RelayProgram, findProgram, relayProgram } from "./programs.ts";
 import { inspectRunningSandbox } from "../container/running.ts";
+import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
 
 /** Connects to a port of a sandbox.
  *  @throws CodedError unavailable with a message for users when nothing listens; resource_exhausted when there are too
@@ -32,7 +33,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
     if (found) return found;
     try {
-      const { stdout, stderr } = await host.run(inNetworkOf(pid, ["sh", "-c", findProgram]), { signal });
+      const { stdout, stderr } = await host.run(inNetworkOf(pid, script(findProgram)), { signal });
       found = relayProgram(stdout);
       if (!found) tell(stderr.trim() || "it has none of socat, perl and python3: install socat");
     } catch (error) {
@@ -94,8 +95,8 @@ async function dial(host: Pick<Host, "dial">, address: string, port: number, sig
   }
 }
 
-function inNetworkOf(pid: number, argv: readonly string[]): readonly string[] {
-  return ["nsenter", "--target", String(pid), "--net", "--", ...argv];
+function inNetworkOf(pid: number, argv: Argv): Argv {
+  return wrapped(["nsenter", "--target", String(pid), "--net", "--"], argv);
 }
 
 /** The first loopback address that answers. @throws CodedError unavailable with containerd's message. */

@@ -6,6 +6,7 @@ import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Host, HostFs, HostProcess } from "../../../src/seams/host.ts";
 import { quote } from "../shell/quote.ts";
+import { command, script } from "../../../src/seams/command.ts";
 
 export interface WatcherOptions {
   readonly fs: Pick<HostFs, "stat" | "list">;
@@ -44,7 +45,7 @@ async function startNotifier(
   signal: AbortSignal,
 ): Promise<HostProcess | undefined> {
   try {
-    return await spawn(["inotifywait", "-m", "-e", events.join(","), "--format", "%w%f", "--", path], signal);
+    return await spawn(command("inotifywait", ["-m", ["-e", events.join(",")], ["--format", "%w%f"]], [path]), signal);
   } catch (error) {
     if (hasCode(error, "not_found")) return undefined;
     throw error;
@@ -130,8 +131,8 @@ async function* polled(options: WatcherOptions, path: string, signal: AbortSigna
 /** Snapshot by path of what distinguishes a file's versions. Names with newlines appear in parts. */
 async function look({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
   const folder = quote(path);
-  const script = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
-  const { stdout, code } = await run(["/bin/sh", "-c", script], { signal, maxOutputBytes: 4 * 1024 * 1024 });
+  const snapshot = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
+  const { stdout, code } = await run(script(snapshot), { signal, maxOutputBytes: 4 * 1024 * 1024 });
   if (signal.aborted) throw abortError(signal);
   if (code !== 0 || stdout === "")
     throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);

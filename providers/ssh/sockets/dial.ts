@@ -15,10 +15,11 @@ import { connectionOf, relayCommand } from "./relay.ts";
 import { discard } from "../connection/sessions.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
+import type { Argv } from "../../../src/seams/command.ts";
 
 export interface DialerOptions {
   readonly link: Pick<Link, "connection" | "exchanged">;
-  readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
+  readonly spawn: (argv: Argv, signal?: AbortSignal) => Promise<SshProcess>;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;
 }

@@ -4,6 +4,7 @@ import type { Host, HostFs } from "../../../src/seams/host.ts";
 import type { Privileges, RelayProgram } from "../shell/privileges.ts";
 import { greeting } from "./relay.ts";
 import type { SshProcess } from "../process/spawn.ts";
+import { type Argv, command, interpreted } from "../../../src/seams/command.ts";
 
 /** Listens on the first socket and joins each connection to the second; prints + once it listens. */
 const python = `
@@ -52,15 +53,16 @@ while (my $c = $l->accept) {
 }
 `;
 
-const programs: Readonly<Partial<Record<RelayProgram, readonly string[]>>> = {
-  python3: ["python3", "-c", python],
-  perl: ["perl", "-e", perl, "--"],
+/** Command of a listener, by interpreter. */
+const programs: Readonly<Partial<Record<RelayProgram, (path: string, inner: string) => Argv>>> = {
+  python3: (path, inner) => interpreted("python3", python, path, inner),
+  perl: (path, inner) => interpreted("perl", perl, path, inner),
 };
 
 export interface RootListenerOptions {
   readonly fs: Pick<HostFs, "apply">;
   readonly run: Host["run"];
-  readonly spawn: (argv: readonly string[], signal?: AbortSignal) => Promise<SshProcess>;
+  readonly spawn: (argv: Argv, signal?: AbortSignal) => Promise<SshProcess>;
   /** Name of the login user. */
   readonly user: string;
 }
@@ -79,18 +81,18 @@ export async function prepareRootListener(
   { fs, run, spawn, user }: RootListenerOptions,
   { relays }: Privileges,
 ): Promise<RootListener | undefined> {
-  const program = relays.map((name) => programs[name]).find((argv) => argv !== undefined);
+  const program = relays.map((name) => programs[name]).find((known) => known !== undefined);
   if (!program) return undefined;
   const folder = `/tmp/graftlet-${randomUUID()}`;
   await fs.apply([{ do: "mkdir", path: folder, mode: 0o700 }]);
-  const { code, stderr } = await run(["chown", "--", user, folder]);
+  const { code, stderr } = await run(command("chown", [], [user, folder]));
   if (code !== 0) throw new CodedError("failed_precondition", `${folder} cannot be given to ${user}: ${stderr.trim()}`);
   const inner = `${folder}/s`;
   let relay: SshProcess | undefined;
   return {
     inner,
     async open(path, signal) {
-      relay = await spawn([...program, path, inner], signal);
+      relay = await spawn(program(path, inner), signal);
       await greeting(relay);
     },
     async [Symbol.asyncDispose]() {

@@ -9,6 +9,7 @@ import { socatCommand } from "../../docker/port-forward/programs.ts";
 import type { RelayProgram } from "../shell/privileges.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
+import { type Argv, command, commandWithoutDashes, interpreted, script } from "../../../src/seams/command.ts";
 
 /** Relays standard streams to a socket, each half closing by itself; prints + once connected. Under sudo, which keeps
  *  the streams open, exiting is the only way to pass on the peer's end. */
@@ -61,7 +62,7 @@ waitpid($up, 0);
 
 /** Command of a relay, and whether it prints + once connected. */
 interface RelayCommand {
-  readonly argv: readonly string[];
+  readonly argv: Argv;
   readonly greets: boolean;
 }
 
@@ -70,8 +71,8 @@ interface RelayCommand {
 export function relayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
   if (!("unix" in to) || !isLongSocketPath(to.unix)) return plainCommand(program, to);
   const { dir, base } = posix.parse(to.unix);
-  const command = plainCommand(program, { unix: `./${base}` });
-  return command && { ...command, argv: ["sh", "-c", 'cd -- "$1" && shift && exec "$@"', "sh", dir, ...command.argv] };
+  const relay = plainCommand(program, { unix: `./${base}` });
+  return relay && { ...relay, argv: script('cd -- "$1" && shift && exec "$@"', dir, ...relay.argv) };
 }
 
 function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
@@ -79,9 +80,9 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
   const plain = words.every((word) => /^[\w./@:][\w./@:-]*$/.test(word));
   switch (program) {
     case "python3":
-      return { argv: ["python3", "-c", python, ...words], greets: true };
+      return { argv: interpreted("python3", python, ...words), greets: true };
     case "perl":
-      return { argv: ["perl", "-e", perl, "--", ...words], greets: true };
+      return { argv: interpreted("perl", perl, ...words), greets: true };
     case "socat": {
       // Commas and colons are syntax for socat.
       if (!plain || words.some((word) => word.includes(":"))) return undefined;
@@ -91,10 +92,12 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
     case "docker":
       // It connects to Docker Engines only, with a request before it relays.
       return "unix" in to && plain && isEngine(to.unix)
-        ? { argv: ["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"], greets: false }
+        ? { argv: command(["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"]), greets: false }
         : undefined;
     case "nc":
-      return plain ? { argv: ["nc", "-N", ...("unix" in to ? ["-U"] : []), ...words], greets: false } : undefined;
+      return plain
+        ? { argv: commandWithoutDashes("nc", ["-N", ...("unix" in to ? ["-U" as const] : [])], words), greets: false }
+        : undefined;
   }
 }
 

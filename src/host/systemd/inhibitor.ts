@@ -2,18 +2,19 @@ import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type Held, hold, stayingLines } from "../held.ts";
 import type { Pulse } from "../pulse.ts";
+import { type Argv, script, wrapped } from "../../seams/command.ts";
 
 /** The command that holds logind's lock for as long as its standard input is open.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd-inhibit.html */
-export function inhibitCommand(silenceSeconds?: number): readonly string[] {
+export function inhibitCommand(silenceSeconds?: number): Argv {
   const lock = {
     what: "shutdown",
     mode: "delay",
     who: "kubelet",
     why: "Kubelet needs time to handle node shutdown",
   };
-  const options = Object.entries(lock).map(([name, value]) => `--${name}=${value}`);
-  return ["systemd-inhibit", ...options, "sh", "-c", stayingLines(silenceSeconds).join("\n")];
+  const options = Object.entries(lock).map(([name, value]) => `--${name}=${value}` as const);
+  return wrapped(["systemd-inhibit", ...options, "--"], script(stayingLines(silenceSeconds).join("\n")));
 }
 
 /** Delays a shutdown of the target, for as long as its logind allows, until disposed of. The lock is a program's on the target, for a

@@ -4,6 +4,7 @@ import type { Host } from "../../seams/host.ts";
 import { systemdManager } from "./bus.ts";
 import { type MessageBus, connectMessageBus } from "./message-bus.ts";
 import { type BusWay, dialed, noBus } from "./reach.ts";
+import { command } from "../../seams/command.ts";
 
 /** The target's logind, which delays a shutdown for those who ask for it, and tells them of it.
  *  @see https://systemd.io/INHIBITOR_LOCKS/ */
@@ -71,7 +72,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
 
 /** Has logind read its configuration anew, by a command. @returns whether it could be told to. */
 export async function reloadLogind(host: Pick<Host, "run">, signal: AbortSignal): Promise<boolean> {
-  const argv = ["systemctl", "--no-ask-password", "kill", "--signal=HUP", unit];
+  const argv = command(["systemctl", "--no-ask-password", "kill"], ["--signal=HUP"], [unit]);
   try {
     return (await host.run(argv, { signal })).code === 0;
   } catch (error) {

@@ -7,6 +7,7 @@ import { busSlices } from "./bus-slices.ts";
 import type { Wire } from "./bus-connection.ts";
 import type { SliceUnits } from "./slices.ts";
 import { commandSlices } from "./systemctl.ts";
+import { command } from "../../seams/command.ts";
 
 export interface ReachDeps {
   readonly host: Pick<Host, "dial" | "spawn" | "run">;
@@ -121,7 +122,7 @@ export async function dialed({ host }: Pick<ReachDeps, "host">, way: BusWay, sig
     const socket = await host.dial({ unix: busSocket }, signal);
     return { from: socket, to: socket };
   }
-  const relay = await host.spawn([bridge]);
+  const relay = await host.spawn(command(bridge));
   relay.stderr.resume();
   relay.exited.catch(() => undefined);
   relay.stdout.once("close", () => relay.kill());

@@ -2,51 +2,69 @@ import { CodedError, hasCode } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { versionOf } from "./bus-slices.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
+import { type Option, command } from "../../seams/command.ts";
 
 /** Exit codes of systemctl; where polkit decides, one who may not is told by the text alone. @see https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
 const [denied, notLoaded] = [4, 5];
 /** Properties that a slice gets by itself, or by a start only. */
 const notAssigned = new Set(["Description", "Wants", "DefaultDependencies"]);
 
+/** A call of systemctl; the name of a slice has in it what a configuration and a pod's UID say. */
+interface Call {
+  readonly verb: readonly string[];
+  readonly options?: readonly Option[];
+  readonly operands?: readonly string[];
+}
+
+const setProperty = (operands: readonly string[]): Call => ({
+  verb: ["set-property"],
+  options: ["--runtime"],
+  operands,
+});
+
 /** Slices by commands, for a target whose bus is out of reach. A slice is started by its name, and gets its properties after. */
 export function commandSlices(host: Pick<Host, "run">): SliceUnits {
-  const run = async (argv: readonly string[], signal: AbortSignal) => {
+  const run = async ({ verb, options = [], operands = [] }: Call, signal: AbortSignal) => {
     try {
-      return await host.run(["systemctl", "--no-ask-password", ...argv], { signal });
+      return await host.run(command(["systemctl", "--no-ask-password", ...verb], options, operands), { signal });
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
       throw new CodedError("unavailable", "the target has neither a system bus nor systemctl", { cause: error });
     }
   };
-  const must = async (argv: readonly string[], signal: AbortSignal, passes: readonly number[] = [0]) => {
-    const { code, stdout, stderr } = await run(argv, signal);
+  const must = async (call: Call, signal: AbortSignal, passes: readonly number[] = [0]) => {
+    const { code, stdout, stderr } = await run(call, signal);
     if (passes.includes(code)) return { code, stdout };
     const said = stderr.trim().split("\n")[0] ?? "";
     const mayNot = code === denied || /access denied|authentication required|permission denied/i.test(stderr);
-    throw new CodedError(mayNot ? "permission_denied" : "unavailable", `systemctl ${argv.join(" ")}: ${said}`);
+    throw new CodedError(
+      mayNot ? "permission_denied" : "unavailable",
+      `systemctl ${[...call.verb, ...(call.options ?? []), ...(call.operands ?? [])].join(" ")}: ${said}`,
+    );
   };
   const set: SliceUnits["set"] = async (slice, properties, signal) => {
     const assignments = properties.filter(({ name }) => !notAssigned.has(name)).map(assignment);
-    if (assignments.length > 0) await must(["set-property", "--runtime", slice, ...assignments], signal);
+    if (assignments.length > 0) await must(setProperty([slice, ...assignments]), signal);
   };
   return {
-    version: async (signal) => versionOf((await must(["--version"], signal)).stdout.replace(/^systemd /, "")),
+    version: async (signal) =>
+      versionOf((await must({ verb: [], options: ["--version"] }, signal)).stdout.replace(/^systemd /, "")),
     async start(slice, properties, signal) {
-      const first = await must(["start", slice], signal, [0, notLoaded]);
+      const first = await must({ verb: ["start"], operands: [slice] }, signal, [0, notLoaded]);
       if (first.code === notLoaded) {
         // systemd remembers the file of a slice that was started over the bus, and that went with it.
-        await must(["daemon-reload"], signal);
-        await must(["start", slice], signal);
+        await must({ verb: ["daemon-reload"] }, signal);
+        await must({ verb: ["start"], operands: [slice] }, signal);
       }
       await set(slice, properties, signal);
       return true;
     },
     set,
     async stop(slice, signal) {
-      await must(["stop", slice], signal, [0, notLoaded]);
-      await run(["reset-failed", slice], signal);
+      await must({ verb: ["stop"], operands: [slice] }, signal, [0, notLoaded]);
+      await run({ verb: ["reset-failed"], operands: [slice] }, signal);
       // Properties set by commands outlive a slice, and would be those of the next one of its name.
-      await run(["revert", "--no-reload", slice], signal);
+      await run({ verb: ["revert"], options: ["--no-reload"], operands: [slice] }, signal);
     },
   };
 }

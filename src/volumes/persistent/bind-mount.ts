@@ -1,6 +1,7 @@
 import { unmount } from "../../host/mounts.ts";
 import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
+import { type Option, commandWithoutDashes } from "../../seams/command.ts";
 
 /** A directory that shows another one. */
 export interface Bind {
@@ -18,9 +19,12 @@ export async function bindMount(
   then: () => Promise<void>,
 ): Promise<void> {
   try {
-    await mount(host, ["--bind", from, to], signal);
+    await mount(host, { options: ["--bind"], operands: [from, to] }, signal);
     // The kernel takes options of a bind mount only afterwards.
-    if (options.length > 0) await mount(host, ["-o", ["remount", "bind", ...options].join(","), to], signal);
+    if (options.length > 0) {
+      const remount = ["remount", "bind", ...options].join(",");
+      await mount(host, { options: [["-o", remount]], operands: [to] }, signal);
+    }
     await then();
   } catch (error) {
     await unmount(host, to).catch(() => undefined);
@@ -29,19 +33,29 @@ export async function bindMount(
   }
 }
 
+/** Arguments of `mount`. */
+export interface MountArguments {
+  readonly options: readonly Option[];
+  /** What is mounted, and where; others may have written either. */
+  readonly operands: readonly string[];
+}
+
 /** Runs `mount`. @throws failed_precondition in the kubelet's words, deadline_exceeded after so many milliseconds. */
 export async function mount(
   host: Host,
-  words: readonly string[],
+  { options, operands }: MountArguments,
   signal: AbortSignal,
   timeoutMs?: number,
 ): Promise<void> {
   const limit = timeoutMs === undefined ? {} : { timeoutMs };
-  const { code, stderr, stdout } = await host.run(["mount", ...words], { signal, ...limit });
+  const { code, stderr, stdout } = await host.run(commandWithoutDashes("mount", options, operands), {
+    signal,
+    ...limit,
+  });
   if (code === 0) return;
   const output = `${stderr}${stdout}`.trim();
   throw new CodedError(
     "failed_precondition",
-    `mount failed: exit status ${code}\nMounting command: mount\nMounting arguments: ${words.join(" ")}\nOutput: ${output}`,
+    `mount failed: exit status ${code}\nMounting command: mount\nMounting arguments: ${[...options.flat(), ...operands].join(" ")}\nOutput: ${output}`,
   );
 }

@@ -2,6 +2,7 @@ import { isMountPoint } from "../../host/mounts.ts";
 import { CodedError, codeOf, hasCode, messageOf, unlessGone } from "../../lib/errors.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { mount } from "./bind-mount.ts";
+import { type Option, command, commandWithoutDashes } from "../../seams/command.ts";
 
 /** A file system on a block device, and the directory where it is mounted. */
 export interface DeviceMount {
@@ -38,7 +39,18 @@ export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: A
   let isMismatch = false;
   try {
     isMismatch = (await prepare(deps, made)) !== made.fsType;
-    await mount(host, ["-t", made.fsType, "-o", [...options, "defaults"].join(","), device, at], signal);
+    const choices = [...options, "defaults"].join(",");
+    await mount(
+      host,
+      {
+        options: [
+          ["-t", made.fsType],
+          ["-o", choices],
+        ],
+        operands: [device, at],
+      },
+      signal,
+    );
   } catch (error) {
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
     throw new DeviceMountError(
@@ -66,7 +78,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
       `cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`,
     );
   log.info({ device, fsType }, "a device without content gets a file system");
-  const { code, stdout, stderr } = await host.run([`mkfs.${fsType}`, ...formatOptions(fsType), device], {
+  const { code, stdout, stderr } = await host.run(command(`mkfs.${fsType}`, formatOptions(fsType), [device]), {
     timeoutMs: longestMs,
   });
   if (code === 0) return fsType;
@@ -77,7 +89,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
 }
 
 /** Without questions, and without space that only root may use. */
-function formatOptions(fsType: string): readonly string[] {
+function formatOptions(fsType: string): readonly Option[] {
   if (fsType === "ext4" || fsType === "ext3") return ["-F", "-m0"];
   return fsType === "xfs" ? ["-f"] : [];
 }
@@ -86,7 +98,7 @@ function formatOptions(fsType: string): readonly string[] {
  *  failure: only what is known to be blank may be formatted. @throws failed_precondition in the kubelet's words. */
 export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: string): Promise<string> {
   const nothingFound = 2;
-  const argv = ["blkid", "-p", "-s", "TYPE", "-s", "PTTYPE", "-o", "export", device];
+  const argv = command("blkid", ["-p", ["-s", "TYPE"], ["-s", "PTTYPE"], ["-o", "export"]], [device]);
   const { code, stdout, stderr } = await host.run(argv, { timeoutMs: longestMs });
   if (code === nothingFound) return "";
   const fail = (why: string) =>
@@ -108,7 +120,7 @@ export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: strin
 /** Repairs what can be repaired without questions. */
 async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
-  const ran = await unlessGone(host.run(["fsck", "-a", device], { timeoutMs: longestMs }));
+  const ran = await unlessGone(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
   if (ran === undefined) return log.warn({ device }, "the target has no fsck: the file system is mounted unchecked");
   if (ran.code === uncorrected)
     throw new CodedError(

@@ -65,7 +65,7 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
     ],
     signal,
   );
-  await mount(host, ["-o", "bind", device, path], signal).catch((error: unknown) => {
+  await mount(host, { options: [["-o", "bind"]], operands: [device, path] }, signal).catch((error: unknown) => {
     const why = `failed to bind mount devicePath: ${device} to linkPath ${path}: ${messageOf(error)}`;
     throw new CodedError(codeOf(error), why, { cause: error });
   });

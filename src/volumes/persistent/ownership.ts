@@ -3,6 +3,7 @@ import type { Pod } from "../../objects.ts";
 import { podReference } from "../../pod/reference.ts";
 import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
+import { script } from "../../seams/command.ts";
 
 /** Rights of the group at the root: to read, write and search. */
 const needed = 0o770;
@@ -25,7 +26,7 @@ export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: 
     const { gid, mode } = await deps.host.fs.stat(path, signal);
     if (gid === group && (mode & (needed | setGid)) === (needed | setGid)) return;
   }
-  const argv = ["sh", "-c", script, "sh", path, String(group)];
+  const argv = script(givingTree, path, String(group));
   const slow = deps.clock.after(slowMs, () => tellOfSlowness(deps, pod, path));
   // A try's limit does not hold for it: cut off, it would have to begin anew each time.
   const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
@@ -46,7 +47,7 @@ function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
 
 /** Arguments: directory, group. A change of group takes set-id bits from files, which are given back. Only the walk may fail; of what cannot
  *  be changed the root alone is told. POSIX sh, with the programs of findutils and coreutils or busybox. */
-const script = `
+const givingTree = `
 export group="$2"
 find "$1" -mindepth 1 -type f -perm /6000 -exec sh -c '
   for file; do

@@ -1,6 +1,7 @@
 import { CodedError, codeOf, messageOf } from "../../lib/errors.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { contentOf, longestMs } from "./block-device.ts";
+import { type Argv, command } from "../../seams/command.ts";
 
 /** A device, and a place where the file system on it is mounted. */
 export interface MountedDevice {
@@ -9,11 +10,11 @@ export interface MountedDevice {
 }
 
 /** Programs that make a mounted file system as big as its device. */
-const growers: Readonly<Record<string, (mounted: MountedDevice) => readonly [string, ...string[]]>> = {
-  ext3: ({ device }) => ["resize2fs", device],
-  ext4: ({ device }) => ["resize2fs", device],
-  xfs: ({ at }) => ["xfs_growfs", "-d", at],
-  btrfs: ({ at }) => ["btrfs", "filesystem", "resize", "max", at],
+const growers: Readonly<Record<string, (mounted: MountedDevice) => Argv>> = {
+  ext3: ({ device }) => command("resize2fs", [], [device]),
+  ext4: ({ device }) => command("resize2fs", [], [device]),
+  xfs: ({ at }) => command("xfs_growfs", ["-d"], [at]),
+  btrfs: ({ at }) => command(["btrfs", "filesystem", "resize"], [], ["max", at]),
 };
 
 /** Makes a mounted file system as big as its device. One that has that size stays as it is.

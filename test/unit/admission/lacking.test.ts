@@ -109,3 +109,18 @@ test("each feature is found wherever a pod can ask for it, and Unconfined asks f
     ],
   );
 });
+
+test("limits of CPU ask for nothing where they are not enforced, and limits of 0 nowhere", async () => {
+  const limited = (limits: Record<string, string>) => ({
+    metadata: demanding.metadata,
+    spec: { containers: [{ name: "c", image: "i", resources: { limits } }] },
+  });
+  const lacks = async (feature: string) => (feature === "cpuLimit" || feature === "memoryLimit" ? "none" : undefined);
+  const fields = async (limits: Record<string, string>, cpuCfsQuota: boolean) =>
+    (await createServed(lacks, { cpuCfsQuota }).unserved(limited(limits), never)).map(({ field }) => field);
+  const both = { cpu: "100m", memory: "1Mi" };
+  const memory = "spec.containers[0].resources.limits.memory";
+  assert.deepEqual(await fields(both, true), [memory, "spec.containers[0].resources.limits.cpu"]);
+  assert.deepEqual(await fields(both, false), [memory]);
+  assert.deepEqual(await fields({ cpu: "0", memory: "0" }, true), []);
+});

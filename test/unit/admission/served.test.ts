@@ -5,7 +5,7 @@ import * as container from "../../../src/admission/container-decisions.ts";
 import * as pod from "../../../src/admission/pod-decisions.ts";
 import { createServed } from "../../../src/admission/served.ts";
 import * as volume from "../../../src/admission/volume-decisions.ts";
-import type { Container, PodSpec } from "../../../src/objects.ts";
+import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
 /** Every field of the API's own model, by the table that decides on it. */
@@ -159,5 +159,24 @@ test("all fields that are not served are named", async () => {
     "spec.containers[0].resources.claims",
     "spec.resourceClaims",
     "spec.volumes[0].iscsi",
+  ]);
+});
+
+test("extended resources that a ResourceClaim stands behind are named by the container that requests them", async () => {
+  const status = {
+    extendedResourceClaimStatus: {
+      resourceClaimName: "claim",
+      requestMappings: [
+        { containerName: "second", resourceName: "example.com/gpu", requestName: "container-1-request-0" },
+        { containerName: "first", resourceName: "example.com/nic", requestName: "container-0-request-0" },
+      ],
+    },
+  };
+  const spec = { initContainers: [{ name: "first", image: "i" }], containers: [{ name: "c" }, { name: "second" }] };
+  const pod = { metadata: { name: "p", namespace: "default", uid: "u" }, spec, status } as unknown as Pod;
+  const why = "it comes from a ResourceClaim, and dynamic resource allocation is not served yet";
+  assert.deepEqual(await served.unserved(pod, new AbortController().signal), [
+    { field: "spec.containers[1].resources.requests[example.com/gpu]", why },
+    { field: "spec.initContainers[0].resources.requests[example.com/nic]", why },
   ]);
 });

@@ -118,6 +118,9 @@ const refusals: readonly [string, RegExp][] = [
     "featureGates: {EventPLEG: true}",
     /^featureGates\.EventPLEG \(--feature-gates\) is true: Kubernetes 1\.36 has no such feature gate; did you mean EventedPLEG\?$/,
   ],
+  ["featureGates: {SidecarContainers: false}", /the gate is locked to true at 1\.36; leave it out$/],
+  ["featureGates: {SystemdWatchdog: false}", /the gate is locked to true at 1\.36; leave it out$/],
+  ["featureGates: {SeparateCacheWatchRPC: true}", /the gate is locked to false at 1\.36; leave it out$/],
   ["featureGates: {NodeSwap: false}", /the gate is locked to true at 1\.36; leave it out$/],
 ];
 for (const [body, sentence] of refusals) {

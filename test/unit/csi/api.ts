@@ -7,6 +7,8 @@ export interface Api {
   readonly client: FakeClient;
   node: Node;
   csiNode: CSINode | undefined;
+  /** Names of CSIDriver objects. */
+  readonly drivers: Set<string>;
   /** Thrown by the next calls, one each. */
   readonly failures: Error[];
 }
@@ -16,10 +18,16 @@ export function apiServer(): Api {
   const api: Api = {
     node: { metadata: { name: "n", uid: "u1", labels: { zone: "a" } } },
     csiNode: undefined,
+    drivers: new Set(["d", "c"]),
     failures: [],
     client: fakeClient(({ verb, path, body }) => {
       const failure = api.failures.shift();
       if (failure) throw failure;
+      const driver = path.split("/csidrivers/")[1];
+      if (driver !== undefined) {
+        if (api.drivers.has(driver)) return { metadata: { name: driver, uid: "u" }, spec: {} };
+        throw new CodedError("not_found", `csidrivers.storage.k8s.io "${driver}" not found`);
+      }
       const ofNode = path.startsWith("/api/v1/nodes/");
       if (verb === "get" && ofNode) return api.node;
       if (verb === "patch" && ofNode) return (api.node = patched(api.node, body as Pick<Node, "metadata">));

@@ -17,6 +17,7 @@ function start(seconds?: number) {
   const stop = new AbortController();
   const feeds: WatchFeed[] = [];
   const asked: string[] = [];
+  const appeared: string[] = [];
   const world = { failure: undefined as Error | undefined };
   const client = fakeClient((call, signal) => {
     if (call.verb === "list") return { metadata: { resourceVersion: "5" }, items: [about("d", seconds)] };
@@ -32,6 +33,9 @@ function start(seconds?: number) {
       asked.push(`${driver} ${clock.monotonic() / 1000}`);
       if (world.failure) throw world.failure;
     },
+    async appeared(driver) {
+      appeared.push(driver);
+    },
   });
   const running = updates.run(stop.signal);
   return {
@@ -39,6 +43,7 @@ function start(seconds?: number) {
     client,
     updates,
     asked,
+    appeared,
     world,
     told: (driver: CSIDriver) => feeds.at(-1)?.send("MODIFIED", driver),
     async [Symbol.asyncDispose]() {
@@ -85,4 +90,15 @@ test("a driver without a period is not asked; one that is given, changed or take
   await clock.advance(100_000);
   assert.equal(asked.length, 2);
   assert.equal(clock.pending, waiting);
+});
+
+test("a registered driver whose object appears or changes is told of, and no other", async () => {
+  await using rig = start();
+  rig.updates.begin("d");
+  await rig.clock.advance(1);
+  assert.deepEqual(rig.appeared, ["d"]);
+  rig.told(about("e"));
+  rig.told(about("d"));
+  await rig.clock.advance(1);
+  assert.deepEqual(rig.appeared, ["d", "d"]);
 });

@@ -4,6 +4,7 @@ import { createCsiNodes } from "../../../src/csi/csi-node.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { apiServer } from "./api.ts";
+import { topologyRule } from "../../../src/csi/topology.ts";
 
 const { signal } = new AbortController();
 const facts = { nodeID: "id-1", maxVolumes: 3n, topology: { rack: "r1", zone: "a" } };
@@ -12,7 +13,12 @@ const idsAnnotation = "csi.volume.kubernetes.io/nodeid";
 /** The objects of a node whose CSINode is there. */
 async function initialized() {
   const api = apiServer();
-  const nodes = createCsiNodes({ client: api.client, nodeName: "n", clock: systemClock() });
+  const nodes = createCsiNodes({
+    client: api.client,
+    nodeName: "n",
+    mayLabel: topologyRule(["zone", "rack"]),
+    clock: systemClock(),
+  });
   await nodes.initialize(signal);
   return { api, nodes };
 }
@@ -55,7 +61,7 @@ test("a driver is shown in CSINode and Node, once, and taken back from both", as
   await nodes.uninstall("c", signal);
   assert.deepEqual(api.csiNode?.spec.drivers, []);
   assert.equal(api.node.metadata.annotations?.[idsAnnotation], undefined);
-  assert.equal(api.node.metadata.labels?.rack, "r1", "labels stay, as a kubelet leaves them");
+  assert.deepEqual(api.node.metadata.labels, { zone: "a" }, "labels that a driver brought go with it");
 });
 
 test("more volumes than the field can say are the most that it can", async () => {
@@ -85,4 +91,52 @@ test("a topology that contradicts the Node's labels, and a driver without a name
   await assert.rejects(nodes.install("d", { ...facts, nodeID: "" }, signal), {
     message: "error adding CSI driver node info: driverNodeID must not be empty",
   });
+});
+
+test("a label that two drivers have goes with the last of them, one that was there before with none", async () => {
+  const { api, nodes } = await initialized();
+  await nodes.install("d", facts, signal);
+  await nodes.install("c", { ...facts, nodeID: "id-2" }, signal);
+  await nodes.uninstall("d", signal);
+  assert.deepEqual(api.node.metadata.labels, { zone: "a", rack: "r1" });
+  await nodes.uninstall("c", signal);
+  assert.deepEqual(api.node.metadata.labels, { zone: "a" });
+  assert.deepEqual(api.node.metadata.annotations, {});
+});
+
+test("keys that a driver may not label the Node with are shown in neither object", async () => {
+  const { api, nodes } = await initialized();
+  api.drivers.add("disk.example.com");
+  const topology = {
+    zone: "a",
+    tier: "payments",
+    "team.example/secure": "true",
+    "topology.disk.example.com/rack": "r1",
+  };
+  const shown = await nodes.install("disk.example.com", { ...facts, topology }, signal);
+  assert.deepEqual(shown, { isKnown: true, leftOut: ["tier", "team.example/secure"] });
+  assert.deepEqual(api.node.metadata.labels, { zone: "a", "topology.disk.example.com/rack": "r1" });
+  const keys = ["topology.disk.example.com/rack", "zone"];
+  assert.deepEqual(api.csiNode?.spec.drivers?.[0]?.topologyKeys, keys);
+  await nodes.update("disk.example.com", { ...facts, topology }, signal);
+  assert.deepEqual(api.csiNode?.spec.drivers?.[0]?.topologyKeys, keys);
+});
+
+test("a driver without a CSIDriver object has no topology, and can be used", async () => {
+  const { api, nodes } = await initialized();
+  const topology = { "topology.x.example/rack": "r1" };
+  const shown = await nodes.install("x.example", { ...facts, topology }, signal);
+  assert.deepEqual(shown, { isKnown: false, leftOut: ["topology.x.example/rack"] });
+  assert.deepEqual(api.node.metadata.labels, { zone: "a" });
+  assert.equal(api.csiNode?.spec.drivers?.[0]?.nodeID, "id-1");
+});
+
+test("what somebody wrote into the record of drivers' labels takes no label away", async () => {
+  for (const text of ["{", "1", '{"d":"zone"}', '{"d":[1]}', "null"]) {
+    const { api, nodes } = await initialized();
+    api.node = { metadata: { ...api.node.metadata, annotations: { "graftlet.dev/driver-labels": text } } };
+    await nodes.install("d", { ...facts, topology: {} }, signal);
+    await nodes.uninstall("d", signal);
+    assert.deepEqual(api.node.metadata.labels, { zone: "a" });
+  }
 });

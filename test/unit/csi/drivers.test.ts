@@ -5,23 +5,30 @@ import { join } from "node:path";
 import { type TestContext, test } from "node:test";
 import { status } from "@grpc/grpc-js";
 import { localHost } from "../../../providers/local/host.ts";
-import { createCsiNodes } from "../../../src/csi/csi-node.ts";
+import { type CsiNodes, createCsiNodes } from "../../../src/csi/csi-node.ts";
 import { createDrivers } from "../../../src/csi/drivers.ts";
 import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/csi.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { startTestDriver } from "../../harness/csi-driver.ts";
 import { silent } from "../api/fake-client.ts";
 import { apiServer } from "./api.ts";
+import { topologyRule } from "../../../src/csi/topology.ts";
 
 const { signal } = new AbortController();
 
 /** The drivers of a node, and one that serves on a socket. */
-async function rig(t: TestContext) {
+async function rig(t: TestContext, around: (nodes: CsiNodes) => CsiNodes = (nodes) => nodes) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-"));
   const clock = systemClock();
   const api = apiServer();
-  const csiNodes = createCsiNodes({ client: api.client, nodeName: "n", clock });
-  await csiNodes.initialize(signal);
+  const ofNode = createCsiNodes({
+    client: api.client,
+    nodeName: "n",
+    mayLabel: topologyRule(["zone", "rack"]),
+    clock,
+  });
+  await ofNode.initialize(signal);
+  const csiNodes = around(ofNode);
   const counted: string[] = [];
   const drivers = createDrivers({
     host: localHost({ clock }),
@@ -127,4 +134,29 @@ test("versions are checked, and a second driver of a name has to be newer", asyn
     message: `${at}Another driver with the same name is already registered with a higher supported version: "1.0.0"`,
   });
   drivers.handler.validate({ ...plugin, versions: ["1.1.0"] });
+});
+
+test("a driver that goes while its limit is asked for does not come back", async (t) => {
+  const gate = Promise.withResolvers<void>();
+  let uninstalled = false;
+  const { api, drivers, plugin } = await rig(t, (nodes) => ({
+    ...nodes,
+    async uninstall(driver, stop) {
+      await nodes.uninstall(driver, stop);
+      uninstalled = true;
+    },
+    async update(driver, facts, stop) {
+      await gate.promise;
+      await nodes.update(driver, facts, stop);
+    },
+  }));
+  await drivers.handler.register(plugin, signal);
+  const refreshed = drivers.refresh("d", signal).catch(() => undefined);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  const gone = drivers.handler.deregister(plugin, signal);
+  await new Promise((resolve) => setTimeout(resolve, 100));
+  assert.equal(uninstalled, false, "one after the other");
+  gate.resolve();
+  await Promise.all([refreshed, gone]);
+  assert.deepEqual(api.csiNode?.spec.drivers, []);
 });

@@ -8,6 +8,7 @@ import type { Node } from "../../../src/objects.ts";
 import { waitFor } from "../../harness/wait.ts";
 import { silent } from "../api/fake-client.ts";
 import { apiServer } from "./api.ts";
+import { topologyRule } from "../../../src/csi/topology.ts";
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 const facts = { nodeID: "id-1", maxVolumes: 0n, topology: {} };
@@ -20,7 +21,7 @@ test("a node is not ready before its CSINode is there; another Node gets its own
   let shown: Node | undefined;
   const told: (string | undefined)[] = [];
   const published = createPublished({
-    csiNodes: createCsiNodes({ client: api.client, nodeName: "n", clock }),
+    csiNodes: createCsiNodes({ client: api.client, nodeName: "n", mayLabel: topologyRule(["zone", "rack"]), clock }),
     drivers: { facts: () => new Map([["d", facts]]) },
     nodes: {
       node: () => shown,

@@ -18,7 +18,7 @@ async function saidOf(
   network?: TargetNetwork,
 ): Promise<readonly string[]> {
   const target = { runtime: {}, ...(network && { network }) } as Target;
-  const place = { daemonSets, rootDir: "/var/lib/kubelet" };
+  const place = { daemonSets, rootDir: "/var/lib/kubelet", cpuCfsQuota: true };
   const findings = await examinePod(podOf(manifest), target, place, new AbortController().signal);
   return findings.map(({ level, reason = "", message }) => `${level} ${reason} ${message}`);
 }

@@ -21,6 +21,7 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import { createLogger } from "../../../src/lib/log.ts";
 import { createLogRotation } from "../../../src/logs/rotation.ts";
 import type { RunOptions } from "../../../src/seams/host.ts";
+import { argvOf } from "../../harness/argv.ts";
 
 const clock = systemClock();
 const maxSizeBytes = 100;
@@ -46,7 +47,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
       fs: isNear ? host.fs : far,
       run: (argv: readonly string[], options?: RunOptions) => {
         ran.push(argv[2] ?? "");
-        return host.run(argv, options);
+        return host.run(argvOf(argv), options);
       },
     },
     runtime: {

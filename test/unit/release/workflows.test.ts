@@ -11,11 +11,12 @@ const textOf = (file: string) => readFileSync(join(root, file), "utf8");
 interface Step {
   readonly uses?: string;
   readonly run?: string;
+  readonly with?: Readonly<Record<string, unknown>>;
 }
 
 interface Job {
   readonly permissions?: Readonly<Record<string, string>>;
-  readonly env?: Readonly<Record<string, string>>;
+  readonly needs?: string;
   readonly "timeout-minutes"?: number;
   readonly steps: readonly Step[];
 }
@@ -23,6 +24,7 @@ interface Job {
 interface Workflow {
   readonly on: Readonly<Record<string, unknown>>;
   readonly permissions?: Readonly<Record<string, string>>;
+  readonly env?: Readonly<Record<string, string>>;
   readonly jobs: Readonly<Record<string, Job>>;
 }
 
@@ -61,9 +63,27 @@ describe("the workflows", () => {
         assert.ok(job.permissions ?? workflowOf(name).permissions, name);
       }
     assert.deepEqual(workflowOf("ci.yml").permissions, { contents: "read" });
-    const [release] = jobsOf("release.yml");
-    assert.deepEqual(workflowOf("release.yml").permissions, {});
-    assert.deepEqual(release?.permissions, { contents: "write", packages: "write", "id-token": "write" });
+    const { permissions, jobs } = workflowOf("release.yml");
+    assert.deepEqual(permissions, {});
+    assert.deepEqual(Object.fromEntries(Object.entries(jobs).map(([name, job]) => [name, job.permissions])), {
+      check: { contents: "read" },
+      publish: { contents: "read", packages: "write" },
+      sign: { contents: "read", packages: "write", "id-token": "write" },
+      page: { contents: "write" },
+    });
+  });
+
+  test("a release runs job after job, and no checkout leaves its token to the programs of the next step", () => {
+    const jobs = Object.entries(workflowOf("release.yml").jobs);
+    assert.deepEqual(
+      jobs.map(([name, { needs }]) => `${name} after ${needs}`),
+      ["check after undefined", "publish after check", "sign after publish", "page after sign"],
+    );
+    const checkouts = jobs.flatMap(([, { steps }]) =>
+      steps.filter(({ uses }) => uses?.startsWith("actions/checkout@")),
+    );
+    assert.equal(checkouts.length, jobs.length);
+    for (const step of checkouts) assert.equal(step.with?.["persist-credentials"], false);
   });
 
   test("continuous integration runs all; a tag makes a release, tested before, signed before it is shown", () => {
@@ -78,9 +98,9 @@ describe("the workflows", () => {
       "make release-page",
     ]);
     const settings = [...textOf("tools/release/main.ts").matchAll(/setting\("(\w+)"/g)].map(([, name]) => name);
-    const [release] = jobsOf("release.yml");
+    const { env } = workflowOf("release.yml");
     assert.deepEqual(
-      settings.filter((name) => release?.env?.[name ?? ""] === undefined),
+      settings.filter((name) => env?.[name ?? ""] === undefined),
       [],
     );
   });

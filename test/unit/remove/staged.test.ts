@@ -9,6 +9,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
 import { fakeHost } from "../../fakes/host.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
+import { argvOf } from "../../harness/argv.ts";
 
 const root = "/var/lib/kubelet";
 const { signal } = new AbortController();
@@ -122,7 +123,7 @@ test("a pod's device is let go of and unmounted before all else; its file and th
   for (const path of held) {
     host.files.put(path, { data: "" });
     host.files.bind("/dev/disk", path);
-    await host.run(["losetup", "-f", path]);
+    await host.run(argvOf(["losetup", "-f", path]));
   }
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
   const plan = removalPlan({ ...nothing, staged });

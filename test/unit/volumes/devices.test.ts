@@ -4,6 +4,7 @@ import type { Volume } from "../../../src/objects.ts";
 import { loopDevices } from "../../fakes/host-programs.ts";
 import { type TestPod, aContainer } from "../../fakes/pods.ts";
 import { type Bench, never, podWith, rootDir, volumeBench } from "./volume-bench.ts";
+import { argvOf } from "../../harness/argv.ts";
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 const all = `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
@@ -135,11 +136,11 @@ test("a loop device that somebody took away is no hindrance at the end; the next
   const bench = await bound();
   const stage = bench.start();
   await stage.mount(aPod(), never);
-  await bench.host.run(["losetup", "-d", "/dev/loop0"]);
+  await bench.host.run(argvOf(["losetup", "-d", "/dev/loop0"]));
   const next = bench.start();
   await next.mount(aPod(), never);
   assert.deepEqual(await standing(bench), of("uid-1"));
-  await bench.host.run(["losetup", "-d", "/dev/loop0"]);
+  await bench.host.run(argvOf(["losetup", "-d", "/dev/loop0"]));
   await next.unmount("uid-1", never);
   assert.deepEqual(await standing(bench), nothing);
 });
@@ -148,7 +149,7 @@ test("two loop devices on one file, of a process that died over it, both go", as
   const bench = await bound();
   const stage = bench.start();
   await stage.mount(aPod(), never);
-  await bench.host.run(["losetup", "-f", `${all}/pv/uid-1`]);
+  await bench.host.run(argvOf(["losetup", "-f", `${all}/pv/uid-1`]));
   await stage.unmount("uid-1", never);
   assert.deepEqual(await standing(bench), nothing);
 });

@@ -60,6 +60,43 @@ test("a claim's export has its mount options in order, each once; an IPv6 server
   assert.deepEqual(mounts(bench), [`mount -t nfs -o nfsvers=4.2,ro,soft [fd00::1]:/ ${directoryOf("nfs", "pv")}`]);
 });
 
+test("a server that is no host name or address, and a path that is not absolute, are refused with the field", async () => {
+  const refused: readonly (readonly [server: string, path: string, why: string])[] = [
+    ["-o", "/srv", 'nfs.server "-o" is not a host name or an IP address'],
+    ["--bind", "/srv", 'nfs.server "--bind" is not a host name or an IP address'],
+    ["one,two", "/srv", 'nfs.server "one,two" is not a host name or an IP address'],
+    ["one two", "/srv", 'nfs.server "one two" is not a host name or an IP address'],
+    ["/etc", "/srv", 'nfs.server "/etc" is not a host name or an IP address'],
+    ["", "/srv", 'nfs.server "" is not a host name or an IP address'],
+    ["files.example", "-x", 'nfs.path "-x" is not an absolute path'],
+    ["files.example", "", 'nfs.path "" is not an absolute path'],
+  ];
+  for (const [server, path, why] of refused) {
+    const bench = volumeBench();
+    const giveUp = new AbortController();
+    const mounting = bench.start().mount(podWith([own({ server, path })]), giveUp.signal);
+    await bench.clock.advance(100);
+    giveUp.abort();
+    await assert.rejects(mounting);
+    assert.deepEqual(bench.events, [`Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${why}`]);
+    assert.deepEqual(mounts(bench), []);
+  }
+});
+
+test("servers are mounted by any name or address that the API server takes", async () => {
+  for (const [server, written] of [
+    ["files.example", "files.example"],
+    ["files_1", "files_1"],
+    ["10.0.0.1", "10.0.0.1"],
+    ["fe80::1%eth0", "[fe80::1%eth0]"],
+    ["[fd00::1]", "[fd00::1]"],
+  ] as const) {
+    const bench = volumeBench();
+    await bench.start().mount(podWith([own({ server, path: "/-x" })]), never);
+    assert.deepEqual(mounts(bench), [`mount -t nfs ${written}:/-x ${directoryOf("nfs")}`]);
+  }
+});
+
 test("without options there is none; what fails is told in the kubelet's words and begins anew", async () => {
   const bench = bound();
   const { host, clock, events } = bench;

@@ -6,6 +6,7 @@ import { ProcessConnection } from "../../../../../providers/docker/port-forward/
 import { startRelay } from "../../../../../providers/docker/port-forward/process.ts";
 import type { HostProcess } from "../../../../../src/seams/host.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
+import { argvOf } from "../../../../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -38,7 +39,7 @@ function start(signal: AbortSignal = never) {
     return fake.process;
   };
   const host = { spawn };
-  return { ...fake, started: startRelay({ host, clock: fakeClock() }, ["relay"], /^connected$/m, signal) };
+  return { ...fake, started: startRelay({ host, clock: fakeClock() }, argvOf(["relay"]), /^connected$/m, signal) };
 }
 
 async function turns(): Promise<void> {
@@ -89,7 +90,7 @@ test("a relay that cannot be started yet is no longer waited for", async () => {
   const stop = new AbortController();
   const spawn = (_argv: readonly string[], until?: AbortSignal) =>
     new Promise<HostProcess>((_, reject) => until?.addEventListener("abort", () => reject(new Error("given up"))));
-  const started = startRelay({ host: { spawn }, clock: fakeClock() }, ["relay"], /^connected$/m, stop.signal);
+  const started = startRelay({ host: { spawn }, clock: fakeClock() }, argvOf(["relay"]), /^connected$/m, stop.signal);
   stop.abort();
   await assert.rejects(started, /given up/);
 });
