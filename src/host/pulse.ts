@@ -71,6 +71,8 @@ export function createProof({ clock, everyMs, silenceSeconds }: Pulse): Proof {
         send();
         timer = clock.after(everyMs, next);
       };
+      // The end of the command is reported by its exit.
+      stdin.on("error", () => undefined);
       stdout.on("data", onAnswers);
       let timer = clock.after(everyMs, next);
       void onAbort(ended).then(() => timer.cancel());

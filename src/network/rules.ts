@@ -151,7 +151,9 @@ async function rulesStand(
   signal: AbortSignal,
 ): Promise<boolean> {
   try {
-    const { code } = await run(commandWithoutDashes("nft", [], ["list", "table", family, wayName(rootDir)]), { signal });
+    const { code } = await run(commandWithoutDashes("nft", [], ["list", "table", family, wayName(rootDir)]), {
+      signal,
+    });
     return code === 0;
   } catch (error) {
     if (hasCode(error, "not_found")) return false;

@@ -140,7 +140,7 @@ interface StandDeps extends WayDeps {
 
 /** Makes the way and keeps it until the relay ends or the signal aborts. @throws what the target says when it cannot be made. */
 async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
-  const { host, rootDir, services, addresses, clock, log } = deps;
+  const { host, rootDir, services, addresses, clock } = deps;
   await using stack = new AsyncDisposableStack();
   const over = new AbortController();
   const until = AbortSignal.any([signal, over.signal]);
@@ -152,11 +152,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   };
   const gate = createGate();
   const lacks = createLacks(deps);
-  const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
-  const rulesLost = createLimitedWarning(
-    { log, clock },
-    "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
-  );
+  const { refused, rulesLost } = createWarnings(deps);
   const link = wayLink(rootDir);
   const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
   const join = createJoiner({ gate, shares: connections, refused, full: lacks.connections, clock });
@@ -210,6 +206,17 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   );
   await onAbort(until);
   if (failure && !signal.aborted) throw failure.error;
+}
+
+/** Warnings whose number the target decides. */
+function createWarnings(deps: Pick<WayDeps, "log" | "clock">) {
+  return {
+    refused: createLimitedWarning(deps, "a pod's connection into the cluster was refused"),
+    rulesLost: createLimitedWarning(
+      deps,
+      "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
+    ),
+  };
 }
 
 /** Asks the relay for ports for datagrams when their destinations have changed. */

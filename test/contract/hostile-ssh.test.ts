@@ -6,7 +6,10 @@ import type { LinkReason } from "../../providers/ssh/connection/link-state.ts";
 import { type SshHost, sshHost } from "../../providers/ssh/host.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
+import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
+import { createGate } from "../../src/network/gate.ts";
+import { argvOf } from "../harness/argv.ts";
 import { type HostileSsh, startHostileSsh } from "../harness/hostile-ssh.ts";
 import { waitFor } from "../harness/wait.ts";
 import { type HostileCase, endure } from "./hostile.ts";
@@ -44,7 +47,7 @@ async function isDown({ host }: Bench, reason: LinkReason | readonly LinkReason[
 const ignored = async ({ host, target }: Bench): Promise<void> => {
   await target.begin();
   await sleep(2_000);
-  assert.equal((await host.run(["echo", "up"])).stdout, "up\n");
+  assert.equal((await host.run(argvOf(["echo", "up"]))).stdout, "up\n");
 };
 
 const exceeded =
@@ -58,7 +61,7 @@ const exceeded =
 const unread =
   (then: (bench: Bench) => Promise<unknown>) =>
   async (bench: Bench): Promise<void> => {
-    await bench.host.spawn(["sleep", "600"]);
+    await bench.host.spawn(argvOf(["sleep", "600"]));
     await then(bench);
   };
 
@@ -66,7 +69,13 @@ const unread =
 const listening =
   (then: (bench: Bench) => Promise<void>) =>
   async (bench: Bench): Promise<void> => {
-    const join = createJoiner({ allowed: () => false, refused: () => undefined, clock });
+    const join = createJoiner({
+      gate: createGate(),
+      shares: createShares(100),
+      refused: () => undefined,
+      full: () => undefined,
+      clock,
+    });
     assert.ok(bench.host.listen);
     await bench.host.listen({ unix: `/tmp/graftlet-hostile-${process.pid}.sock` }, (stream) => void join(stream));
     await then(bench);
@@ -75,7 +84,7 @@ const listening =
 const refusedBy =
   (reason: LinkReason, sentence: RegExp) =>
   async (bench: Bench): Promise<void> => {
-    await assert.rejects(bench.host.run(["true"]), { code: "unavailable" });
+    await assert.rejects(bench.host.run(argvOf(["true"])), { code: "unavailable" });
     await isDown(bench, reason, sentence);
   };
 
@@ -155,7 +164,7 @@ const cases: readonly SshCase[] = [
     name: "announces a window of gigabytes and reads nothing",
     attack: "input that is not read",
     endure: async ({ host, target }) => {
-      const cat = await host.spawn(["sleep", "600"]);
+      const cat = await host.spawn(argvOf(["sleep", "600"]));
       cat.stdin.on("error", () => undefined);
       await target.begin();
       const block = Buffer.alloc(256 * 1024);
@@ -200,10 +209,10 @@ describe("a hostile SSH server", () => {
       const isLate = ["compression", "groups of its own", "banners", "greeting", "endless greeting line"].includes(
         attack,
       );
-      if (!isLate) await host.run(["true"]);
+      if (!isLate) await host.run(argvOf(["true"]));
       await endure(
         () => seen({ host, target }),
-        async () => assert.equal((await other.run(["echo", "here"])).stdout, "here\n"),
+        async () => assert.equal((await other.run(argvOf(["echo", "here"]))).stdout, "here\n"),
       );
     });
 });

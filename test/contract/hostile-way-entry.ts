@@ -16,6 +16,7 @@ import type { Service } from "../../src/objects.ts";
 import type { RuntimePod } from "../../src/pipeline.ts";
 import { aColumn } from "../fakes/state.ts";
 import { nodeCommand } from "../harness/agent.ts";
+import { argvOf } from "../harness/argv.ts";
 import { firstLine, start } from "../harness/processes.ts";
 
 const [kind = ""] = process.argv.slice(2);
@@ -92,7 +93,7 @@ async function startNode(name: string, relayKind: string): Promise<string> {
   const host: WayDeps["host"] = {
     fs: local.fs,
     run: async () => ({ code: 0, stdout: "", stderr: "", truncated: false }),
-    spawn: (_argv, signal) => local.spawn(["python3", "-c", relay, relayKind, path], signal),
+    spawn: (_argv, signal) => local.spawn(argvOf(["python3", "-c", relay, relayKind, path]), signal),
     async listen(address, take) {
       const end = createServer({ allowHalfOpen: true }, take).listen(path);
       await once(end, "listening");

@@ -9,6 +9,7 @@ import { silentLog } from "../../src/lib/log.ts";
 import { claimTarget } from "../../src/process/claim.ts";
 import { fencedTarget } from "../../src/seams/fenced.ts";
 import { fakeRuntime } from "../fakes/runtime.ts";
+import { argvOf } from "../harness/argv.ts";
 
 const [settings = "", rootDir = "", file = ""] = process.argv.slice(2);
 const [clock, log] = [systemClock(), silentLog()];
@@ -25,7 +26,7 @@ await using claim = await claimTarget(
 const fenced = fencedTarget({ host, runtime: fakeRuntime({ clock }) }, claim, signal);
 console.log("claimed");
 try {
-  for (;;) await fenced.host.run(["sh", "-c", 'printf x >> "$1"', "sh", file]);
+  for (;;) await fenced.host.run(argvOf(["sh", "-c", 'printf x >> "$1"', "sh", file]));
 } catch (error) {
   console.log(codeOf(error));
 }

@@ -9,7 +9,9 @@ import { Frame } from "../../providers/ssh/shell/frame.ts";
 import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { startCall } from "../../src/lib/grpc.ts";
+import { createShares } from "../../src/lib/shares.ts";
 import { createJoiner } from "../../src/network/connections.ts";
+import { createGate } from "../../src/network/gate.ts";
 import { connectionPair } from "../../src/streams/pair.ts";
 import { FrameReader, dataHead, pingFrame, synStreamFrame } from "../../src/streams/spdy/frames.ts";
 import { createHeaderReader, createHeaderWriter } from "../../src/streams/spdy/header-block.ts";
@@ -122,7 +124,13 @@ async function busMessages(input: Buffer): Promise<void> {
 /** The line with which a connection of a pod begins. */
 async function podConnection(input: Buffer): Promise<void> {
   const [near, far] = connectionPair();
-  const join = createJoiner({ allowed: () => false, refused: () => undefined, clock: systemClock() });
+  const join = createJoiner({
+    gate: createGate(),
+    shares: createShares(100),
+    refused: () => undefined,
+    full: () => undefined,
+    clock: systemClock(),
+  });
   far.on("error", () => undefined);
   const joined = join(near);
   for (const piece of pieces(input)) far.write(piece);

@@ -7,6 +7,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { acquireLocks } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { argvOf } from "../../harness/argv.ts";
 
 const never = new AbortController().signal;
 
@@ -32,9 +33,9 @@ test("a lock on this machine needs no process beside graftlet's own", async (t) 
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   await using held = await acquireLocks(host, [{ path }], never);
-  const { stdout } = await host.run(["ps", "-o", "comm=", "--ppid", String(process.pid)]);
+  const { stdout } = await host.run(argvOf(["ps", "-o", "comm=", "--ppid", String(process.pid)]));
   assert.deepEqual(stdout.trim().split("\n"), ["ps"]);
-  assert.equal((await host.run(["flock", "-n", path, "true"])).code, 1);
+  assert.equal((await host.run(argvOf(["flock", "-n", path, "true"]))).code, 1);
   assert.equal(held.isProved(), true);
 });
 

@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { hold } from "../../../src/host/held.ts";
 import type { HostProcess } from "../../../src/seams/host.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import { argvOf } from "../../harness/argv.ts";
 
 const never = new AbortController().signal;
 const pulse = { everyMs: 15_000, silenceSeconds: 60 };
@@ -37,7 +38,7 @@ async function start() {
     now: () => clock.now() + skipped.wall,
     monotonic: () => clock.monotonic() + skipped.monotonic,
   };
-  const held = await hold({ spawn }, ["hold"], never, { ...pulse, clock: seen });
+  const held = await hold({ spawn }, argvOf(["hold"]), never, { ...pulse, clock: seen });
   assert.ok("over" in held);
   return {
     clock,
