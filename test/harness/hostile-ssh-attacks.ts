@@ -11,6 +11,7 @@ export interface Inside {
     };
     readonly _handlers: Record<string, unknown>;
     rekey(): void;
+    channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
     channelData(id: number, data: Buffer): void;
     channelExtData(id: number, data: Buffer, type: number): void;
     openssh_forwardedStreamLocal(id: number, window: number, packet: number, at: { socketPath: string }): void;
@@ -157,6 +158,12 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
   },
   compression: { server: { algorithms: { compress: ["zlib"] } } },
   "groups of its own": { server: { algorithms: { kex: ["diffie-hellman-group-exchange-sha256"] } } },
+  "packets of nothing": {
+    connected: ({ _protocol: protocol }) => {
+      const confirm = protocol.channelOpenConfirm.bind(protocol);
+      protocol.channelOpenConfirm = (peersId, id, window) => confirm(peersId, id, window, 0);
+    },
+  },
   banners: {
     connected: (connection) =>
       void connection.once("handshake", () => flood(connection._sock, () => send(connection, banner))),
