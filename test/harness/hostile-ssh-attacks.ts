@@ -11,6 +11,7 @@ export interface Inside {
     };
     readonly _handlers: Record<string, unknown>;
     rekey(): void;
+    channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
     channelData(id: number, data: Buffer): void;
     channelExtData(id: number, data: Buffer, type: number): void;
     openssh_forwardedStreamLocal(id: number, window: number, packet: number, at: { socketPath: string }): void;
@@ -69,6 +70,7 @@ function send({ _protocol: protocol }: HostileConnection, payload: Buffer): void
 const globalRequest = (name: string, rest = Buffer.alloc(0)): Buffer =>
   Buffer.concat([Buffer.of(80), text(name), Buffer.of(1), rest]);
 const ignore = Buffer.concat([Buffer.of(2), text("")]);
+const serviceAccept = Buffer.concat([Buffer.of(6), text("ssh-userauth")]);
 const banner = Buffer.concat([Buffer.of(53), text("x".repeat(1000)), text("")]);
 
 const floodOf =
@@ -143,7 +145,17 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
       flood(connection._sock, () => send(connection, globalRequest("hostkeys-00@openssh.com", keys)));
     },
   },
-  "another login": { begin: floodOf(Buffer.concat([Buffer.of(6), text("ssh-userauth")])) },
+  "many at once": {
+    begin(connection, sessions) {
+      const block = Buffer.alloc(32_000);
+      flood(connection._sock, () => {
+        send(connection, ignore);
+        for (const { id } of sessions) connection._protocol.channelExtData(id, block, 1);
+      });
+      setTimeout(() => send(connection, serviceAccept), 2_000);
+    },
+  },
+  "another login": { begin: floodOf(serviceAccept) },
   "long farewell": {
     begin(connection) {
       send(connection, Buffer.concat([Buffer.of(1), uint32(2), text(`bye\n${"y".repeat(30_000)}`), text("")]));
@@ -157,6 +169,12 @@ export const sshAttacks: Readonly<Record<string, SshAttack>> = {
   },
   compression: { server: { algorithms: { compress: ["zlib"] } } },
   "groups of its own": { server: { algorithms: { kex: ["diffie-hellman-group-exchange-sha256"] } } },
+  "packets of nothing": {
+    connected: ({ _protocol: protocol }) => {
+      const confirm = protocol.channelOpenConfirm.bind(protocol);
+      protocol.channelOpenConfirm = (peersId, id, window) => confirm(peersId, id, window, 0);
+    },
+  },
   banners: {
     connected: (connection) =>
       void connection.once("handshake", () => flood(connection._sock, () => send(connection, banner))),

@@ -51,6 +51,8 @@ function begin(): void {
 const server = new ssh2.Server({ hostKeys: [readFileSync(hostKeyFile)], ...attack.server }, (plain) => {
   const connection = plain as HostileConnection;
   newest = connection;
+  sessions.length = 0;
+  forwards.length = 0;
   connection.on("error", () => undefined);
   connection.on("authentication", (ctx) => ctx.accept());
   connection.on("session", (accept) => {

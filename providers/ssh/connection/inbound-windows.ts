@@ -52,7 +52,25 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundW
     flows.close(id, isChannel(channel) ? channel : undefined);
     close(of, id);
   };
+  refuseUnanswered(peer);
   return { channels: () => flows.size };
+}
+
+/** RFC 4254 §5.1: administratively prohibited. */
+const prohibited = 1;
+
+/** Refuses a channel that nobody has accepted or refused, such as that of a socket that graftlet no longer listens on: ssh2 would keep it. */
+function refuseUnanswered({ protocol, channels }: SshPeer): void {
+  const { _handlers: handlers } = protocol;
+  const { CHANNEL_OPEN: open } = handlers;
+  handlers.CHANNEL_OPEN = (of, info) => {
+    const before = channels._cur;
+    open(of, info);
+    const id = channels._cur;
+    if (id === before || channels.get(id) !== true) return;
+    channels.remove(id);
+    protocol.channelOpenFail(info.sender, prohibited, "");
+  };
 }
 
 class Flows {

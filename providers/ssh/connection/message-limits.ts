@@ -12,6 +12,7 @@ const message = {
   lastOfLogin: 79,
   globalRequest: 80,
   channelOpen: 90,
+  channelOpenConfirmation: 91,
   windowAdjust: 93,
   channelData: 94,
   channelExtendedData: 95,
@@ -33,6 +34,9 @@ const shortBytes = 128;
 const laterMs = 10;
 /** Bytes that wait for the peer to read them. While there are more it is not read either: its requests would add answers. */
 const mostUnsent = 2 * 2 ** 20;
+
+/** The smallest packets that a peer may ask for, bytes: ssh2 sends data in such pieces at once, and without end where they have 0. */
+const smallestPacket = 1024;
 
 const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
@@ -69,6 +73,8 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
   const handle = protocol._onPayload;
   protocol._onPayload = (payload) => {
     examine(payload[0] ?? 0, payload.length);
+    const packet = longestPacketOf(payload);
+    if (packet < smallestPacket) throw exceeded(`asked for packets of ${packet} bytes`);
     // ssh2 would have the server prove each key; graftlet knows its host keys from its configuration.
     return isHostKeys(payload) ? undefined : handle(payload);
   };
@@ -140,6 +146,14 @@ function isOfLogin(type: number): boolean {
 }
 
 const loginDone = 52;
+
+/** The longest packets that the peer takes on a channel that is opened; Infinity in other messages. @see RFC 4254 §5.1 */
+function longestPacketOf(payload: Buffer): number {
+  if (payload[0] === message.channelOpenConfirmation && payload.length >= 17) return payload.readUInt32BE(13);
+  if (payload[0] !== message.channelOpen || payload.length < 5) return Number.POSITIVE_INFINITY;
+  const at = 5 + payload.readUInt32BE(1) + 8;
+  return payload.length >= at + 4 ? payload.readUInt32BE(at) : Number.POSITIVE_INFINITY;
+}
 
 function isHostKeys(payload: Buffer): boolean {
   const start = 5;

@@ -7,7 +7,15 @@ export interface SshPeer {
   readonly protocol: PeerProtocol;
   readonly socket: Duplex;
   /** Channels by this side's ID; a function stands for one that is being opened. */
-  readonly channels: { get(id: number): PeerChannel | ((...args: never[]) => void) | true | undefined };
+  readonly channels: PeerChannels;
+}
+
+export interface PeerChannels {
+  /** The newest one's ID. */
+  readonly _cur: number;
+  /** @returns true for one that the peer opens and that is neither accepted nor refused. */
+  get(id: number): PeerChannel | ((...args: never[]) => void) | true | undefined;
+  remove(id: number): void;
 }
 
 /** A message's handler; its first argument is the protocol. */
@@ -15,6 +23,7 @@ type Handler<Rest extends unknown[] = never[]> = (protocol: unknown, ...rest: Re
 
 export interface PeerHandlers {
   DISCONNECT: Handler<[reason: number, text: string | undefined]>;
+  CHANNEL_OPEN: Handler<[info: { readonly sender: number }]>;
   CHANNEL_OPEN_FAILURE: Handler<[id: number, reason: number, text: string | undefined]>;
   CHANNEL_DATA: Handler<[id: number, data: Buffer]>;
   CHANNEL_EXTENDED_DATA: Handler<[id: number, data: Buffer, type: number]>;
@@ -33,6 +42,7 @@ export interface PeerProtocol {
   /** The login is done. */
   readonly _authenticated: boolean;
   channelWindowAdjust(peersId: number, bytes: number): void;
+  channelOpenFail(peersId: number, reason: number, text: string): void;
   channelOpenConfirm: (peersId: number, id: number, window: number, longestPacket: number) => void;
   session: Opens;
   directTcpip: Opens;
@@ -52,13 +62,14 @@ export const opening = ["session", "directTcpip", "openssh_directStreamLocal", "
 
 const handled = [
   "DISCONNECT",
+  "CHANNEL_OPEN",
   "CHANNEL_OPEN_FAILURE",
   "CHANNEL_DATA",
   "CHANNEL_EXTENDED_DATA",
   "CHANNEL_EOF",
   "CHANNEL_CLOSE",
 ];
-const called = ["_onPayload", "channelWindowAdjust", "channelOpenConfirm", ...opening];
+const called = ["_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...opening];
 
 /** The parts of a connection. To be called right after a client's connect, or once a server has its connection.
  *  @throws Error when ssh2 is built otherwise. */
@@ -70,7 +81,8 @@ export function peerOf(connection: Client | ServerConnection): SshPeer {
     "_authenticated" in protocol &&
     "_handlers" in protocol &&
     hasFunctions(protocol._handlers, handled) &&
-    hasFunctions(channels, ["get"]) &&
+    hasFunctions(channels, ["get", "remove"]) &&
+    typeof channels._cur === "number" &&
     hasFunctions(socket, ["pause", "resume", "destroy"]);
   if (!known)
     throw new Error(

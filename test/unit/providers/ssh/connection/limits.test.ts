@@ -1,0 +1,88 @@
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { type TestContext, test } from "node:test";
+import ssh2, { type Connection as ServerConnection } from "ssh2";
+import { readSshConfig } from "../../../../../providers/ssh/config.ts";
+import { channelStream } from "../../../../../providers/ssh/connection/channel-stream.ts";
+import { openConnection, opened } from "../../../../../providers/ssh/connection/connection.ts";
+import { fingerprintOf } from "../../../../../providers/ssh/connection/fingerprint.ts";
+import { systemClock } from "../../../../../src/lib/clock.ts";
+import { listen } from "../../../../harness/ports.ts";
+
+/** A connection to a server of this process, and the server's end of it. */
+async function connected(t: TestContext) {
+  const key = ssh2.utils.generateKeyPairSync("ed25519");
+  const parsed = ssh2.utils.parseKey(key.public);
+  assert.ok(!(parsed instanceof Error));
+  const dir = mkdtempSync(join(tmpdir(), "graftlet-limits-"));
+  const passwordFile = join(dir, "password");
+  writeFileSync(passwordFile, "any", { mode: 0o600 });
+  const there = Promise.withResolvers<ServerConnection>();
+  const server = new ssh2.Server({ hostKeys: [key.private] }, (connection) => {
+    connection.on("error", () => undefined);
+    connection.on("authentication", (ctx) => ctx.accept());
+    connection.on("request", (accept) => accept?.());
+    connection.on("tcpip", (accept) => {
+      const channel = accept();
+      channel.pipe(channel);
+    });
+    there.resolve(connection);
+  });
+  const config = readSshConfig({
+    host: "127.0.0.1",
+    port: await listen(server),
+    user: "root",
+    passwordFile,
+    hostKeyFingerprints: [fingerprintOf(parsed.getPublicSSH())],
+  });
+  const connection = await openConnection(config, { clock: systemClock() }, new AbortController().signal);
+  t.after(() => {
+    connection.close();
+    server.close();
+    rmSync(dir, { recursive: true });
+  });
+  return { connection, there: await there.promise };
+}
+
+test("a channel that nobody wants is refused", { timeout: 10_000 }, async (t) => {
+  const { there } = await connected(t);
+  await assert.rejects(
+    new Promise((_resolve, reject) =>
+      there.openssh_forwardOutStreamLocal("constructor", (error) => error && reject(error)),
+    ),
+    /Channel open failure/,
+  );
+});
+
+test("channels are counted until they are read to their end", { timeout: 10_000 }, async (t) => {
+  const { connection } = await connected(t);
+  const open = () => opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+  const streams = [channelStream(await open(), connection), channelStream(await open(), connection)];
+  assert.equal(connection.channels(), 2);
+  for (const stream of streams) stream.end("said");
+  const [read] = streams;
+  assert.ok(read);
+  for await (const chunk of read) assert.equal(String(chunk), "said");
+  while (connection.channels() > 1) await new Promise(setImmediate);
+  streams[1]?.destroy();
+  while (connection.channels() > 0) await new Promise(setImmediate);
+});
+
+test("three hundred channels share the connection's windows, and all that they bring arrives", {
+  timeout: 60_000,
+}, async (t) => {
+  const { connection } = await connected(t);
+  const data = Buffer.alloc(100_000, "x");
+  const echo = async (): Promise<number> => {
+    const channel = await opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+    const stream = channelStream(channel, connection);
+    stream.end(data);
+    let bytes = 0;
+    for await (const chunk of stream) bytes += (chunk as Buffer).length;
+    return bytes;
+  };
+  const arrived = await Promise.all(Array.from({ length: 300 }, echo));
+  assert.deepEqual(new Set(arrived), new Set([data.length]));
+});
