@@ -29,7 +29,7 @@ export const hostile: readonly Fault[] = [
     becomes: "if (scope)",
     breaks: "An error that nothing handles in the work of one node ends all of them.",
     assertion:
-      '"a timer that nothing handles ends the work that it arose in, and no other": Expected values to be strictly deep-equal',
+      '"an error event that nothing handles ends the work that it arose in, and no other": Expected values to be strictly deep-equal',
     foundBy: [unit("process/last-resort")],
   },
 ];
