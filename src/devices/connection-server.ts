@@ -1,8 +1,9 @@
+import { Socket } from "node:net";
 import type { Duplex } from "node:stream";
 import type { BinaryReader } from "@bufbuild/protobuf/wire";
 import { type ConnectionInjector, Server, ServerCredentials } from "@grpc/grpc-js";
 import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
-import type { TargetBudget } from "../lib/target-budget.ts";
+import { type TargetBudget, chargeStream } from "../lib/target-budget.ts";
 
 /** A gRPC server on connections that the caller accepts. */
 export interface ConnectionServer {
@@ -10,11 +11,21 @@ export interface ConnectionServer {
   close(): void;
 }
 
-/** Costs nothing before somebody comes. @param addServices called with the first connection. */
-export function createConnectionServer(addServices: (server: Server) => void): ConnectionServer {
+/** Most calls of one connection at the same time. */
+const maxConcurrentStreams = 100;
+
+/** Costs nothing before somebody comes. @param addServices called with the first connection.
+ *  @param budget charged with what connections of another machine send. */
+export function createConnectionServer(
+  addServices: (server: Server) => void,
+  budget: TargetBudget | undefined,
+): ConnectionServer {
   let serving: { readonly server: Server; readonly injector: ConnectionInjector } | undefined;
   const start = () => {
-    const server = new Server();
+    const server = new Server({
+      "grpc.max_concurrent_streams": maxConcurrentStreams,
+      "grpc.max_receive_message_length": pluginLimits.maxMessageBytes,
+    });
     addServices(server);
     return { server, injector: server.createConnectionInjector(ServerCredentials.createInsecure()) };
   };
@@ -23,6 +34,8 @@ export function createConnectionServer(addServices: (server: Server) => void): C
       connection.on("error", () => connection.destroy());
       serving ??= start();
       serving.injector.injectConnection(connection);
+      // HTTP/2 reads a socket of this machine without JavaScript.
+      if (!(connection instanceof Socket)) chargeStream(connection, budget);
     },
     close() {
       serving?.injector.destroy();

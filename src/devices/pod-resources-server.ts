@@ -1,4 +1,4 @@
-import { type ServerUnaryCall, type sendUnaryData, status } from "@grpc/grpc-js";
+import { type Server, type ServerUnaryCall, type sendUnaryData, status } from "@grpc/grpc-js";
 import {
   AllocatableResourcesResponse,
   type GetPodResourcesRequest,
@@ -67,7 +67,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
     if (!found) throw new Error(`pod ${podName} in namespace ${podNamespace} not found`);
     return { podResources: resourcesOfPod(found, allocations) };
   };
-  return createConnectionServer((server) => {
+  const addServices = (server: Server): void => {
     server.addService(boundedService(PodResourcesListerService, budget), {
       list: answering("v1", "list", () => resourcesOf(pods.active(), allocations)),
       get: answering("v1", "get", get),
@@ -80,7 +80,8 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
         podResources: pods.all().map((pod) => alphaOf(pod, resourcesOfPod(pod, allocations))),
       })),
     });
-  });
+  };
+  return createConnectionServer(addServices, budget);
 }
 
 /** The older answer for a pod: of its containers alone, and without topology. */

@@ -27,7 +27,8 @@ export function createRegistrationServer({ register, budget, log }: Registration
       },
     );
   };
-  return createConnectionServer((server) =>
-    server.addService(boundedService(RegistrationService, budget), { register: answer }),
+  return createConnectionServer(
+    (server) => server.addService(boundedService(RegistrationService, budget), { register: answer }),
+    budget,
   );
 }
