@@ -21,7 +21,9 @@ try:
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 except (ImportError, OSError, ValueError): pass
-def room(): return min(MOST, (os.sysconf("SC_OPEN_MAX") - SPARE - len(ports)) // 2) - total
+limit = os.sysconf("SC_OPEN_MAX")
+if limit < 0: limit = 1024
+def room(): return min(MOST, (limit - SPARE - len(ports)) // 2) - total
 link, check = sys.argv[1], sys.argv[2:]
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 choose = selectors.DefaultSelector()

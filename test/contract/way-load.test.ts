@@ -78,6 +78,16 @@ else: ask(what.encode(), int(rest[1]))
 print(time.monotonic() - began)
 `;
 
+/** Processor time of a process; none where it has ended meanwhile, as the relay's command does, whose time is then its parent's. */
+function secondsOfLiving(pid: number): number {
+  try {
+    return cpuSeconds(pid);
+  } catch (error) {
+    if (["ENOENT", "ESRCH"].includes((error as NodeJS.ErrnoException).code ?? "")) return 0;
+    throw error;
+  }
+}
+
 /** The one in the middle. */
 const median = (values: readonly number[]) => values.toSorted((a, b) => a - b)[values.length >> 1] ?? Number.NaN;
 
@@ -102,7 +112,7 @@ for (const { interpreter } of relayPrograms("", [])) {
       const carriers = listProcesses().filter(
         (one) => one.netns === network && !servers.some(({ pid }) => pid === one.pid),
       );
-      return carriers.reduce((sum, { pid }) => sum + cpuSeconds(pid), 0);
+      return carriers.reduce((sum, { pid }) => sum + secondsOfLiving(pid), 0);
     };
     const measured = async (work: () => Promise<number>) => {
       const before = spent();
