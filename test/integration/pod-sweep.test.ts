@@ -17,6 +17,8 @@ const atOnce = 6;
 interface Outcome {
   /** Lines that its container printed, sorted where their order is left to chance. */
   readonly shown?: readonly string[];
+  /** How the container ended. */
+  readonly ended?: string;
   /** Why its container waits. */
   readonly waits?: string;
   /** Warnings about it, each once. */
@@ -61,8 +63,12 @@ async function outcomesBy(agent: Agent, cluster: Cluster, pods: Pods): Promise<M
   const outcomes = new Map<string, Outcome>();
   const queue = [...sweep];
   const worker = async () => {
-    for (let next = queue.shift(); next; next = queue.shift())
-      outcomes.set(next.name, await outcomeOf(next, cluster, pods));
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      const { name } = next;
+      // One that is stuck is a difference, and no reason to leave out the others.
+      const failed = (error: unknown): Outcome => ({ waits: `failed: ${messageOf(error)}`, warnings: [] });
+      outcomes.set(name, await outcomeOf(next, cluster, pods).catch(failed));
+    }
   };
   await Promise.all(Array.from({ length: atOnce }, worker));
   await agent.stop();
@@ -78,7 +84,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
     return { waits: `refused: ${messageOf(error)}`, warnings: [] };
   }
   const pod = await waitFor(`an outcome of ${name}`, () => settled(pods, name), {
-    timeoutMs: 90_000,
+    timeoutMs: 60_000,
     everyMs: 250,
     explain: async () => JSON.stringify([pods.history(name).at(-1)?.status, await pods.events(name)]),
   });
@@ -90,7 +96,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
     .map(({ reason, message }) => comparable(`${reason}: ${message}`));
   const outcome = {
     ...(hasEnded
-      ? { shown: sorted(comparable(await pods.outputOf(name))) }
+      ? { shown: sorted(comparable(await pods.outputOf(name).catch(messageOf))), ended: comparable(endOf(pod)) }
       : { waits: comparable(`${waits}: ${message}`) }),
     warnings: [...new Set(warnings)].toSorted(),
   };
@@ -98,6 +104,11 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   await pods.remove(name, 0);
   await gone;
   return outcome;
+}
+
+function endOf(pod: Pod): string {
+  const { reason = "", exitCode, message = "" } = statusOf(pod)?.state?.terminated ?? {};
+  return `${pod.status?.phase} ${reason} ${exitCode} ${message}`;
 }
 
 const ended = ({ status }: Pod): boolean => ["Succeeded", "Failed"].includes(status?.phase ?? "");
