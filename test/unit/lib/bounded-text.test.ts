@@ -44,7 +44,8 @@ for (const text of ["", "{", '{"a', '"\\', "]]", "{}x", "nul"])
   });
 
 test("refuses a table of mounts with more than 100,000 lines before it is parsed", () => {
-  const table = full("a b c d e - f\n");
+  // A repeated text is put together when it is first read, which the measurement must not count.
+  const table = Buffer.from(full("a b c d e - f\n")).toString();
   const grown = grownBy(() =>
     assert.throws(() => parseMounts(table), {
       code: "resource_exhausted",
