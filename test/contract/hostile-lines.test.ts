@@ -4,6 +4,7 @@ import { localHost } from "../../providers/local/host.ts";
 import { readLines } from "../../src/host/command-lines.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { isAlive, identify } from "../harness/processes.ts";
+import { argvOf } from "../harness/argv.ts";
 import { waitFor } from "../harness/wait.ts";
 
 const never = new AbortController().signal;
@@ -12,7 +13,7 @@ const maxGrowth = 64 << 20;
 /** Runs a helper on this machine. @returns what its lines ended with, and by how much memory grew meanwhile. */
 async function helper(script: string) {
   await using host = localHost({ clock: systemClock() });
-  const program = await host.spawn(["sh", "-c", script]);
+  const program = await host.spawn(argvOf(["sh", "-c", script]));
   const id = identify(program.pid);
   const begun = process.memoryUsage();
   let most = 0;
