@@ -71,6 +71,9 @@ const unfitMs = 30_000;
 const mostConnections = 2_304;
 const mostFlows = 4_096;
 
+const rulesGone =
+  "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again";
+
 /** The way while it stands. */
 interface Standing {
   /** Brings the target up to date with Services and pods. */
@@ -153,10 +156,7 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   const gate = createGate();
   const lacks = createLacks(deps);
   const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
-  const rulesLost = createLimitedWarning(
-    { log, clock },
-    "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
-  );
+  const rulesLost = createLimitedWarning({ log, clock }, rulesGone);
   const link = wayLink(rootDir);
   const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
   const join = createJoiner({ gate, shares: connections, refused, full: lacks.connections, clock });
