@@ -71,6 +71,9 @@ const unfitMs = 30_000;
 const mostConnections = 2_304;
 const mostFlows = 4_096;
 
+const rulesGone =
+  "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again";
+
 /** The way while it stands. */
 interface Standing {
   /** Brings the target up to date with Services and pods. */
@@ -140,7 +143,7 @@ interface StandDeps extends WayDeps {
 
 /** Makes the way and keeps it until the relay ends or the signal aborts. @throws what the target says when it cannot be made. */
 async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
-  const { host, rootDir, services, addresses, clock } = deps;
+  const { host, rootDir, services, addresses, clock, log } = deps;
   await using stack = new AsyncDisposableStack();
   const over = new AbortController();
   const until = AbortSignal.any([signal, over.signal]);
@@ -152,7 +155,8 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   };
   const gate = createGate();
   const lacks = createLacks(deps);
-  const { refused, rulesLost } = createWarnings(deps);
+  const refused = createLimitedWarning({ log, clock }, "a pod's connection into the cluster was refused");
+  const rulesLost = createLimitedWarning({ log, clock }, rulesGone);
   const link = wayLink(rootDir);
   const connections = createShares(mostConnections, () => deps.places.connections.take(deps.nodeName));
   const join = createJoiner({ gate, shares: connections, refused, full: lacks.connections, clock });
@@ -206,17 +210,6 @@ async function stand(deps: StandDeps, signal: AbortSignal): Promise<void> {
   );
   await onAbort(until);
   if (failure && !signal.aborted) throw failure.error;
-}
-
-/** Warnings whose number the target decides. */
-function createWarnings(deps: Pick<WayDeps, "log" | "clock">) {
-  return {
-    refused: createLimitedWarning(deps, "a pod's connection into the cluster was refused"),
-    rulesLost: createLimitedWarning(
-      deps,
-      "the rules of the pods' way into the cluster are gone from the target's firewall, they are made again",
-    ),
-  };
 }
 
 /** Asks the relay for ports for datagrams when their destinations have changed. */
