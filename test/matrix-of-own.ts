@@ -17,6 +17,7 @@ const more = {
   "helm-reverse": 150,
   "helm-rights": 135,
   "helm-storage": 60,
+  "pod-sweep": 240,
   "tunnel-docker": 100,
   "tunnel-load": 420,
   "tunnel-variants": 170,

@@ -1,0 +1,154 @@
+import assert from "node:assert/strict";
+import { writeFileSync } from "node:fs";
+import { describe, test } from "node:test";
+import { messageOf } from "../../src/lib/errors.ts";
+import type { Pod } from "../../src/objects.ts";
+import { type Agent, startGraftlet, startKubelet } from "../harness/agent.ts";
+import { type Cluster, startCluster } from "../harness/cluster.ts";
+import { type Pods, openPods, shell, statusOf } from "../harness/pods.ts";
+import { waitFor } from "../harness/wait.ts";
+import { type SweepCase, show } from "./pod-sweep/case.ts";
+import { sweep } from "./pod-sweep/cases.ts";
+import { objects } from "./pod-sweep/environment.ts";
+
+const atOnce = 6;
+
+/** What became of a pod, without what differs from run to run. */
+interface Outcome {
+  /** Lines that its container printed, sorted where their order is left to chance. */
+  readonly shown?: readonly string[];
+  /** How the container ended. */
+  readonly ended?: string;
+  /** Why its container waits. */
+  readonly waits?: string;
+  /** Warnings about it, each once. */
+  readonly warnings: readonly string[];
+}
+
+describe("what a container sees of its pod's spec", () => {
+  test("is the same by the kubelet and by graftlet, on the same containerd", async () => {
+    await using cluster = await startCluster({ name: "pod-sweep" });
+    writeFileSync(
+      cluster.layout.resolvConf,
+      "nameserver 10.9.0.1\nsearch home.example other.example\noptions timeout:1 rotate\n",
+    );
+    await using pods = await openPods(cluster);
+    for (const object of objects)
+      await pods.api.create(`/api/v1/namespaces/default/${object.kind.toLowerCase()}s`, object);
+    const expected = await outcomesBy(await startKubelet(cluster), cluster, pods);
+    const actual = await outcomesBy(await startGraftlet(cluster), cluster, pods);
+    const refused = [...expected].filter(([, { waits }]) => waits?.startsWith("refused"));
+    assert.deepEqual(refused, [], "the API server takes every pod of the sweep");
+    const differences: string[] = [];
+    for (const { name, differs } of sweep) {
+      const [theirs, ours] = [JSON.stringify(expected.get(name)), JSON.stringify(actual.get(name))];
+      const asNamed = differs ? theirs !== ours && differs.test(ours) : theirs === ours;
+      if (!asNamed) differences.push(`${name}\n  kubelet:  ${theirs}\n  graftlet: ${ours}`);
+    }
+    console.log(`${sweep.length} pods, ${differences.length} differ`);
+    assert.deepEqual(differences, []);
+  });
+});
+
+async function outcomesBy(agent: Agent, cluster: Cluster, pods: Pods): Promise<Map<string, Outcome>> {
+  await using _ = agent;
+  // The node may still be Ready by the one before.
+  const health = `/api/v1/nodes/${agent.nodeName}/proxy/healthz`;
+  await waitFor("the agent's kubelet API", () =>
+    pods.api.text(health).then(
+      () => true,
+      () => undefined,
+    ),
+  );
+  const outcomes = new Map<string, Outcome>();
+  const queue = [...sweep];
+  const worker = async () => {
+    for (let next = queue.shift(); next; next = queue.shift()) {
+      const { name } = next;
+      // One that is stuck is a difference, and no reason to leave out the others.
+      const failed = (error: unknown): Outcome => ({ waits: `failed: ${messageOf(error)}`, warnings: [] });
+      outcomes.set(name, await outcomeOf(next, cluster, pods).catch(failed));
+    }
+  };
+  await Promise.all(Array.from({ length: atOnce }, worker));
+  await agent.stop();
+  return outcomes;
+}
+
+async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Cluster, pods: Pods): Promise<Outcome> {
+  const container = shell(show, main);
+  const draft = { restartPolicy: "Never", automountServiceAccountToken: false, ...spec, containers: [container] };
+  try {
+    await pods.create(name, draft, metadata);
+  } catch (error) {
+    return { waits: `refused: ${messageOf(error)}`, warnings: [] };
+  }
+  const pod = await waitFor(`an outcome of ${name}`, () => settled(pods, name), {
+    timeoutMs: 60_000,
+    everyMs: 250,
+    explain: async () => JSON.stringify([pods.history(name).at(-1)?.status, await pods.events(name)]),
+  });
+  const comparable = (text: string) => withoutChance(text, pod, cluster);
+  const hasEnded = ended(pod);
+  const { reason: waits = "no container", message = "" } = statusOf(pod)?.state?.waiting ?? {};
+  const warnings = (await pods.events(name))
+    .filter(
+      ({ type, reason }) =>
+        type === "Warning" && !(passing.includes(reason ?? "") || (hasEnded && reason === "FailedMount")),
+    )
+    .map(({ reason, message }) => comparable(`${reason}: ${message}`));
+  const outcome = {
+    ...(hasEnded
+      ? { shown: sorted(comparable(await pods.outputOf(name).catch(messageOf))), ended: comparable(endOf(pod)) }
+      : { waits: comparable(`${waits}: ${message}`) }),
+    warnings: [...new Set(warnings)].toSorted(),
+  };
+  const gone = pods.gone(name);
+  await pods.remove(name, 0);
+  await gone;
+  return outcome;
+}
+
+/** Events that come and go, and one that says what the waiting container says, a moment later. */
+const passing = ["BackOff", "FailedScheduling", "Failed"];
+
+function endOf(pod: Pod): string {
+  const { reason = "", exitCode, message = "" } = statusOf(pod)?.state?.terminated ?? {};
+  return `${pod.status?.phase} ${reason} ${exitCode} ${message}`;
+}
+
+const ended = ({ status }: Pod): boolean => ["Succeeded", "Failed"].includes(status?.phase ?? "");
+
+/** How long a pod without containers has been tried before it counts as stuck: on a busy machine a mount may fail at first. */
+const stuckAfterMs = 20_000;
+
+/** A pod that has ended, or that waits for a reason which does not go away by itself. */
+async function settled(pods: Pods, name: string): Promise<Pod | undefined> {
+  const pod = pods.history(name).at(-1);
+  if (!pod) return undefined;
+  if (ended(pod)) return pod;
+  const { reason = "" } = statusOf(pod)?.state?.waiting ?? {};
+  if (!["", "ContainerCreating", "PodInitializing"].includes(reason)) return pod;
+  const age = Date.now() - Date.parse(pod.metadata.creationTimestamp ?? "");
+  if (age < stuckAfterMs) return undefined;
+  const events = await pods.events(name);
+  const isStuck = events.some((event) => ["FailedCreatePodSandBox", "FailedMount"].includes(event.reason ?? ""));
+  return isStuck ? pod : undefined;
+}
+
+function withoutChance(text: string, { metadata }: Pod, { layout }: Cluster): string {
+  return text
+    .replaceAll(metadata.uid, "UID")
+    .replaceAll(layout.dir, "DIR")
+    .replaceAll(/10\.244\.\d+\.\d+/g, "POD_IP")
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replaceAll(/[0-9a-f]{64}/g, "ID")
+    .replaceAll(/\/\.\.\d{4}_\S+?\//g, "/..DATED/");
+}
+
+/** Variables and resolver options have no order of the kubelet's own. */
+function sorted(text: string): string[] {
+  return text
+    .split("\n")
+    .map((line) => (line.startsWith("resolv options ") ? line.split(" ").toSorted().join(" ") : line));
+}

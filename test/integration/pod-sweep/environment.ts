@@ -1,0 +1,315 @@
+import { type SweepCase, field, key, numbered, resource, show } from "./case.ts";
+
+/** Objects that the pods refer to. */
+export const objects = [
+  {
+    apiVersion: "v1",
+    kind: "ConfigMap",
+    metadata: { name: "odd" },
+    data: {
+      plain: "blue",
+      empty: "",
+      lines: "one\ntwo\r\n",
+      tab: "a\tb",
+      unicode: "é€😀\u00a0\ufeff\ufffd",
+      "dotted.key-x_y": "d",
+      quote: "\"'`\\",
+      dollar: "$(plain) $$ $(",
+      blank: " a ",
+      control: "\u0001\u001b[0m\u007f",
+      "1digit": "1",
+      UPPER: "U",
+    },
+    binaryData: { raw: "//79" },
+  },
+  { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "second" }, data: { plain: "red", more: "m" } },
+  { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "none" } },
+  { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "nul" }, data: { nul: "a\u0000b" } },
+  {
+    apiVersion: "v1",
+    kind: "Secret",
+    metadata: { name: "keys" },
+    stringData: { plain: "s", empty: "", unicode: "é€😀", lines: "a\nb" },
+  },
+  { apiVersion: "v1", kind: "Secret", metadata: { name: "bytes" }, data: { raw: "Yf/+Yg==" } },
+  { apiVersion: "v1", kind: "Secret", metadata: { name: "nul" }, data: { nul: "YQBi" } },
+  {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "two-ports" },
+    spec: {
+      clusterIP: "10.96.5.5",
+      ports: [
+        { name: "web-ui", port: 80 },
+        { name: "dns", port: 53, protocol: "UDP" },
+      ],
+    },
+  },
+  {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "headless" },
+    spec: { clusterIP: "None", ports: [{ port: 80 }] },
+  },
+  {
+    apiVersion: "v1",
+    kind: "Service",
+    metadata: { name: "away" },
+    spec: { type: "ExternalName", externalName: "example.org" },
+  },
+];
+
+const literals = [
+  "",
+  " ",
+  "plain",
+  "é€😀",
+  "a\nb\r\n",
+  "\ttab",
+  "\"'`\\",
+  "$",
+  "$$",
+  "$$$",
+  "$(",
+  "$()",
+  "$(A",
+  "$A",
+  "${A}",
+  "$(A)",
+  "$$(A)",
+  "$$$(A)",
+  "$(A)$(A)",
+  "$(UNKNOWN)",
+  "$( A)",
+  "$(A )",
+  "$(A$(B))",
+  "$(a)",
+  "$(LATER)",
+  "$(SELF)",
+  "$(dotted.name)",
+  "$(with space)",
+  "$(TWO_PORTS_SERVICE_HOST):$(TWO_PORTS_SERVICE_PORT)",
+  "$(KUBERNETES_PORT_443_TCP)",
+  "$(HOSTNAME)",
+  "$(PATH)",
+  "a$(EMPTY)b",
+  "\u0001\u001b\u007f",
+  "$(UNI)",
+  "a=b",
+  "=",
+  "%s %d",
+  "\u00a0\ufeff",
+];
+
+export const environment: SweepCase[] = [
+  {
+    name: "env-literal",
+    main: {
+      env: [
+        { name: "A", value: "one" },
+        { name: "B", value: "$(A) two" },
+        { name: "EMPTY", value: "" },
+        { name: "dotted.name", value: "dn" },
+        { name: "with space", value: "ws" },
+        { name: "1st", value: "first" },
+        { name: "a-b", value: "dash" },
+        { name: "UNI", value: "é😀" },
+        { name: "SELF", value: "before" },
+        { name: "SELF", value: "$(SELF) after" },
+        ...numbered(literals.map((value) => ({ value }))),
+        { name: "LATER", value: "late" },
+        { name: "A", value: "again $(A)" },
+        { name: "HOME", value: "/mine" },
+        { name: "HOSTNAME", value: "mine" },
+        { name: "KUBERNETES_PORT", value: "mine" },
+        { name: "!#%&'()*,/:;<>?@[]^`{|}~\"\\", value: "odd" },
+      ],
+    },
+  },
+  {
+    name: "env-command",
+    main: {
+      command: ["sh", "-c", `${show}; printf '<%s>\\n' "$@"`, "$(A)"],
+      args: literals,
+      env: [
+        { name: "A", value: "one" },
+        { name: "B", value: "two" },
+        { name: "EMPTY", value: "" },
+        { name: "dotted.name", value: "dn" },
+        { name: "UNI", value: "é😀" },
+      ],
+    },
+  },
+  {
+    name: "env-from",
+    main: {
+      envFrom: [
+        { configMapRef: { name: "odd" } },
+        { prefix: "p_", configMapRef: { name: "second" } },
+        { configMapRef: { name: "second" } },
+        { prefix: "odd prefix.", secretRef: { name: "keys" } },
+        { configMapRef: { name: "none" } },
+        { configMapRef: { name: "absent", optional: true } },
+        { secretRef: { name: "absent", optional: true } },
+        { prefix: "$(A)", configMapRef: { name: "second" } },
+      ],
+      env: [
+        { name: "plain", value: "own $(plain)" },
+        { name: "REF", value: "$(p_more) $(dotted.key-x_y) $(dollar)" },
+        { name: "UPPER", ...key("configMapKeyRef", "odd", "absent", true) },
+      ],
+    },
+  },
+  {
+    name: "env-keys",
+    main: {
+      env: numbered([
+        ...[
+          "plain",
+          "empty",
+          "lines",
+          "tab",
+          "unicode",
+          "dotted.key-x_y",
+          "quote",
+          "dollar",
+          "blank",
+          "control",
+          "1digit",
+        ].map((of) => key("configMapKeyRef", "odd", of)),
+        ...["plain", "empty", "unicode", "lines"].map((of) => key("secretKeyRef", "keys", of)),
+        key("configMapKeyRef", "odd", "absent", true),
+        key("configMapKeyRef", "absent", "absent", true),
+        key("secretKeyRef", "keys", "absent", true),
+        key("secretKeyRef", "absent", "absent", true),
+        { value: "$(V000) $(V007) $(V013)" },
+      ]),
+    },
+  },
+  { name: "env-key-absent", main: { env: [{ name: "V", ...key("configMapKeyRef", "odd", "absent") }] } },
+  { name: "env-key-binary", main: { env: [{ name: "V", ...key("configMapKeyRef", "odd", "raw") }] } },
+  { name: "env-map-absent", main: { env: [{ name: "V", ...key("configMapKeyRef", "absent", "k") }] } },
+  { name: "env-secret-key-absent", main: { env: [{ name: "V", ...key("secretKeyRef", "keys", "absent") }] } },
+  { name: "env-secret-absent", main: { env: [{ name: "V", ...key("secretKeyRef", "absent", "k", false) }] } },
+  { name: "env-from-absent", main: { envFrom: [{ configMapRef: { name: "absent" } }] } },
+  { name: "env-from-secret-absent", main: { envFrom: [{ secretRef: { name: "absent" } }] } },
+  {
+    name: "env-secret-bytes",
+    main: { env: [{ name: "V", ...key("secretKeyRef", "bytes", "raw") }] },
+    differs: /environment variable \\"V\\": key raw in Secret default\/bytes is not UTF-8/,
+  },
+  {
+    name: "env-from-secret-bytes",
+    main: { envFrom: [{ prefix: "P_", secretRef: { name: "bytes" } }] },
+    differs: /environment variable \\"P_raw\\": key raw in Secret default\/bytes is not UTF-8/,
+  },
+  {
+    name: "env-secret-nul",
+    main: { env: [{ name: "V", ...key("secretKeyRef", "nul", "nul") }] },
+    differs: /environment variable \\"V\\" has a NUL byte/,
+  },
+  {
+    name: "env-map-nul",
+    main: { env: [{ name: "V", ...key("configMapKeyRef", "nul", "nul") }] },
+    differs: /environment variable \\"V\\" has a NUL byte/,
+  },
+  {
+    name: "env-no-links",
+    spec: { enableServiceLinks: false },
+    main: { env: [{ name: "V", value: "$(TWO_PORTS_SERVICE_HOST) $(KUBERNETES_SERVICE_HOST)" }] },
+  },
+  {
+    name: "env-fields",
+    metadata: {
+      labels: { app: "web", "example.com/x": "y", empty: "" },
+      annotations: { odd: "é\n\t\"'\\$(A)\u0001", "example.com/long": "x".repeat(3000), empty: "" },
+    },
+    main: {
+      env: numbered(
+        [
+          "metadata.name",
+          "metadata.namespace",
+          "metadata.uid",
+          "metadata.labels['app']",
+          "metadata.labels['example.com/x']",
+          "metadata.labels['absent']",
+          "metadata.labels['empty']",
+          "metadata.annotations['odd']",
+          "metadata.annotations['example.com/long']",
+          "metadata.annotations['absent']",
+          "spec.nodeName",
+          "spec.serviceAccountName",
+          "status.hostIP",
+          "status.hostIPs",
+          "status.podIP",
+          "status.podIPs",
+        ].map(field),
+      ),
+    },
+  },
+  {
+    name: "env-fields-host-network",
+    spec: { hostNetwork: true },
+    main: { env: numbered(["status.hostIP", "status.hostIPs", "status.podIP", "status.podIPs"].map(field)) },
+  },
+  {
+    name: "env-resources",
+    main: {
+      resources: {
+        requests: { cpu: "150m", memory: "10Mi", "ephemeral-storage": "1Mi" },
+        limits: { cpu: "1500m", memory: "100Mi", "ephemeral-storage": "1G" },
+      },
+      env: numbered(
+        [
+          ...[undefined, "1", "1m", "100m", "2", "3", "0"].flatMap((divisor) => [
+            resource("limits.cpu", divisor),
+            resource("requests.cpu", divisor),
+          ]),
+          ...[undefined, "1", "1k", "1Ki", "1M", "1Mi", "1G", "1Gi", "3Mi", "1000"].flatMap((divisor) =>
+            [resource("limits.memory", divisor), resource("requests.memory", divisor)].filter(
+              () => !["3Mi", "1000"].includes(divisor ?? ""),
+            ),
+          ),
+          ...[undefined, "1", "1k", "1Ki", "1M", "1Mi"].flatMap((divisor) => [
+            resource("limits.ephemeral-storage", divisor),
+            resource("requests.ephemeral-storage", divisor),
+          ]),
+        ].filter(
+          ({
+            valueFrom: {
+              resourceFieldRef: { divisor },
+            },
+          }) => !["100m", "2", "3"].includes(divisor ?? ""),
+        ),
+      ),
+    },
+  },
+  {
+    name: "env-resources-unset",
+    main: {
+      env: numbered([
+        resource("limits.cpu"),
+        resource("requests.cpu"),
+        resource("limits.memory"),
+        resource("requests.memory"),
+        resource("limits.ephemeral-storage"),
+        resource("requests.ephemeral-storage"),
+        resource("limits.cpu", "1m"),
+        resource("limits.memory", "1Mi"),
+      ]),
+    },
+  },
+  {
+    name: "env-resources-limits-alone",
+    main: {
+      resources: { limits: { cpu: "2", memory: "64Mi" } },
+      env: numbered([
+        resource("limits.cpu"),
+        resource("requests.cpu"),
+        resource("limits.memory"),
+        resource("requests.memory"),
+        resource("requests.cpu", "1m"),
+      ]),
+    },
+  },
+];
