@@ -92,7 +92,10 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   const hasEnded = ended(pod);
   const { reason: waits = "no container", message = "" } = statusOf(pod)?.state?.waiting ?? {};
   const warnings = (await pods.events(name))
-    .filter(({ type, reason }) => type === "Warning" && reason !== "BackOff" && !(hasEnded && reason === "FailedMount"))
+    .filter(
+      ({ type, reason }) =>
+        type === "Warning" && !(passing.includes(reason ?? "") || (hasEnded && reason === "FailedMount")),
+    )
     .map(({ reason, message }) => comparable(`${reason}: ${message}`));
   const outcome = {
     ...(hasEnded
@@ -105,6 +108,9 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   await gone;
   return outcome;
 }
+
+/** Events that come and go, and one that says what the waiting container says, a moment later. */
+const passing = ["BackOff", "FailedScheduling", "Failed"];
 
 function endOf(pod: Pod): string {
   const { reason = "", exitCode, message = "" } = statusOf(pod)?.state?.terminated ?? {};
@@ -130,10 +136,14 @@ async function settled(pods: Pods, name: string): Promise<Pod | undefined> {
   return isStuck ? pod : undefined;
 }
 
-function withoutChance(text: string, { metadata, status }: Pod, { layout }: Cluster): string {
-  let plain = text.replaceAll(metadata.uid, "UID").replaceAll(layout.dir, "DIR");
-  for (const { ip } of status?.podIPs ?? []) if (ip !== status?.hostIP) plain = plain.replaceAll(ip, "POD_IP");
-  return plain.replaceAll(/[0-9a-f]{64}/g, "ID").replaceAll(/\/\.\.\d{4}_\S+?\//g, "/..DATED/");
+function withoutChance(text: string, { metadata }: Pod, { layout }: Cluster): string {
+  return text
+    .replaceAll(metadata.uid, "UID")
+    .replaceAll(layout.dir, "DIR")
+    .replaceAll(/10\.244\.\d+\.\d+/g, "POD_IP")
+    .replaceAll(/\d{4}-\d\d-\d\dT[\d:.]+Z/g, "TIME")
+    .replaceAll(/[0-9a-f]{64}/g, "ID")
+    .replaceAll(/\/\.\.\d{4}_\S+?\//g, "/..DATED/");
 }
 
 /** Variables and resolver options have no order of the kubelet's own. */

@@ -15,7 +15,7 @@ export interface SweepCase {
 /** Shows all that a container can see of these things. */
 export const show = `echo "host $(uname -n)"
 cat /etc/hostname | sed 's/^/hostname /'
-tr '\\000' '\\001' </proc/self/environ | tr '\\n' '\\002' | tr '\\001' '\\n' | sort | cat -v | sed 's/^/env /'
+env | sort | cat -v | sed 's/^/env /'
 echo
 sed 's/^/resolv /' /etc/resolv.conf
 cat -A /etc/hosts | sed 's/^/hosts /'
