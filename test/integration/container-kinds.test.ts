@@ -303,7 +303,8 @@ describe("containers of each kind on a node", { timeout: 900_000 }, () => {
           restartPolicy: "Never",
           volumes: [{ name: "changing", configMap: { name: "changing" } }],
         };
-        const script = (kind: Kind) => (kind === "ephemeral" ? "cat /all/f" : "cat /part; echo; cat /all/f");
+        const script = (kind: Kind) =>
+          kind === "ephemeral" ? "cat /all/f; echo" : "cat /part; echo; cat /all/f; echo";
         const names = Array.from({ length: 8 }, (_, index) => `volumes-${index}`);
         try {
           await Promise.all(names.map((name) => of.create(name, { script, fields, spec })));
@@ -315,7 +316,11 @@ describe("containers of each kind on a node", { timeout: 900_000 }, () => {
       async holds(kind) {
         for (let index = 0; index < 8; index++) {
           const log = await pods.log(`volumes-${index}`, `container=${kind}`);
-          assert.match(log, kind === "ephemeral" ? /^race-\d+$/ : /^race-\d+\nrace-\d+$/, `${kind} of pod ${index}`);
+          assert.match(
+            log,
+            kind === "ephemeral" ? /^race-\d+\n$/ : /^race-\d+\nrace-\d+\n$/,
+            `${kind} of pod ${index}`,
+          );
         }
       },
     },
