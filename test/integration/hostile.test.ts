@@ -36,7 +36,10 @@ describe("a node whose machine turns hostile, beside another one in the same pro
   };
   const execMs = async (): Promise<number> => {
     const begun = performance.now();
-    assert.equal(await cluster.mustKubectl(["exec", "here", "--", "echo", "served"]), "served\n");
+    const served = await cluster.mustKubectl(["exec", "here", "--", "echo", "served"]).catch((error: unknown) => {
+      throw new Error(`exec on the other node: ${String(error)}\n${agent.log().slice(-3000)}`);
+    });
+    assert.equal(served, "served\n");
     return performance.now() - begun;
   };
   const renewed = async (): Promise<number> =>

@@ -147,7 +147,7 @@ class Flows {
   /** Counts what is unread, and grants the peer more when it has used half of its window. */
   #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
     this.#count(flow);
-    if (incoming.state !== "open" || outgoing.state === "closed") return;
+    if (incoming.state !== "open" || outgoing.state === "closed" || !this.#peer.protocol._destruct) return;
     const share = this.#share();
     if (flow.window > share / 2) return;
     const own = flow.window + flow.counted;

@@ -15,6 +15,7 @@ export function createOutbound({ protocol, socket }: SshPeer, onKeys: (listener:
   const waiting = new Set<() => void>();
   const isFull = () => socket.writableLength > mostWaiting || protocol._kexinit !== undefined;
   const sendWaiting = () => {
+    if (!protocol._destruct) return waiting.clear();
     for (const send of waiting) {
       if (isFull()) return;
       waiting.delete(send);
@@ -25,6 +26,7 @@ export function createOutbound({ protocol, socket }: SshPeer, onKeys: (listener:
   onKeys(sendWaiting);
   return {
     whenWritable(send) {
+      if (!protocol._destruct) return;
       if (waiting.size === 0 && !isFull()) send();
       else waiting.add(send);
     },

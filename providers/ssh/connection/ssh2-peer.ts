@@ -37,6 +37,8 @@ export interface PeerProtocol {
   readonly _handlers: PeerHandlers;
   /** Takes each deciphered message, but for those of a key exchange after its first one. */
   _onPayload: (payload: Buffer) => unknown;
+  /** Undefined once the connection has ended: whatever sends a message then throws. */
+  readonly _destruct: unknown;
   /** Defined while keys are exchanged. */
   readonly _kexinit: unknown;
   /** The login is done. */
@@ -69,7 +71,7 @@ const handled = [
   "CHANNEL_EOF",
   "CHANNEL_CLOSE",
 ];
-const called = ["_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...opening];
+const called = ["_destruct", "_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...opening];
 
 /** The parts of a connection. To be called right after a client's connect, or once a server has its connection.
  *  @throws Error when ssh2 is built otherwise. */

@@ -86,3 +86,18 @@ test("three hundred channels share the connection's windows, and all that they b
   const arrived = await Promise.all(Array.from({ length: 300 }, echo));
   assert.deepEqual(new Set(arrived), new Set([data.length]));
 });
+
+test("a reader that goes on once the server has hung up ends nothing", { timeout: 10_000 }, async (t) => {
+  const { connection, there } = await connected(t);
+  const channel = await opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
+  const stream = channelStream(channel, connection);
+  stream.write(Buffer.alloc(600_000));
+  // Nobody reads: what comes back fills the window.
+  await new Promise((resolve) => setTimeout(resolve, 300));
+  const inside = connection.client as unknown as { readonly _sock: { emit(event: string): void } };
+  there.end();
+  inside._sock.emit("end");
+  stream.resume();
+  stream.write("more");
+  await new Promise((resolve) => connection.onLost(() => resolve(undefined)));
+});
