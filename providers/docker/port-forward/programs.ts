@@ -19,7 +19,12 @@ export const findProgram = `
 socat_ends() {
   { sh -c 'sleep 5 3>&- & echo $! >&3; wait $!; echo late >&3' |
     socat -t 5 "${standardStreams}" EXEC:true 3>&- |
-    { cat; echo ended >&3; }; } 3>&1 | { read -r pid; read -r first; kill "$pid"; [ "$first" = ended ]; }
+    { cat; echo ended >&3; }; } 3>&1 | {
+    # The number of the process and the end come in either order.
+    read -r one; read -r two
+    kill "\${one#ended}\${two#ended}"
+    case "$one$two" in *ended*) ;; *) false ;; esac
+  }
 }
 if socat -V && socat_ends; then name=socat
 elif perl -MIO::Socket::IP -e 1; then name=perl
