@@ -32,7 +32,7 @@ export async function startHostileSsh(attack: string, run: Start = start): Promi
     process.execPath,
     entry,
     attack,
-    at("host-key", String(key.privateKey.export({ type: "pkcs1", format: "pem" }))),
+    at("host-key", key.privateKey.export({ type: "pkcs1", format: "pem" })),
   ]);
   child.stderr?.pipe(process.stderr);
   if (!child.stdout) throw new Error("the hostile target cannot say its port");
