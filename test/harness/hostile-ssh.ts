@@ -4,9 +4,9 @@ import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
-import ssh2 from "ssh2";
 import { fingerprintOf } from "../../providers/ssh/connection/fingerprint.ts";
 import { start } from "./processes.ts";
+import { sshKey } from "./ssh-keys.ts";
 
 /** A hostile target in a process of its own: this machine, by an SSH server that lies. */
 export interface HostileSsh extends AsyncDisposable {
@@ -21,26 +21,30 @@ type Start = (argv: readonly string[]) => ChildProcess;
 /** @param attack its name in hostile-ssh-attacks.ts. @param run starts it elsewhere than on this machine's own network. */
 export async function startHostileSsh(attack: string, run: Start = start): Promise<HostileSsh> {
   const dir = mkdtempSync(join(tmpdir(), "graftlet-hostile-"));
-  const key = ssh2.utils.generateKeyPairSync("ed25519");
+  // ssh2 makes keys of type ed25519 that it cannot read now and then.
+  const key = sshKey("rsa");
   const at = (name: string, content: string) => {
     writeFileSync(join(dir, name), content, { mode: 0o600 });
     return join(dir, name);
   };
   const entry = join(import.meta.dirname, "hostile-ssh-entry.ts");
-  const child = run([process.execPath, entry, attack, at("host-key", key.private)]);
+  const child = run([
+    process.execPath,
+    entry,
+    attack,
+    at("host-key", key.privateKey.export({ type: "pkcs1", format: "pem" })),
+  ]);
   child.stderr?.pipe(process.stderr);
   if (!child.stdout) throw new Error("the hostile target cannot say its port");
   const lines = createInterface({ input: child.stdout })[Symbol.asyncIterator]();
   const port = Number((await lines.next()).value);
-  const parsed = ssh2.utils.parseKey(key.public);
-  if (parsed instanceof Error) throw parsed;
   return {
     fields: {
       host: "127.0.0.1",
       port,
       user: "root",
       passwordFile: at("password", "any"),
-      hostKeyFingerprints: [fingerprintOf(parsed.getPublicSSH())],
+      hostKeyFingerprints: [fingerprintOf(key.wire)],
     },
     async begin() {
       child.stdin?.write("begin\n");

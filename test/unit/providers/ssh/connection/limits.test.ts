@@ -10,17 +10,17 @@ import { openConnection, opened } from "../../../../../providers/ssh/connection/
 import { fingerprintOf } from "../../../../../providers/ssh/connection/fingerprint.ts";
 import { systemClock } from "../../../../../src/lib/clock.ts";
 import { listen } from "../../../../harness/ports.ts";
+import { sshKey } from "../../../../harness/ssh-keys.ts";
 
 /** A connection to a server of this process, and the server's end of it. */
 async function connected(t: TestContext) {
-  const key = ssh2.utils.generateKeyPairSync("ed25519");
-  const parsed = ssh2.utils.parseKey(key.public);
-  assert.ok(!(parsed instanceof Error));
+  const key = sshKey("rsa");
+  const hostKey = key.privateKey.export({ type: "pkcs1", format: "pem" });
   const dir = mkdtempSync(join(tmpdir(), "graftlet-limits-"));
   const passwordFile = join(dir, "password");
   writeFileSync(passwordFile, "any", { mode: 0o600 });
   const there = Promise.withResolvers<ServerConnection>();
-  const server = new ssh2.Server({ hostKeys: [key.private] }, (connection) => {
+  const server = new ssh2.Server({ hostKeys: [hostKey] }, (connection) => {
     connection.on("error", () => undefined);
     connection.on("authentication", (ctx) => ctx.accept());
     connection.on("request", (accept) => accept?.());
@@ -35,7 +35,7 @@ async function connected(t: TestContext) {
     port: await listen(server),
     user: "root",
     passwordFile,
-    hostKeyFingerprints: [fingerprintOf(parsed.getPublicSSH())],
+    hostKeyFingerprints: [fingerprintOf(key.wire)],
   });
   const connection = await openConnection(config, { clock: systemClock() }, new AbortController().signal);
   t.after(() => {

@@ -31,7 +31,7 @@ async function listener(t: TestContext) {
   const server = await startReverseServer({
     address: "127.0.0.1",
     port: 0,
-    hostKey: Buffer.from(ssh2.utils.generateKeyPairSync("ed25519").private),
+    hostKey: Buffer.from(sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" })),
     holderOf: async (shown) => (isMachines(shown) ? holder : undefined),
     clock: systemClock(),
     log: silentLog(),
