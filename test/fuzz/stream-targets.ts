@@ -7,6 +7,7 @@ import { createFrames } from "../../providers/docker/client/frames.ts";
 import { framedEntries, terminalEntries } from "../../providers/docker/logs/entries.ts";
 import { Frame } from "../../providers/ssh/shell/frame.ts";
 import { connectMessageBus } from "../../src/host/systemd/message-bus.ts";
+import { createMessageReader, valuesOf } from "../../src/host/systemd/wire-format.ts";
 import { systemClock } from "../../src/lib/clock.ts";
 import { startCall } from "../../src/lib/grpc.ts";
 import { createShares } from "../../src/lib/shares.ts";
@@ -107,6 +108,14 @@ const helloReply = Buffer.from(
   "hex",
 );
 
+/** The values of all messages in a stream of them. */
+function busValues(input: Buffer): unknown {
+  const values: unknown[] = [];
+  const reader = createMessageReader((message) => values.push(valuesOf(message)));
+  pieces(input).forEach(reader);
+  return values;
+}
+
 /** What a message bus says after a client has logged in. */
 async function busMessages(input: Buffer): Promise<void> {
   const [from, to] = [new PassThrough(), new PassThrough()];
@@ -194,6 +203,7 @@ export const streamTargets: readonly Target[] = [
     samples: [Buffer.from('{"Width":80,"Height":24}\n{"Width":81,"Height":25}\n')],
     decode: (input) => Array.fromAsync(terminalSizes(Readable.from(pieces(input)))),
   },
-  { name: "D-Bus messages", samples: [helloReply], decode: busMessages },
+  { name: "D-Bus messages", samples: [helloReply, Buffer.concat([helloReply, helloReply])], decode: busValues },
+  { name: "D-Bus connection", samples: [helloReply], decode: busMessages },
   { name: "connection of a pod", samples: [Buffer.from("tcp 10.0.0.1:1 10.0.0.2 80\n")], decode: podConnection },
 ];
