@@ -5,9 +5,12 @@ export const slowContracts: Readonly<Record<string, number>> = {
   "runtime-docker": 75,
   "docker-sandboxes": 60,
   release: 60,
+  "hostile-ssh": 60,
+  "hostile-way": 55,
   "http-client": 45,
   "host-ssh-link": 55,
   "bind-part": 50,
   "host-ssh-reverse": 45,
   "runtime-docker-ssh": 50,
+  "hostile-cri": 40,
 };
