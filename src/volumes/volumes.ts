@@ -1,5 +1,7 @@
 import { createMountLister } from "../host/mounts.ts";
 import type { Clock, Timer } from "../lib/clock.ts";
+import { createBackoff } from "../lib/backoff.ts";
+import { coalesce } from "../lib/coalesce.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import { createSharedWork } from "../lib/shared-work.ts";
 import { timed } from "../lib/timed.ts";
@@ -27,9 +29,14 @@ const longestLookMs = 60_000;
 const tearDownPausesMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
 const soonestRefreshMs = 1_000;
+/** Pause of a pod after a refresh that the change of an object caused, milliseconds: doubled from the first to the last while changes
+ *  keep coming. A kubelet shows an update within a minute or so, never each of hundreds a second. */
+const shortestChangePaceMs = 1_000;
+const longestChangePaceMs = 10_000;
 
 export interface Volumes extends VolumeGate, VolumeParts, StableFiles {
-  /** Called when a config map or secret changed: volumes made from it are refreshed at once. */
+  /** Called when a config map or secret changed: volumes made from it are refreshed at once, or within
+   *  seconds while changes keep coming. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
   /** UIDs of pods with a directory on the target. */
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
@@ -88,9 +95,9 @@ export function createVolumes(deps: VolumeDeps): Volumes {
     },
     objectChanged(kind, namespace, name) {
       for (const state of known.values()) {
-        if (state.pod.metadata.namespace !== namespace) continue;
+        if (state.pod.metadata.namespace !== namespace || refresher.awaitsPace(state)) continue;
         const { secrets, configMaps } = referencedObjects(state.pod);
-        if ((kind === "secret" ? secrets : configMaps).includes(name)) refresher.now(state);
+        if ((kind === "secret" ? secrets : configMaps).includes(name)) refresher.objectChanged(state);
       }
     },
     podDirectories: (signal) => listPodDirectories(deps.host, deps.rootDir, signal),
@@ -200,21 +207,37 @@ function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   };
 }
 
-/** Refreshes volumes of running pods: when an object changed, and when a token ages. */
+/** Refreshes of one pod's volumes. */
+interface PodRefreshes {
+  /** Refreshes all volumes: one run at a time, and at most one more waits for its end. */
+  readonly run: () => Promise<void>;
+  /** Fires when a token ages or a failed refresh is repeated. */
+  aged: Timer | undefined;
+  /** Fires when changes of objects that came too soon are handled together. */
+  changed: Timer | undefined;
+}
+
+/** Refreshes volumes of running pods: when an object changed, and when a token ages. A change is handled at once after a quiet time;
+ *  while changes keep coming, the pod's refreshes are paced, and the last one always sees the newest objects. */
 function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, PodVolumes>, setUp: SetUp) {
-  const timers = new Map<string, Timer>();
+  const pods = new Map<string, PodRefreshes>();
+  const paces = createBackoff({ clock, initialMs: shortestChangePaceMs, maxMs: longestChangePaceMs });
   const stopped = new AbortController();
-  const at = (state: PodVolumes, delayMs: number) => {
-    const { uid } = state.pod.metadata;
-    timers.get(uid)?.cancel();
-    timers.set(
-      uid,
-      clock.after(delayMs, () => void refresh(state)),
-    );
-  };
   const isCurrent = (state: PodVolumes) =>
     known.get(state.pod.metadata.uid) === state && !state.ended.signal.aborted && !stopped.signal.aborted;
+  const refreshesOf = (state: PodVolumes): PodRefreshes => {
+    const { uid } = state.pod.metadata;
+    const refreshes = pods.get(uid) ?? { run: coalesce(() => refresh(state)), aged: undefined, changed: undefined };
+    pods.set(uid, refreshes);
+    return refreshes;
+  };
+  const at = (state: PodVolumes, delayMs: number) => {
+    const refreshes = refreshesOf(state);
+    refreshes.aged?.cancel();
+    refreshes.aged = clock.after(delayMs, () => void refreshes.run());
+  };
   const schedule = (state: PodVolumes) => {
+    if (!isCurrent(state)) return;
     const due = [...state.mounted.values()].map(({ refreshAt }) => refreshAt).filter((time) => time !== undefined);
     if (due.length > 0) at(state, Math.max(soonestRefreshMs, Math.min(...due) - clock.now()));
   };
@@ -232,20 +255,39 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
     );
     at(state, longestRetryMs);
   };
+  const handleChanges = (state: PodVolumes) => {
+    const refreshes = refreshesOf(state);
+    refreshes.changed = undefined;
+    paces.next(state.pod.metadata.uid);
+    state.kick.abort();
+    state.kick = new AbortController();
+    if (state.mounted.size > 0) void refreshes.run();
+  };
   return {
     schedule,
-    now(state: PodVolumes) {
-      state.kick.abort();
-      state.kick = new AbortController();
-      if (state.mounted.size > 0) void refresh(state);
+    /** True when changes of objects are handled soon, this one included. */
+    awaitsPace: ({ pod }: PodVolumes) => pods.get(pod.metadata.uid)?.changed !== undefined,
+    /** Handles the change of an object at once, or together with others when the pod's pace allows it. */
+    objectChanged(state: PodVolumes) {
+      if (!isCurrent(state)) return;
+      const refreshes = refreshesOf(state);
+      const pauseMs = paces.remaining(state.pod.metadata.uid);
+      if (pauseMs <= 0) handleChanges(state);
+      else refreshes.changed ??= clock.after(pauseMs, () => handleChanges(state));
     },
     cancel(uid: string) {
-      timers.get(uid)?.cancel();
-      timers.delete(uid);
+      cancelTimers(pods.get(uid));
+      pods.delete(uid);
+      paces.reset(uid);
     },
     stop() {
       stopped.abort();
-      for (const timer of timers.values()) timer.cancel();
+      for (const refreshes of pods.values()) cancelTimers(refreshes);
     },
   };
+}
+
+function cancelTimers(refreshes: PodRefreshes | undefined): void {
+  refreshes?.aged?.cancel();
+  refreshes?.changed?.cancel();
 }
