@@ -14,6 +14,9 @@ import { objects } from "./pod-sweep/environment.ts";
 /** So many pods are under way side by side: most wait for the agent's next look, and some until they count as stuck. */
 const atOnce = 16;
 
+/** All pods ask for the image at once. */
+const config = { registryPullQPS: 0 };
+
 /** What became of a pod, without what differs from run to run. */
 interface Outcome {
   /** Lines that its container printed (`linesOf`). */
@@ -36,8 +39,8 @@ describe("what a container sees of its pod's spec", () => {
     await using pods = await openPods(cluster);
     for (const object of objects)
       await pods.api.create(`/api/v1/namespaces/default/${object.kind.toLowerCase()}s`, object);
-    const expected = await outcomesBy(await startKubelet(cluster), cluster, pods);
-    const actual = await outcomesBy(await startGraftlet(cluster), cluster, pods);
+    const expected = await outcomesBy(await startKubelet(cluster, { config }), cluster, pods);
+    const actual = await outcomesBy(await startGraftlet(cluster, { config }), cluster, pods);
     const without = [...expected, ...actual].filter(([, { waits = "" }]) => /^(?:refused|failed): /.test(waits));
     assert.deepEqual(without, [], "each pod of the sweep is accepted and comes to an outcome");
     const differences: string[] = [];
@@ -47,8 +50,8 @@ describe("what a container sees of its pod's spec", () => {
       if (!asNamed) differences.push(`${name}\n  kubelet:  ${theirs}\n  graftlet: ${ours}`);
     }
     console.log(`${sweep.length} pods, ${differences.length} differ`);
-    writeFileSync('/tmp/sweep-kubelet.json', JSON.stringify([...expected], undefined, 1));
-    writeFileSync('/tmp/sweep-graftlet.json', JSON.stringify([...actual], undefined, 1));
+    writeFileSync("/tmp/sweep-kubelet.json", JSON.stringify([...expected], undefined, 1));
+    writeFileSync("/tmp/sweep-graftlet.json", JSON.stringify([...actual], undefined, 1));
     assert.deepEqual(differences, []);
   });
 });
@@ -86,7 +89,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   const created = await pods.create(name, draft, metadata).catch(messageOf);
   if (typeof created === "string") return { waits: `refused: ${created}`, warnings: [] };
   const pod = await waitFor(`an outcome of ${name}`, () => settled(pods, created), {
-    timeoutMs: 60_000,
+    timeoutMs: 90_000,
     everyMs: 250,
     explain: async () => JSON.stringify([pods.history(name).at(-1)?.status, await pods.events(name)]),
   });
@@ -101,7 +104,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
     .map(({ reason, message }) => comparable(`${reason}: ${message}`));
   const outcome = {
     ...(hasEnded
-      ? { shown: linesOf(await pods.outputOf(name).catch(messageOf)).map(comparable), ended: comparable(endOf(pod)) }
+      ? { shown: linesOf(await outputOf(pod, pods)).map(comparable), ended: comparable(endOf(pod)) }
       : { waits: comparable(`${waits}: ${message}`) }),
     warnings: [...new Set(warnings)].toSorted(),
   };
@@ -109,6 +112,16 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   await pods.remove(name, 0);
   await gone;
   return outcome;
+}
+
+/** What the container printed: all of it where it ended well, and it may have printed nothing where it did not. */
+async function outputOf({ metadata: { name }, status }: Pod, pods: Pods): Promise<string> {
+  const log = () => pods.log(name).catch(messageOf);
+  if (status?.phase !== "Succeeded") return log();
+  return waitFor(`all that ${name} printed`, async () => (/\nshown\n$/.test(await log()) ? log() : undefined), {
+    timeoutMs: 10_000,
+    explain: log,
+  });
 }
 
 /** Events that come and go, and one that says what the waiting container says, a moment later. */
@@ -121,6 +134,9 @@ function endOf(pod: Pod): string {
 
 const ended = ({ status }: Pod): boolean => ["Succeeded", "Failed"].includes(status?.phase ?? "");
 
+/** Reasons for which a container waits until all is well; that an image cannot be pulled yet is no matter of the pod's. */
+const passingReasons = ["", "ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff"];
+
 /** How long a pod without containers has been tried before it counts as stuck: on a busy machine a mount may fail at first. */
 const stuckAfterMs = 20_000;
 
@@ -131,7 +147,7 @@ async function settled(pods: Pods, { metadata: { name, uid } }: Pod): Promise<Po
   if (pod?.metadata.uid !== uid) return undefined;
   if (ended(pod)) return pod;
   const { reason = "" } = statusOf(pod)?.state?.waiting ?? {};
-  if (!["", "ContainerCreating", "PodInitializing"].includes(reason)) return pod;
+  if (!passingReasons.includes(reason)) return pod;
   const age = Date.now() - Date.parse(pod.metadata.creationTimestamp ?? "");
   if (age < stuckAfterMs) return undefined;
   const events = await pods.events(name);

@@ -13,7 +13,7 @@ export interface SweepCase {
   readonly differs?: RegExp;
 }
 
-/** Shows all that a container can see of these things. */
+/** Shows all that a container can see of these things; the last line is `shown`. */
 export const show = `echo "host $(uname -n)"
 cat /etc/hostname | sed 's/^/hostname /'
 od -An -v -tx1 /proc/1/environ | tr -d ' \\n' | sed 's/^/environ /'
@@ -22,7 +22,7 @@ sed 's/^/resolv /' /etc/resolv.conf
 cat -A /etc/hosts | sed 's/^/hosts /'
 for file in /info/* /info/*/*; do [ -f "$file" ] && { stat -Lc "%n %a %u %g" "$file"; cat -A "$file"; echo; }; done
 [ -d /whole ] && find /whole | sort | cat -v | sed 's/^/found /'
-true`;
+echo shown`;
 
 /** Sources of variables. */
 export const field = (fieldPath: string) => ({ valueFrom: { fieldRef: { fieldPath } } });
