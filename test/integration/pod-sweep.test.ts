@@ -50,8 +50,6 @@ describe("what a container sees of its pod's spec", () => {
       if (!asNamed) differences.push(`${name}\n  kubelet:  ${theirs}\n  graftlet: ${ours}`);
     }
     console.log(`${sweep.length} pods, ${differences.length} differ`);
-    writeFileSync("/tmp/sweep-kubelet.json", JSON.stringify([...expected], undefined, 1));
-    writeFileSync("/tmp/sweep-graftlet.json", JSON.stringify([...actual], undefined, 1));
     assert.deepEqual(differences, []);
   });
 });
@@ -73,9 +71,7 @@ async function outcomesBy(agent: Agent, cluster: Cluster, pods: Pods): Promise<M
       const { name } = next;
       // One that is stuck is a difference, and no reason to leave out the others.
       const failed = (error: unknown): Outcome => ({ waits: `failed: ${messageOf(error)}`, warnings: [] });
-      const t0 = Date.now();
       outcomes.set(name, await outcomeOf(next, cluster, pods).catch(failed));
-      console.log(name, ((Date.now() - t0) / 1000).toFixed(1));
     }
   };
   await Promise.all(Array.from({ length: atOnce }, worker));
@@ -90,7 +86,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   if (typeof created === "string") return { waits: `refused: ${created}`, warnings: [] };
   const pod = await waitFor(`an outcome of ${name}`, () => settled(pods, created), {
     timeoutMs: 90_000,
-    everyMs: 250,
+    everyMs: 500,
     explain: async () => JSON.stringify([pods.history(name).at(-1)?.status, await pods.events(name)]),
   });
   const comparable = (text: string) => withoutChance(text, pod, cluster);
@@ -99,7 +95,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
   const warnings = (await pods.events(name))
     .filter(
       ({ type, reason }) =>
-        type === "Warning" && !(passing.includes(reason ?? "") || (hasEnded && reason === "FailedMount")),
+        type === "Warning" && ![...passing, ...(hasEnded ? stuckReasons : [])].includes(reason ?? ""),
     )
     .map(({ reason, message }) => comparable(`${reason}: ${message}`));
   const outcome = {
@@ -137,8 +133,8 @@ const ended = ({ status }: Pod): boolean => ["Succeeded", "Failed"].includes(sta
 /** Reasons for which a container waits until all is well; that an image cannot be pulled yet is no matter of the pod's. */
 const passingReasons = ["", "ContainerCreating", "PodInitializing", "ErrImagePull", "ImagePullBackOff"];
 
-/** How long a pod without containers has been tried before it counts as stuck: on a busy machine a mount may fail at first. */
-const stuckAfterMs = 20_000;
+/** Events of a pod that gets no containers. On a busy machine each may come once. */
+const stuckReasons = ["FailedCreatePodSandBox", "FailedMount"];
 
 /** A pod that has ended, or that waits for a reason which does not go away by itself. */
 async function settled(pods: Pods, { metadata: { name, uid } }: Pod): Promise<Pod | undefined> {
@@ -148,10 +144,8 @@ async function settled(pods: Pods, { metadata: { name, uid } }: Pod): Promise<Po
   if (ended(pod)) return pod;
   const { reason = "" } = statusOf(pod)?.state?.waiting ?? {};
   if (!passingReasons.includes(reason)) return pod;
-  const age = Date.now() - Date.parse(pod.metadata.creationTimestamp ?? "");
-  if (age < stuckAfterMs) return undefined;
-  const events = await pods.events(name);
-  const isStuck = events.some((event) => ["FailedCreatePodSandBox", "FailedMount"].includes(event.reason ?? ""));
+  const failures = (await pods.events(name)).filter(({ reason: of = "" }) => stuckReasons.includes(of));
+  const isStuck = failures.reduce((sum, { count = 1 }) => sum + count, 0) > 1;
   return isStuck ? pod : undefined;
 }
 
