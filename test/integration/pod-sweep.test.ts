@@ -114,10 +114,8 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
 async function outputOf({ metadata: { name }, status }: Pod, pods: Pods): Promise<string> {
   const log = () => pods.log(name).catch(messageOf);
   if (status?.phase !== "Succeeded") return log();
-  return waitFor(`all that ${name} printed`, async () => (/\nshown\n$/.test(await log()) ? log() : undefined), {
-    timeoutMs: 10_000,
-    explain: log,
-  });
+  const whole = (text: string) => text.endsWith("\nshown\n") && text;
+  return waitFor(`all that ${name} printed`, async () => whole(await log()), { timeoutMs: 10_000, explain: log });
 }
 
 /** Events that come and go, and one that says what the waiting container says, a moment later. */
