@@ -114,7 +114,7 @@ async function outcomeOf({ name, spec, metadata, main }: SweepCase, cluster: Clu
 async function outputOf({ metadata: { name }, status }: Pod, pods: Pods): Promise<string> {
   const log = () => pods.log(name).catch(messageOf);
   if (status?.phase !== "Succeeded") return log();
-  const whole = (text: string) => text.endsWith("\nshown\n") && text;
+  const whole = (text: string) => text.includes("\nenviron ") && text.endsWith("\nshown\n") && text;
   return waitFor(`all that ${name} printed`, async () => whole(await log()), { timeoutMs: 10_000, explain: log });
 }
 
