@@ -19,7 +19,7 @@ const more = {
   "helm-rollout": 200,
   "helm-storage": 60,
   hostile: 60,
-  "pod-sweep": 240,
+  "pod-sweep": 100,
   "tunnel-docker": 100,
   "tunnel-load": 420,
   "tunnel-variants": 170,

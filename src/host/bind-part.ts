@@ -17,7 +17,7 @@ export interface Part {
 export class PartError extends CodedError {
   /** Index of the part. */
   readonly index: number;
-  /** `create`: a missing directory could not be created in the tree. */
+  /** `create`: a directory that was known to be missing could not be created in the tree. */
   readonly step: "create" | "bind";
   constructor(index: number, step: "create" | "bind", message: string) {
     super("failed_precondition", message);
@@ -64,6 +64,8 @@ const longestAnswer = 16 * 1024 * 1024;
 const binding = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
+# Of a loop of links, too long a name or a directory that may not be searched, it is unknown what is there.
+missing() { found=$(LC_ALL=C stat -L "$1" 2>&1); case $found in *'No such file'*) ;; *) echo "$found" >&2; false ;; esac; }
 fail() { echo "$1"; exit 1; }
 part() (
   umask 027
@@ -80,6 +82,7 @@ part() (
       file=$name
       [ -z "$below" ] || { echo "$name is not a directory" >&2; fail bind; }
     else
+      [ -n "$mode" ] || missing "./$name" || fail bind
       inside && mode=\${mode:-$(stat -c %a "$base")} || fail create
       mkdir -m 700 "./$name" && cd -P "./$name" && inside && chmod "$mode" . || fail create
     fi

@@ -1,6 +1,6 @@
 import { isUtf8 } from "node:buffer";
 
-const blankLine = /^[ \t]*(?:#.*)?\r?$/;
+const blankLine = /^[ \t]*(?:#[^]*)?\r?$/;
 const assignment = /^[ \t]*([^= \t][^=]*?)=/;
 
 /** The variables of an environment file. */
@@ -14,7 +14,7 @@ export interface EnvFile {
 export class NotText extends Error {}
 
 /** Reads an environment file, once: lines `NAME='value'`, the value in single quotes as it stands and over as many lines as it
- *  takes, a comment after it or on a line of its own. Without quotes, after a blank, it is empty. Of a name that comes twice the
+ *  takes, a comment after it or on a line of its own. Lines may end with CR LF, in a value too, which then has LF alone. Without quotes, after a blank, it is empty. Of a name that comes twice the
  *  first counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer): EnvFile {
   // Byte by byte: what is not UTF-8 in one value changes no other.
@@ -58,7 +58,7 @@ function readVariables(text: string, found: (name: string, value: string) => voi
     value.lastIndex = from;
     const quoted = value.exec(text);
     if (!quoted) return new Error(`the value in line ${line()} is not enclosed in single quotes`);
-    found(assigned[1], quoted[1] ?? "");
+    found(assigned[1], (quoted[1] ?? "").replaceAll("\r\n", "\n"));
     at = value.lastIndex;
   }
   return undefined;

@@ -4,7 +4,7 @@ import { dns, names, volumes } from "./names.ts";
 
 const work = { volumes: [{ name: "work", emptyDir: {} }] };
 const mounts = [{ name: "work", mountPath: "/work" }];
-const written = (text: string) => [{ command: ["sh", "-c", `printf '${text}' >/work/env`], volumeMounts: mounts }];
+const written = (text: string) => [{ command: ["sh", "-c", 'printf "$0" >/work/env', text], volumeMounts: mounts }];
 const fromFile = (of: string, more: object = {}) => ({
   valueFrom: { fileKeyRef: { volumeName: "work", path: "env", key: of, ...more } },
 });
@@ -14,18 +14,34 @@ const fileCase = (name: string, text: string, env: readonly object[]): SweepCase
   main: { env: numbered(env) },
 });
 
+/** The kubelet names the file's path on the node. */
+const notFound = /environment variable key \\"[AB]\\" not found in file \\"env\\"/;
+
 const files: SweepCase[] = [
   fileCase("good", "# c\\n\\nA='one'\\n  B='two words' # c\\nC='x\\ny'\\nD= 'z'\\nE=''\\nA='again'\\n", [
     fromFile("A"),
     fromFile("B"),
     fromFile("C"),
     fromFile("D", { optional: true }),
+    fromFile("E", { optional: true }),
     fromFile("absent", { optional: true }),
+    { value: "<$(V000) $(V003)>" },
   ]),
-  fileCase("absent", "A='one'\\n", [fromFile("B")]),
+  fileCase(
+    "odd",
+    "A='\\303\\251\\001\\t# \\\\\\\\'#c\\r\\n\\t\\nB C='$(A)'\\n# c\\rd\\r\\nD='x\\r\\ny\\rz\\r\\r\\n'\\r\\nE='$(V000)'",
+    [fromFile("A"), fromFile("B C"), fromFile("D"), fromFile("E")],
+  ),
+  fileCase("no-newline", "A='one'", [fromFile("A")]),
+  fileCase("bad-after", "A='one'\\nnonsense", [fromFile("A")]),
+  { ...fileCase("absent", "A='one'\\n", [fromFile("B")]), differs: notFound },
+  { ...fileCase("empty", "A=''\\n", [fromFile("A")]), differs: notFound },
   fileCase("none", "", [fromFile("A", { path: "absent" })]),
   fileCase("none-optional", "", [fromFile("A", { path: "absent", optional: true })]),
   fileCase("bad", "nonsense\\nA='one'\\n", [fromFile("A")]),
+  fileCase("unquoted", "A=one\\n", [fromFile("A")]),
+  fileCase("open", "A='one\\n", [fromFile("A")]),
+  fileCase("bytes", "A='\\377'\\nB='b'\\n", [fromFile("B")]),
 ];
 
 const whole = { name: "whole", mountPath: "/whole" };

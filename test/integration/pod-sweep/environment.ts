@@ -129,7 +129,7 @@ export const environment: SweepCase[] = [
   {
     name: "env-command",
     main: {
-      command: ["sh", "-c", `${show}; printf '<%s>\\n' "$@"`, "$(A)"],
+      command: ["sh", "-c", `printf '<%s>\\n' "$@"; ${show}`, "$(A)"],
       args: literals,
       env: [
         { name: "A", value: "one" },

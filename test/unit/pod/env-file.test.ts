@@ -26,6 +26,10 @@ test("values stand in single quotes, as they are, over as many lines as they tak
   assert.equal(envFileValue("A='x'\r\nB='y'\r\n", "B"), "y");
 });
 
+test("a carriage return before the end of a line is dropped, in a value and in a comment, and kept elsewhere", () => {
+  assert.equal(envFileValue("# c\rd\r\nA='x\r\ny\rz\r\r\n'\r\n", "A"), "x\ny\rz\r\n");
+});
+
 for (const [what, text] of [
   ["no assignment", "A"],
   ["no name", "='x'"],
