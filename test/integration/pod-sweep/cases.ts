@@ -3,8 +3,8 @@ import { environment } from "./environment.ts";
 import { dns, names, volumes } from "./names.ts";
 
 const work = { volumes: [{ name: "work", emptyDir: {} }] };
-const mounts = [{ name: "work", mountPath: "/work" }];
-const written = (text: string) => [{ command: ["sh", "-c", 'printf "$0" >/work/env', text], volumeMounts: mounts }];
+const mounts = [{ name: "work", mountPath: "/data" }];
+const written = (text: string) => [{ command: ["sh", "-c", 'printf "$0" >/data/env', text], volumeMounts: mounts }];
 const fromFile = (of: string, more: object = {}) => ({
   valueFrom: { fileKeyRef: { volumeName: "work", path: "env", key: of, ...more } },
 });
