@@ -25,7 +25,7 @@ export const targets: readonly Target[] = [
     name: "out of memory",
     samples,
     decode(input) {
-      for (const all: unknown[] = []; isMutated(input); ) all.push(Array.from({ length: 100_000 }, () => 0));
+      for (const all: unknown[] = []; isMutated(input); ) all.push(Array<number>(1_000_000).fill(0.5));
     },
   },
   {
