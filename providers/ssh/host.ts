@@ -69,7 +69,11 @@ export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHos
     clock,
   });
   const listening = { fs, run, spawn, privileges, user: config.user, clock, log };
-  const ofPods = { connection: podsConnection(link, clock), exchanged: () => link.exchanged() };
+  const ofPods = {
+    connection: podsConnection(link, clock),
+    exchanged: () => link.exchanged(),
+    state: () => link.state(),
+  };
   return {
     fs,
     run,

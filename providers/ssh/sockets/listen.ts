@@ -14,7 +14,7 @@ import type { Link } from "../connection/link.ts";
 import type { Privileges } from "../shell/privileges.ts";
 
 export interface ListenerOptions extends RootListenerOptions {
-  readonly link: Pick<Link, "connection" | "exchanged">;
+  readonly link: Pick<Link, "connection" | "exchanged" | "state">;
   readonly fs: Pick<HostFs, "apply" | "lstat">;
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
   readonly clock: Clock;
@@ -84,7 +84,8 @@ export function createListeners(options: ListenerOptions) {
           forwarding = await bind(address);
           return watchLoss();
         } catch (err) {
-          if (closing.signal.aborted) return;
+          // Without its link the listener can never be made again, whether its owner has closed it or not.
+          if (closing.signal.aborted || options.link.state().is === "closed") return;
           // The target's old sshd may hold the address until it notices the loss.
           if (!hasCode(err, "unavailable")) log.warn({ err, address: nameOfAddress(address) }, "cannot listen yet");
           await clock.sleep(retryMs, closing.signal).catch(() => undefined);

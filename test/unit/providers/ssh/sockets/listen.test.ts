@@ -1,0 +1,51 @@
+import assert from "node:assert/strict";
+import { EventEmitter } from "node:events";
+import { test } from "node:test";
+import type { Connection } from "../../../../../providers/ssh/connection/connection.ts";
+import type { LinkState } from "../../../../../providers/ssh/connection/link-state.ts";
+import { createListeners } from "../../../../../providers/ssh/sockets/listen.ts";
+import { CodedError } from "../../../../../src/lib/errors.ts";
+import { silentLog } from "../../../../../src/lib/log.ts";
+import { fakeClock } from "../../../../fakes/clock.ts";
+
+/** A listener on a connection that is then lost. @param after state of the link from then on. */
+async function lostListener(after: "connecting" | "closed") {
+  const clock = fakeClock();
+  const loss = new AbortController();
+  const forwardIn = (_host: string, port: number, done: (error: undefined, port: number) => void) =>
+    done(undefined, port);
+  const client = Object.assign(new EventEmitter(), { forwardIn });
+  let asked = 0;
+  const state = (): LinkState => {
+    if (!loss.signal.aborted) return { is: "up", since: 0, connections: 1 };
+    return after === "closed" ? { is: "closed" } : { is: "connecting", since: 0 };
+  };
+  const unused = () => assert.fail("not needed for a port");
+  const listen = createListeners({
+    link: {
+      state,
+      exchanged: () => undefined,
+      async connection() {
+        asked += 1;
+        if (loss.signal.aborted) throw new CodedError("unavailable", "there is no link");
+        return { client, lost: loss.signal } as unknown as Connection;
+      },
+    },
+    fs: { apply: unused, lstat: unused },
+    privileges: unused,
+    clock,
+    log: silentLog(),
+  } as unknown as Parameters<typeof createListeners>[0]);
+  await listen({ host: "127.0.0.1", port: 7000 }, () => undefined);
+  loss.abort();
+  for (let second = 0; second < 10; second += 1) await clock.advance(1_000);
+  return asked;
+}
+
+test("a listener whose connection is lost asks for another one until it has it", async () => {
+  assert.ok((await lostListener("connecting")) >= 10);
+});
+
+test("a listener whose link has been closed asks for no further connection", async () => {
+  assert.equal(await lostListener("closed"), 2);
+});
