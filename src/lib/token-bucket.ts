@@ -1,6 +1,7 @@
 import type { Clock } from "./clock.ts";
 
-/** Tokens that come back at `perSecond`, `burst` at most; a call takes `cost` of them (1 unless given) if there are that many. A rate of 0
+/** Tokens that come back at `perSecond`, `burst` at most; a call takes `cost` of them (1 unless given) if there are that many, and
+ *  a negative cost gives tokens back. A rate of 0
  *  has no limit. */
 export function createTokenBucket(
   clock: Pick<Clock, "monotonic">,

@@ -26,14 +26,18 @@ const longestHeader = 64;
 /** Time for a connection's first line, milliseconds. */
 const headerMs = 10_000;
 /** Connections at once whose first line has not come yet. */
-const mostUnnamed = 512;
+const mostUnnamed = 2_048;
 /** Time for the destination to answer, milliseconds. */
 const dialMs = 10_000;
-/** New connections to one destination: a second, and at once. A minute's, for which the kernel keeps the port of a closed one, leave some of
- *  the 28,232 ephemeral ports that Linux has towards a destination to graftlet itself and to other nodes of the process. */
+/** Connections to one destination that are open or were closed from here: a second, and at once. The kernel keeps the port of the side that
+ *  closes first for a minute, and Linux has 28,232 towards a destination, which leaves some to graftlet itself and to other nodes of the
+ *  process. Those that the destination closes first, or refuses, cost no port and are not counted. */
 const newPerSecond = 250;
 const newAtOnce = 5_000;
 const joined = Buffer.from("+");
+
+/** Takes a destination's tokens; gives back as many as are negative. */
+type PortBucket = ReturnType<typeof createTokenBucket>;
 
 const dialTcp = ({ host, port }: { readonly host: string; readonly port: number }) =>
   connect({ host, port, allowHalfOpen: true, noDelay: true, ...keepAlive });
@@ -43,7 +47,7 @@ const dialTcp = ({ host, port }: { readonly host: string; readonly port: number 
  *  @returns takes a connection, which is the call's from then on, and settles when it has ended; it never rejects. */
 export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<void> {
   const { gate, shares, refused, full, clock, dial = dialTcp } = deps;
-  const buckets = new Map<string, () => boolean>();
+  const buckets = new Map<string, PortBucket>();
   let unnamed = 0;
   const named = async (connection: Duplex): Promise<string> => {
     if (unnamed >= mostUnnamed)
@@ -57,28 +61,31 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
       unnamed -= 1;
     }
   };
-  const mayBegin = (to: string): boolean => {
+  const bucketOf = (to: string): PortBucket => {
     const known = buckets.get(to);
-    if (known) return known();
+    if (known) return known;
     for (const other of buckets.keys()) if (!gate.isDestination("tcp", other)) buckets.delete(other);
     const bucket = createTokenBucket(clock, newPerSecond, newAtOnce);
     buckets.set(to, bucket);
-    return bucket();
+    return bucket;
   };
-  const carry = async (connection: Duplex, { pod, to }: Admitted): Promise<void> => {
+  const carry = async (connection: Duplex, { pod, to }: Admitted, bucket: PortBucket): Promise<void> => {
     const place = shares.take(pod);
     if (!place) {
       full(pod);
       throw new CodedError("resource_exhausted", `${pod} has its share of this node's connections open`);
     }
     const ends = [place];
+    let keepsPort = false;
     try {
       const socket = await connected(dial(to), clock.within(dialMs));
       ends.push(endWhenIdle(socket, clock));
+      socket.once("finish", () => (keepsPort = !socket.readableEnded));
       connection.write(joined);
       await joinStreams(connection, socket);
     } finally {
       for (const end of ends) end();
+      if (!keepsPort) bucket(-1);
     }
   };
   return async (connection) => {
@@ -90,8 +97,9 @@ export function createJoiner(deps: JoinerDeps): (connection: Duplex) => Promise<
       to = `${toHost}:${toPort}`;
       const admitted = gate.admit("tcp", `${host}:${port}`, to);
       if (!admitted) throw new CodedError("permission_denied", "no destination of this node's pods");
-      if (!mayBegin(to)) throw new CodedError("resource_exhausted", "too many new connections to this destination");
-      await carry(connection, admitted);
+      const bucket = bucketOf(to);
+      if (!bucket()) throw new CodedError("resource_exhausted", "too many new connections to this destination");
+      await carry(connection, admitted, bucket);
     } catch (err) {
       connection.destroy();
       if (err instanceof CodedError) refused({ to, err });

@@ -89,9 +89,9 @@ test("ends a connection that does not say within 10 s where it goes", async (t) 
   assert.equal(near.destroyed, true);
 });
 
-test("refuses connections beyond 512 that have not said where they go", async (t) => {
+test("refuses connections beyond 2,048 that have not said where they go", async (t) => {
   const { open, lineFrom, refused, clock } = await setUp(t);
-  const silent = Array.from({ length: 512 }, () => open());
+  const silent = Array.from({ length: 2_048 }, () => open());
   await open(lineFrom("10.88.0.2")).over;
   assert.deepEqual(refused, ["too many connections have not said where they go"]);
   await clock.advance(11_000);
@@ -114,16 +114,28 @@ test("a pod gets its share of the connections, another pod finds room, and a clo
   assert.equal(await next(open(lineFrom("10.88.0.2")).far), "+");
 });
 
-test("refuses new connections to a destination beyond the ports that the kernel has towards it", async (t) => {
-  const { open, lineFrom, refused, clock, dialled } = await setUp(t, { answers: false });
+test("refuses connections to a destination beyond the ports that the kernel keeps of those closed from here", async (t) => {
+  const { open, lineFrom, refused, clock, dialled } = await setUp(t);
   for (let n = 0; n < 5_001; n += 1) {
-    await open(lineFrom("10.88.0.2")).over;
+    const { far, over } = open(lineFrom("10.88.0.2"));
+    far.end();
+    far.resume();
+    await over;
   }
   assert.equal(dialled(), 5_000);
   assert.equal(refused.at(-1), "too many new connections to this destination");
   await clock.advance(1_000);
-  await open(lineFrom("10.88.0.2")).over;
+  const { far, over } = open(lineFrom("10.88.0.2"));
+  far.end();
+  far.resume();
+  await over;
   assert.equal(dialled(), 5_001);
+});
+
+test("connections that the destination refuses keep no port, and are not counted", async (t) => {
+  const { open, lineFrom, dialled } = await setUp(t, { answers: false });
+  for (let n = 0; n < 5_100; n += 1) await open(lineFrom("10.88.0.2")).over;
+  assert.equal(dialled(), 5_100);
 });
 
 test("a connection that fails before it is joined ends nothing else", async (t) => {
