@@ -26,7 +26,7 @@ const [controlRate, controlBurst] = [5_000, 10_000];
 const [exchangeRate, exchangeBurst] = [2, 20];
 /** Channels that the peer opens, a second and at once. A peer that opens more is read later, as pods may cause it; for so long, milliseconds. */
 const [openRate, openBurst] = [1_000, 2_000];
-const longestDebtMs = 4_000;
+const longestDebtMs = 2_000;
 /** Short data and adjusted windows, a second and at once; beyond that the peer is read later. OpenSSH adjusts a window every 96 KiB. */
 const [shortRate, shortBurst] = [20_000, 20_000];
 const shortBytes = 128;
