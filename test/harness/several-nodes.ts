@@ -2,7 +2,8 @@ import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { stringify } from "yaml";
 import type { Node, NodeCondition } from "../../src/objects.ts";
-import { type Agent, startGraftletWith } from "./agent.ts";
+import { type Agent, kubeletConfiguration, startGraftletWith } from "./agent.ts";
+import { createCgroup } from "./cgroups.ts";
 import type { Cluster } from "./cluster.ts";
 import { createDaemons } from "./daemons.ts";
 import { registryArgv } from "./registry.ts";
@@ -89,4 +90,23 @@ export async function addDockerEngine({ layout, tools, name }: Cluster): Promise
   await daemons.start("registry-plain", registryArgv(tools, layout, "plain"));
   await daemons.startRuntime();
   return runtime.socket(layout);
+}
+
+/** A node of several on one machine, with folders and a cgroup of its own. */
+export function entryApart(
+  cluster: Cluster,
+  { name, provider, providerConfig }: Pick<NodeEntry, "name" | "provider" | "providerConfig">,
+): NodeEntry {
+  const { layout } = cluster;
+  const folder = join(layout.dir, name);
+  const cgroupRoot = join(layout.cgroup, name);
+  createCgroup({ ...layout, cgroup: cgroupRoot });
+  const own = { cgroupRoot, podLogsDir: `${folder}/logs`, staticPodPath: `${folder}/manifests` };
+  return {
+    name,
+    provider,
+    providerConfig,
+    rootDir: `${folder}/kubelet`,
+    kubeletConfiguration: { ...kubeletConfiguration(cluster), ...own },
+  };
 }

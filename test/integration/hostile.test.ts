@@ -2,12 +2,11 @@ import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
 import type { Lease } from "../../src/objects.ts";
-import { type Agent, kubeletConfiguration } from "../harness/agent.ts";
-import { createCgroup } from "../harness/cgroups.ts";
+import type { Agent } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { type HostileSsh, startHostileSsh } from "../harness/hostile-ssh.ts";
 import { type Pods, openPods, shell } from "../harness/pods.ts";
-import { allReady, type NodeEntry, readyCondition, startSeveral } from "../harness/several-nodes.ts";
+import { allReady, entryApart, readyCondition, startSeveral } from "../harness/several-nodes.ts";
 
 const [steady, attacked] = ["steady", "attacked"] as const;
 /** How much longer than before an exec on the other node may take meanwhile, milliseconds. */
@@ -20,20 +19,8 @@ describe("a node whose machine turns hostile, beside another one in the same pro
   let pods: Pods;
   let target: HostileSsh;
 
-  const entry = (name: string, provider: string, providerConfig: object): NodeEntry => {
-    const { layout } = cluster;
-    const folder = join(layout.dir, name);
-    const cgroupRoot = join(layout.cgroup, name);
-    createCgroup({ ...layout, cgroup: cgroupRoot });
-    const own = { cgroupRoot, podLogsDir: `${folder}/logs`, staticPodPath: `${folder}/manifests` };
-    return {
-      name,
-      provider,
-      providerConfig,
-      rootDir: `${folder}/kubelet`,
-      kubeletConfiguration: { ...kubeletConfiguration(cluster), ...own },
-    };
-  };
+  const entry = (name: string, provider: string, providerConfig: object) =>
+    entryApart(cluster, { name, provider, providerConfig });
   const execMs = async (): Promise<number> => {
     const begun = performance.now();
     const served = await cluster.mustKubectl(["exec", "here", "--", "echo", "served"]).catch((error: unknown) => {

@@ -1,11 +1,10 @@
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { after, before, describe, test } from "node:test";
-import { type Agent, kubeletConfiguration } from "../harness/agent.ts";
-import { createCgroup } from "../harness/cgroups.ts";
+import type { Agent } from "../harness/agent.ts";
 import { type Cluster, startCluster } from "../harness/cluster.ts";
 import { openPods, type Pods, shell } from "../harness/pods.ts";
-import { addDockerEngine, allReady, type NodeEntry, readyCondition, startSeveral } from "../harness/several-nodes.ts";
+import { addDockerEngine, allReady, entryApart, readyCondition, startSeveral } from "../harness/several-nodes.ts";
 import { strayLines } from "../harness/several-nodes.ts";
 import { sshSettings } from "../harness/sshd.ts";
 
@@ -18,20 +17,8 @@ describe("three targets in one process: containerd, Docker, and a machine over S
   let agent: Agent;
   let pods: Pods;
 
-  const entry = (name: string, provider: string, providerConfig: object): NodeEntry => {
-    const { layout } = cluster;
-    const folder = join(layout.dir, name);
-    const cgroupRoot = join(layout.cgroup, name);
-    createCgroup({ ...layout, cgroup: cgroupRoot });
-    const own = { cgroupRoot, podLogsDir: `${folder}/logs`, staticPodPath: `${folder}/manifests` };
-    return {
-      name,
-      provider,
-      providerConfig,
-      rootDir: `${folder}/kubelet`,
-      kubeletConfiguration: { ...kubeletConfiguration(cluster), ...own },
-    };
-  };
+  const entry = (name: string, provider: string, providerConfig: object) =>
+    entryApart(cluster, { name, provider, providerConfig });
   /** Milliseconds from the creation of pods, one on each of these nodes, until each is Ready. */
   const timesToReady = (label: string, nodes: readonly string[]): Promise<number[]> =>
     Promise.all(
