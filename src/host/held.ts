@@ -42,6 +42,7 @@ fi`;
 
 /** Runs a command that ends with `stayingLines`, up to where it says that it holds. It ends when it is disposed of, when this process
  *  dies or when the connection to the target is lost, and costs one process there.
+ *  @param signal gives up waiting for the command to hold; it has no effect on a command that holds.
  *  @returns how it ended where it did before that. @throws as `Host.spawn` does; the signal's reason. */
 export async function hold(
   host: Pick<Host, "spawn">,
@@ -51,7 +52,8 @@ export async function hold(
 ): Promise<Held | Ended> {
   // The command's patience begins later, so this is on the safe side.
   const proof = pulse && createProof(pulse);
-  const holder = await host.spawn(argv, signal);
+  using starting = abortedUntilDisposed(signal);
+  const holder = await host.spawn(argv, starting.signal);
   // The end of the command is reported by `exited`.
   for (const stream of [holder.stdin, holder.stdout, holder.stderr]) stream.on("error", () => undefined);
   const complaint = collect(holder);
@@ -86,6 +88,15 @@ export async function hold(
     },
     [Symbol.asyncDispose]: dispose,
   };
+}
+
+/** A signal that follows another one until it is disposed of. A signal made by `AbortSignal.any` would follow it for good. */
+function abortedUntilDisposed(signal: AbortSignal): Disposable & { readonly signal: AbortSignal } {
+  const own = new AbortController();
+  const follow = () => own.abort(signal.reason);
+  if (signal.aborted) follow();
+  else signal.addEventListener("abort", follow, { once: true });
+  return { signal: own.signal, [Symbol.dispose]: () => signal.removeEventListener("abort", follow) };
 }
 
 /** Resolves once the holder says that it holds. */

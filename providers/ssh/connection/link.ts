@@ -220,7 +220,10 @@ class SshLink implements Link {
     const why = reasonOf(connection.lost.reason);
     // A peer that stopped answering on one connection does so on all: failures should count as the link's loss. One that exceeds a limit
     // would do so again.
-    if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) return this.#become(this.#state);
+    if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) {
+      this.#log.warn({ err: why, connections: this.#live.size }, "lost one of the connections to the target");
+      return this.#become(this.#state);
+    }
     this.fail(why);
   }
 

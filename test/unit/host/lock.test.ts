@@ -7,6 +7,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { acquireLocks } from "../../../src/host/lock.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import { fakeClock } from "../../fakes/clock.ts";
+import type { Host } from "../../../src/seams/host.ts";
 import { argvOf } from "../../harness/argv.ts";
 
 const never = new AbortController().signal;
@@ -39,14 +40,47 @@ test("a lock on this machine needs no process beside graftlet's own", async (t) 
   assert.equal(held.isProved(), true);
 });
 
-test("a lock on another machine goes with the connection of its holder", async (t) => {
+test("a lock on another machine outlives the signal that limited how long it was waited for", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
-  const stop = new AbortController();
-  const first = await acquireLocks({ spawn }, [{ path }], stop.signal);
-  stop.abort();
+  const attempt = new AbortController();
+  await using held = await acquireLocks({ spawn }, [{ path }], attempt.signal);
+  attempt.abort();
+  await systemClock().sleep(200);
+  assert.equal(held.isOver(), false);
+  await assert.rejects(acquireLocks({ spawn }, [{ path }], never), { code: "failed_precondition" });
+});
+
+test("a lock on another machine is lost with the process that holds it", async (t) => {
+  const { spawn } = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
+  const pids: number[] = [];
+  const host: Pick<Host, "spawn"> = {
+    async spawn(...given) {
+      const started = await spawn(...given);
+      pids.push(started.pid);
+      return started;
+    },
+  };
+  const first = await acquireLocks(host, [{ path }], never);
+  for (const pid of pids) process.kill(pid, "SIGKILL");
   await first.over;
   await assert.rejects(first.prove(), { code: "unavailable" });
+  await using _next = await acquireLocks({ spawn }, [{ path }], never);
+});
+
+test("a holder that has not answered yet is ended by its signal", async (t) => {
+  const { spawn } = localHost({ clock: systemClock() });
+  const path = await lockFile(t);
+  const attempt = new AbortController();
+  const host: Pick<Host, "spawn"> = {
+    async spawn(...given) {
+      const started = await spawn(...given);
+      attempt.abort(new Error("took too long"));
+      return started;
+    },
+  };
+  await assert.rejects(acquireLocks(host, [{ path }], attempt.signal), { message: "took too long" });
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
