@@ -80,21 +80,6 @@ export interface PersistentPlace {
   readonly isDevice: boolean;
 }
 
-/** Additions to a container for its devices. Paths on the host are the target's. */
-export interface ContainerDevices {
-  readonly environment: ReadonlyMap<string, string>;
-  readonly mounts: readonly { readonly containerPath: string; readonly hostPath: string; readonly readOnly: boolean }[];
-  /** With the permissions of cgroups: some of `r`, `w` and `m`. */
-  readonly devices: readonly {
-    readonly containerPath: string;
-    readonly hostPath: string;
-    readonly permissions: string;
-  }[];
-  readonly annotations: Readonly<Record<string, string>>;
-  /** Full names, such as `vendor.com/gpu=0`. */
-  readonly cdiDevices: readonly string[];
-}
-
 /** A part of a volume that a container mounts in the volume's place. */
 export interface VolumePart {
   /** Place in the container's volumeMounts. */
@@ -268,24 +253,6 @@ export interface VolumeParts {
     parts: readonly VolumePart[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<number, string>>;
-}
-
-/** Hands out the devices that plugins on the target offer. */
-export interface DeviceAllocator {
-  /** Gives a pod the devices that its containers ask for; what it has it keeps.
-   *  @param others the pods that have resources of the node already: devices of pods that are not among them come free.
-   *  @returns why the pod cannot have them. */
-  allocate(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
-  /** The node's resources, for a pod that has devices at least what is handed out: a device that is no longer healthy must not
-   *  cost those their place who have it. */
-  allocatable(pod: Pod): Readonly<Record<string, string>>;
-}
-
-/** The devices of containers. */
-export interface DeviceSource {
-  /** Prepares the devices of a container that is about to be made.
-   *  @returns undefined for one that asks for none. @throws in the kubelet's words when a plugin cannot prepare them. */
-  containerDevices(pod: Pod, container: Container, signal: AbortSignal): Promise<ContainerDevices | undefined>;
 }
 
 export type ProbeVerdict = "Success" | "Failure" | "Unknown";

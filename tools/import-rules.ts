@@ -6,6 +6,7 @@ import { posix } from "node:path";
 const ground = [
   "pipeline",
   "resizes",
+  "resource-manager",
   "roles",
   "measures",
   "usage",
@@ -52,6 +53,7 @@ const parts: Readonly<Record<string, readonly string[]>> = {
   seams: ["lib", "gen"],
   pipeline: ["objects", "roles", "seams", "lib", "gen"],
   resizes: ["pipeline", "objects", "roles", "gen"],
+  "resource-manager": ["pipeline", "objects", "roles", "lib"],
   measures: ["pipeline", "resizes", "objects"],
   roles: ["objects"],
   usage: [],

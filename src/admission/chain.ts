@@ -1,9 +1,11 @@
 import type { HostFacts } from "../host/facts.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Node } from "../objects.ts";
-import type { Admission, DeviceAllocator, NodeSource, Pressure, Rejection } from "../pipeline.ts";
+import type { Admission, NodeSource, Pressure, Rejection } from "../pipeline.ts";
 import { isCritical, isStaticPod } from "../pod/containers.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { GivenPod } from "../roles.ts";
 import { appArmorEnforced } from "./app-armor.ts";
 import type { Candidate, Handler } from "./candidate.ts";
 import { type Shortage, insufficient, shortages } from "./fit.ts";
@@ -25,7 +27,10 @@ export interface AdmissionDeps {
   readonly ownNode: () => Node;
   /** Resources that run short on the node; undefined while that is not known. */
   readonly pressure: () => Pressure | undefined;
-  readonly devices: DeviceAllocator;
+  /** Resources of the node itself, as quantities by name. */
+  readonly allocatable: () => Readonly<Record<string, string>>;
+  /** In the order in which they allocate. */
+  readonly managers: readonly Pick<ResourceManager, "allocate" | "allocatable">[];
   /** The target, as it was when the node began. */
   readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
@@ -58,7 +63,7 @@ interface Verdict {
 /** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
  *  change meanwhile. A critical pod that lacks nothing but room gets it. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
-  const { node: source, freshNode, ownNode, devices, makeRoom, log } = deps;
+  const { node: source, freshNode, ownNode, managers, makeRoom, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
   const refresh = async (signal: AbortSignal): Promise<Node | undefined> => {
     try {
@@ -84,9 +89,10 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       // A Node that somebody deleted is registered anew: its pods need not end for that.
       const node = source.node() ?? (isStaticPod(pod) ? undefined : await refresh(signal)) ?? ownNode();
       const asking = { pod, others, node, allocatable: extendedOf(node) };
-      const refused = sysctls(asking) ?? (await devices.allocate(pod, others, signal));
+      const refused = sysctls(asking) ?? (await allocate(managers, pod, others, signal));
       if (refused) return refused;
-      const allocatable = { ...asking.allocatable, ...devices.allocatable(pod) };
+      const allocatable: Record<string, string> = { ...asking.allocatable, ...deps.allocatable() };
+      for (const manager of managers) Object.assign(allocatable, manager.allocatable(pod));
       const verdict = await judgeTwice({ ...asking, allocatable }, signal);
       const { short, refusals } = verdict;
       if (verdict.preliminary) return verdict.preliminary;
@@ -96,6 +102,20 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return noRoom ?? appArmorEnforced(pod, deps.facts.appArmor) ?? (deps.goingDown.get() && shuttingDown);
     },
   };
+}
+
+/** Has the managers allocate what the pod asks for, up to the first that refuses: what the others gave it is released at its end. */
+async function allocate(
+  managers: AdmissionDeps["managers"],
+  pod: GivenPod,
+  others: readonly GivenPod[],
+  signal: AbortSignal,
+): Promise<Rejection | undefined> {
+  for (const manager of managers) {
+    const refused = await manager.allocate(pod, others, signal);
+    if (refused) return refused;
+  }
+  return undefined;
 }
 
 /** Resources that others have put on the node count as the API server shows them. */

@@ -24,6 +24,8 @@ export interface Allocations {
   hasPod(uid: string): boolean;
   /** Frees the devices of all other pods. @returns true when any was freed. */
   keepOnly(uids: ReadonlySet<string>): boolean;
+  /** Frees the devices of a pod. @returns true when it had any. */
+  remove(uid: string): boolean;
   /** IDs of allocated devices. */
   inUse(resource: string): ReadonlySet<string>;
   /** Resources with allocated devices. */
@@ -50,6 +52,11 @@ export function createAllocations(): Allocations {
       const over = [...known].filter(([, { uid }]) => !uids.has(uid));
       for (const [key] of over) known.delete(key);
       return over.length > 0;
+    },
+    remove(uid) {
+      const had = [...known].filter(([, one]) => one.uid === uid);
+      for (const [key] of had) known.delete(key);
+      return had.length > 0;
     },
     inUse: (resource) => new Set(list().flatMap((one) => (one.resource === resource ? devicesOf(one) : []))),
     resources: () => [...new Set(list().map(({ resource }) => resource))],

@@ -1,7 +1,7 @@
 import { messageOf, throwIfAborted } from "../lib/errors.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { ContainerDevices, DeviceAllocator, DeviceSource } from "../pipeline.ts";
 import { isExtendedResource } from "../pod/extended-resource.ts";
+import type { ContainerAdditions, ResourceManager } from "../resource-manager.ts";
 import { devicesOf } from "./allocations.ts";
 import { mergeDevices } from "./container-devices.ts";
 import {
@@ -18,21 +18,16 @@ export interface AllocatorDeps extends AllocateDeps {
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   /** Serializes allocations. */
   readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;
-}
-
-export interface AllocatorOptions {
-  /** The node's resources except the plugins'. */
-  readonly allocatable: () => Readonly<Record<string, string>>;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;
   /** True when a sandbox or container of the pod runs. */
   readonly isAlive: IsUnderway;
 }
 
-/** @see DeviceAllocator */
-export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions): DeviceAllocator {
-  const { inventory, allocations, loaded, inTurn } = deps;
-  const { sourcesSeen, isAlive } = options;
+/** Allocates devices to pods at their admission. A pod that has devices counts at least what is allocated as allocatable: a device that is no
+ *  longer healthy must not end the pods that have it. */
+export function createAllocator(deps: AllocatorDeps): Pick<ResourceManager, "allocate" | "allocatable" | "release"> {
+  const { inventory, allocations, loaded, inTurn, sourcesSeen, isAlive, log } = deps;
   const isUnderway: IsUnderway = (uid) => !sourcesSeen() && isAlive(uid);
   return {
     async allocate(pod, others, signal) {
@@ -53,17 +48,21 @@ export function createAllocator(deps: AllocatorDeps, options: AllocatorOptions):
       }
     },
     allocatable(pod) {
-      const own = { ...options.allocatable(), ...inventory.amounts().allocatable };
+      const own = inventory.amounts().allocatable;
       if (!allocations.hasPod(pod.metadata.uid)) return own;
       const handedOut = allocations.resources().map((name) => [name, allocations.inUse(name).size] as const);
       const short = handedOut.filter(([name, count]) => Number(own[name] ?? "0") < count);
       return { ...own, ...Object.fromEntries(short.map(([name, count]) => [name, String(count)])) };
     },
+    release(uid) {
+      if (!allocations.remove(uid)) return;
+      deps.save().catch((err: unknown) => log.warn({ err }, "cannot write the checkpoint of allocated devices"));
+    },
   };
 }
 
-/** @see DeviceSource */
-export function createDeviceSource(deps: AllocatorDeps): DeviceSource {
+/** Prepares the devices of containers. A pod that was admitted before its plugin registered gets its devices here. */
+export function createDevicePreparer(deps: AllocatorDeps): Pick<ResourceManager, "prepareContainer"> {
   const { inventory, allocations, loaded, inTurn, log } = deps;
   const preStart = async (uid: string, container: string, resource: string, signal: AbortSignal) => {
     const endpoint = inventory.endpoint(resource);
@@ -82,13 +81,12 @@ export function createDeviceSource(deps: AllocatorDeps): DeviceSource {
     }
   };
   return {
-    async containerDevices(pod, container, signal): Promise<ContainerDevices | undefined> {
+    async prepareContainer(pod, container, signal): Promise<ContainerAdditions | undefined> {
       if (!asksForExtended(container)) return undefined;
       await loaded(signal);
       const { uid } = pod.metadata;
       const asked = devicesAskedFor(deps, container).filter(([, required]) => required > 0);
       for (const [resource] of asked) await preStart(uid, container.name, resource, signal);
-      // A pod admitted before its plugin registered has no devices yet.
       const lacks = asked.some(([resource]) => !allocations.get({ uid, container: container.name, resource }));
       const recipient = { pod, container, reusable: new Map<string, readonly string[]>(), isUnderway: () => false };
       if (lacks) await inTurn(() => allocateTo(deps, recipient, signal));

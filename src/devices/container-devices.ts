@@ -1,10 +1,10 @@
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import type { Logger } from "../lib/log.ts";
-import type { ContainerDevices } from "../pipeline.ts";
+import type { ContainerAdditions } from "../resource-manager.ts";
 
 /** Merges the settings of all of a container's devices. When two plugins set the same name, the first one wins. (kubelet,
  *  devicemanager/pod_devices.go) */
-export function mergeDevices(responses: readonly ContainerAllocateResponse[], log: Logger): ContainerDevices {
+export function mergeDevices(responses: readonly ContainerAllocateResponse[], log: Logger): ContainerAdditions {
   const first = <Item>(items: readonly Item[], keyOf: (item: Item) => string, valueOf: (item: Item) => string) =>
     firstOfEach(items, keyOf, valueOf, log);
   const all = <Item>(of: (response: ContainerAllocateResponse) => readonly Item[]) => responses.flatMap(of);

@@ -6,11 +6,11 @@ import type { Service } from "../lib/service-group.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { Measures } from "../measures.ts";
 import type { ContainerStatus } from "../objects.ts";
-import type { DeviceAllocator, DeviceSource } from "../pipeline.ts";
+import type { ResourceManager } from "../resource-manager.ts";
 import type { Sends } from "../state/signals.ts";
 import type { Host, HostFs } from "../seams/host.ts";
 import { createAllocations } from "./allocations.ts";
-import { type AllocatorOptions, createAllocator, createDeviceSource } from "./allocator.ts";
+import { type AllocatorDeps, createAllocator, createDevicePreparer } from "./allocator.ts";
 import { createPluginDirectory } from "./directory.ts";
 import { healthOf } from "./health.ts";
 import { type DeviceAmounts, createInventory } from "./inventory.ts";
@@ -20,7 +20,7 @@ import { createRecord } from "./record.ts";
 import { createRegistrationServer } from "./registration.ts";
 import { type Serving, serve } from "./serving.ts";
 
-export interface DevicesDeps {
+export interface DevicesDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAlive"> {
   readonly host: Pick<Host, "fs" | "dial" | "listen" | "budget">;
   /** The kubelet's root directory on the target. */
   readonly rootDir: string;
@@ -35,16 +35,11 @@ export interface DevicesDeps {
   readonly log: Logger;
 }
 
-export interface Devices extends DeviceSource {
-  /** Serves plugin registrations. */
-  readonly service: Service;
-  /** Tells monitors which devices pods have. */
-  readonly podResources: Service;
+export interface Devices extends ResourceManager {
   /** Takes plugins that register by a socket of theirs in plugins_registry. */
   readonly handler: PluginHandler;
   /** Capacity of the plugins' resources. */
   amounts(): DeviceAmounts;
-  allocator(options: AllocatorOptions): DeviceAllocator;
   /** Health of a container's devices; empty for a container without any. */
   health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** True when no device was ever allocated here: devices in the status of a Node of that name belong to another machine. */
@@ -95,10 +90,18 @@ export function createDevices(deps: DevicesDeps): Devices {
   const server = createPodResourcesServer({ ...deps, ...monitored });
   const monitoring = { ...common, ...monitors, server, prepare: [loaded, ...monitors.prepare] };
   const known = { inventory, allocations, save: record.save, loaded };
-  const allocating = { ...known, inTurn: createTurns(1), measures: measures.devices, clock, log };
+  const { sourcesSeen, isAlive } = deps;
+  const allocating = { ...known, inTurn: createTurns(1), sourcesSeen, isAlive, measures: measures.devices, clock, log };
+  const registrations: Service = {
+    name: "device-plugins",
+    run: (signal) => serve(registration, signal, plugins.close),
+  };
+  const podResources: Service = { name: "pod-resources", run: (signal) => serve(monitoring, signal) };
   return {
-    ...createDeviceSource(allocating),
-    allocator: (options) => createAllocator(allocating, options),
+    name: "devices",
+    services: [registrations, podResources],
+    ...createAllocator(allocating),
+    ...createDevicePreparer(allocating),
     health: (uid, name) => healthOf({ inventory, allocations }, uid, name),
     startsAnew: async (signal) => (await record.loaded(signal)).anew,
     amounts() {
@@ -112,14 +115,6 @@ export function createDevices(deps: DevicesDeps): Devices {
         await loaded(signal);
         await plugins.handler.register(plugin, signal);
       },
-    },
-    service: {
-      name: "device-plugins",
-      run: (signal) => serve(registration, signal, plugins.close),
-    },
-    podResources: {
-      name: "pod-resources",
-      run: (signal) => serve(monitoring, signal),
     },
   };
 }

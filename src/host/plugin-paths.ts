@@ -1,14 +1,17 @@
-/** Directory of the sockets of device plugins and the node, below a root directory. */
+/** Directory of the sockets of device plugins and the node, relative to a root directory. */
+export const pluginDirectory = "device-plugins";
+/** Directory of the socket on which monitors ask for the devices of pods, relative to a root directory. */
+export const podResourcesDirectory = "pod-resources";
+
 export function pluginDirectoryOf(rootDir: string): string {
-  return `${rootDir}/device-plugins`;
+  return `${rootDir}/${pluginDirectory}`;
 }
 
 /** The node's own files there: the registration socket and the checkpoint of allocated devices. */
 export const pluginFiles = { socket: "kubelet.sock", checkpoint: "kubelet_internal_checkpoint" } as const;
 
-/** Directory of the socket on which monitors ask for the devices of pods, below a root directory. */
 export function podResourcesDirectoryOf(rootDir: string): string {
-  return `${rootDir}/pod-resources`;
+  return `${rootDir}/${podResourcesDirectory}`;
 }
 
 /** Where file systems of local volumes' devices are mounted for the node, below a root directory: a directory for each volume. */

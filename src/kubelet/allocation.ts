@@ -4,7 +4,6 @@ import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
 import type { Node } from "../objects.ts";
 import type { Admission } from "../pipeline.ts";
-import { isAlive } from "../pod/sandbox.ts";
 import type { ResizeDecider, Resizes } from "../resizes.ts";
 import { type Allocations, createAllocations } from "../resources/allocations.ts";
 import { createResizes } from "../resources/resizes.ts";
@@ -55,17 +54,8 @@ export function allocateResources(context: NodeContext, cluster: Cluster, observ
 function createNodeAdmission(
   { config: { kubelet, nodeName }, client, metrics: { measures }, clock, log, hand }: NodeContext,
   { nodes, events }: Cluster,
-  { agent, devices }: Observed,
+  { agent, managers }: Observed,
 ): Admission {
-  const { seen, takenIn } = hand("devices");
-  const allocator = devices.allocator({
-    allocatable: agent.allocatable,
-    sourcesSeen: takenIn.all,
-    isAlive(uid) {
-      const pod = seen.get(uid);
-      return pod !== undefined && isAlive(pod);
-    },
-  });
   const freshNode = (signal: AbortSignal) => client.get<Node>(`/api/v1/nodes/${nodeName}`, { signal });
   const { pressure: cell, goingDown } = hand("admission");
   const pressure = () => cell.get()?.pressure;
@@ -76,7 +66,7 @@ function createNodeAdmission(
     pressure,
     node: nodes,
     freshNode,
-    devices: allocator,
+    managers,
     makeRoom,
     goingDown,
     log,

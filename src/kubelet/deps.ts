@@ -9,6 +9,7 @@ import type { Approve } from "../certificates/approver.ts";
 import type { PairStore } from "../certificates/pair-store.ts";
 import type { NodeConfig } from "../config/node-config.ts";
 import type { Devices } from "../devices/devices.ts";
+import type { ResourceManager } from "../resource-manager.ts";
 import type { Claims, StorageDrivers } from "../drivers.ts";
 import type { Fence } from "../seams/fenced.ts";
 import type { TargetClock } from "../host/target-clock.ts";
@@ -132,6 +133,8 @@ export interface Observed {
   readonly pleg: Pleg;
   readonly health: RuntimeHealth;
   readonly devices: Devices;
+  /** In the order in which they allocate. */
+  readonly managers: readonly ResourceManager[];
   readonly drivers: StorageDrivers;
   readonly agent: NodeAgent;
   readonly cgroups: TargetCgroups;

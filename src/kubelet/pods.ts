@@ -161,7 +161,7 @@ function createWorkers(
   { stages, stop }: { readonly stages: Stages; readonly stop: AbortSignal },
 ): PodWorkers {
   const { config, target, client, metrics, tracer, clock, log, hand } = context;
-  const { presence, rights, pleg, health } = observed;
+  const { presence, rights, pleg, health, managers } = observed;
   const { seen, unseen, worker, signals } = hand("podWorkers");
   const passes = createPasses({
     ...stages,
@@ -171,6 +171,7 @@ function createWorkers(
     runtime: stages.podRuntime,
     objects: cluster.objects,
     prober: stages.probes,
+    managers,
     served: createServed(
       async (feature, signal) =>
         isTargetFeature(feature) ? rights.lacks(feature) : target.runtime.lacks?.(feature, signal),

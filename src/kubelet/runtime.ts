@@ -33,7 +33,7 @@ export function composeRuntime(
   parts: RuntimeParts,
 ): RuntimeStages {
   const { config, target, clock, log, hand } = context;
-  const { agent, targetClock, devices, presence, way } = observed;
+  const { agent, targetClock, managers, presence, way } = observed;
   const { objects, tokens, services, runtimeClasses, events } = cluster;
   const { allocations } = parts;
   const { measures } = context.metrics;
@@ -44,7 +44,7 @@ export function composeRuntime(
   const ownImages = recordImages(context);
   const images = ownImages.pulled?.images ?? runtime;
   const world = { host, runtime, fs: host.fs, images, ...(presence && { presence }), clock, targetClock, log };
-  const common = { ...world, objects, tokens, services, runtimeClasses, events, devices };
+  const common = { ...world, objects, tokens, services, runtimeClasses, events, managers };
   const volumes = createNodeVolumes(context, cluster, observed);
   const { network } = target;
   const settings = {

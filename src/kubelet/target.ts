@@ -1,9 +1,7 @@
 import { createStorage, type Storage } from "./storage.ts";
-import { createDevices } from "../devices/devices.ts";
 import { ContainerState } from "../gen/cri.ts";
 import { changedFacts, type HostFacts, readFacts } from "../host/facts.ts";
 import { createTargetClock } from "../host/target-clock.ts";
-import { paced } from "../lib/paced.ts";
 import { type Service, onceThenIdle } from "../lib/service-group.ts";
 import { reachOf } from "../network/destinations.ts";
 import { wayBelongings } from "../network/rules.ts";
@@ -25,29 +23,21 @@ import { TargetError, type TargetNetwork } from "../seams/provider.ts";
 import { openTargetCgroups } from "./cgroups.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { lackTeller } from "./lack-teller.ts";
-import { monitoredPods } from "./monitored-pods.ts";
-import { deviceSettings, nodeSettings } from "./settings.ts";
-
-/** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
-const devicesPaceMs = 1_000;
+import { createResourceManagers } from "./resource-managers.ts";
+import { nodeSettings } from "./settings.ts";
 
 /** Watches the target's pods, devices and health, and keeps the Node that shows them.
  *  @param onReboot called once when the target has booted, or has changed while it was lost.
  *  @throws what the target says when it cannot be read. */
 export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<Observed> {
-  const { config, target, alone, metrics, clock, log, hand, signal } = context;
-  const { host, runtime, sharing } = target;
+  const { config, target, alone, clock, log, hand, signal } = context;
+  const { runtime, sharing } = target;
   const ownerLabels: Record<string, string> = sharing === "shared" ? { [nodeLabel]: config.nodeName } : {};
   const logs = createLogs(context);
   const pleg = createPodWatch(context, ownerLabels, logs);
   const rights = createTargetRights(target, { log });
   await rights.read(signal);
-  const { signals, asked, status } = hand("devices");
-  const devicesChanged = paced(() => signals.nodeChanged.send(), devicesPaceMs, clock);
-  const pods = monitoredPods(asked, status);
-  const { measures } = metrics;
-  const common = { host, pods, measures, signals, clock, log };
-  const devices = createDevices({ ...deviceSettings(config), ...common, onChange: devicesChanged });
+  const { devices, managers } = createResourceManagers(context);
   const { nodeChanged } = hand("runtimeHealth").signals;
   const health = createRuntimeHealth({ runtime, clock, log, onChange: () => nodeChanged.send() });
   const storage = createStorage(context, cluster, { DevicePlugin: devices.handler });
@@ -65,7 +55,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
   };
   const link = reboot ? [reboot, followLink(context), made.way ?? withoutWay(context)] : [];
-  const own = [...link, targetClock, health, podCidr, devices.service, devices.podResources];
+  const own = [...link, targetClock, health, podCidr, ...managers.flatMap(({ services }) => services)];
   const running: readonly Service[] = [...own, ...(alone ? [] : [...agent.services, ...storage.services]), shown];
   const presence = reboot && { presence: reboot.present };
   return {
@@ -78,6 +68,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
     pleg,
     health,
     devices,
+    managers,
     drivers: storage.drivers,
     agent,
     cgroups,

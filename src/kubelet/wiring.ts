@@ -2,7 +2,7 @@ import type { Hears, NodeSignals, Sends } from "../state/signals.ts";
 import type { NodeState } from "./node-state.ts";
 
 // The node on one page: every actor that shares state with others, in the order in which they start. An actor gets the columns and
-// signals that it names here and no others; the compiler holds the composition to it. docs/architecture.md shows the same.
+// signals that it names here and no others; the compiler holds the composition to it.
 
 type Part = keyof NodeState;
 type SignalName = keyof NodeSignals;
@@ -84,13 +84,18 @@ export type Handed<Name extends ActorName> = {
 /** Hands an actor what the wiring names for it. */
 export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
 
-/** Hands out a node's state and signals as the wiring says. */
+/** Hands out a node's state and signals as the wiring says. What it returns throws when a column would get a second writer. */
 export function handOut(state: NodeState, signals: NodeSignals): HandOut {
+  const written = new Set<Part>();
   return <Name extends ActorName>(name: Name) => {
     const { reads = [], writes = [], sends = [], hears = [] }: Wires = wiring[name];
     const ends: Record<string, unknown> = { signals: pick(signals, [...sends, ...hears]) };
     for (const part of reads) ends[part] = state[part].reader;
-    for (const part of writes) ends[part] = state[part].writer;
+    for (const part of writes) {
+      if (written.has(part)) throw new Error(`${name}: column ${part} has a writer already`);
+      written.add(part);
+      ends[part] = state[part].writer;
+    }
     return ends as Handed<Name>;
   };
 }

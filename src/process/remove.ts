@@ -7,6 +7,7 @@ import { type Clock, systemClock } from "../lib/clock.ts";
 import { silentLog } from "../lib/log.ts";
 import { createGivingBack } from "./give-back.ts";
 import { refuseOtherAgent } from "./other-agent.ts";
+import { managerFiles } from "../kubelet/resource-managers.ts";
 import { logLinksDirectory, staticSources } from "../kubelet/settings.ts";
 import { wayBelongings } from "../network/rules.ts";
 import { openTarget } from "./open-target.ts";
@@ -68,6 +69,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
       rootDir: node.rootDir,
       podLogsDir: node.kubelet.podLogsDir,
       staticPods: staticSources(node).length > 0,
+      managerFiles,
       logLinksDir: logLinksDirectory,
       tiers: podTiers(layout),
       podGroup: (tier, uid) => cgroupBelow(tier, `pod${uid}`, layout.driver),

@@ -2,7 +2,7 @@ import { posix } from "node:path";
 import { pullRecordsDirectory } from "../host/image-paths.ts";
 import { missingDirectories, ownDirectory, readOwnershipRecord } from "../host/ownership-record.ts";
 import { shutdownRecordFile } from "../host/shutdown-file.ts";
-import { pluginDirectoryOf, pluginFiles, podResourcesDirectoryOf } from "../host/plugin-paths.ts";
+import { podResourcesDirectoryOf } from "../host/plugin-paths.ts";
 import { listMounts, type Mount, mountsBelow } from "../host/mounts.ts";
 import { CodedError, unlessGone } from "../lib/errors.ts";
 import type { Host, HostFs } from "../seams/host.ts";
@@ -25,6 +25,8 @@ export interface SurveyDeps {
   readonly tiers: readonly string[];
   /** The cgroup that a pod has below one of them. */
   readonly podGroup: (tier: string, uid: string) => string;
+  /** Files of resource managers, relative to the root directory. */
+  readonly managerFiles: readonly string[];
   /** True when the node has manifests: static pods are then its own, not a kubelet's. */
   readonly staticPods: boolean;
   /** Names of the cgroups right below one. */
@@ -60,7 +62,10 @@ export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Fin
     staged: home === undefined ? [] : await stagedVolumes(host.fs, home, onHost.mounts, signal),
     belongings: (await runtime.belongings?.(signal)) ?? [],
     tiers: own === undefined ? [] : onHost.tiers.filter(({ isThere }) => isThere).map(({ path }) => path),
-    files: home === undefined ? [] : await ownFiles(host.fs, home, record?.files ?? [], signal),
+    files:
+      home === undefined
+        ? []
+        : await ownFiles(host.fs, home, { managers: deps.managerFiles, noted: record?.files ?? [] }, signal),
     pullRecords: home === undefined ? undefined : await directoryAt(host.fs, pullRecordsDirectory(home), signal),
     ownDirectory: own,
     made: made.toSorted((a, b) => b.length - a.length),
@@ -159,21 +164,27 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
 async function ownFiles(
   fs: HostFs,
   root: string,
-  noted: readonly string[],
+  { managers, noted }: { readonly managers: readonly string[]; readonly noted: readonly string[] },
   signal: AbortSignal,
 ): Promise<readonly string[]> {
-  const monitors = `${podResourcesDirectoryOf(root)}/${pluginFiles.socket}`;
-  const others = await standing(fs, [shutdownRecordFile(root), monitors, ...noted], signal);
-  return [...(await filesOfPlugins(fs, root, signal)), ...others];
+  const others = await standing(fs, [shutdownRecordFile(root), ...noted], signal);
+  return [...(await filesOfManagers(fs, root, managers, signal)), ...others];
 }
 
-/** The node's own files in the plugin directory; the plugins' files are not the node's. */
-async function filesOfPlugins(fs: HostFs, root: string, signal: AbortSignal): Promise<readonly string[]> {
-  const directory = await directoryAt(fs, pluginDirectoryOf(root), signal);
-  if (directory === undefined) return [];
-  const own: readonly string[] = Object.values(pluginFiles);
-  const found = await entries(fs, directory, signal);
-  return found.filter(({ name }) => own.includes(name)).map(({ name }) => `${directory}/${name}`);
+/** Files in directories that they share with files of others, such as plugins; a directory that is a link is not the node's. */
+async function filesOfManagers(
+  fs: HostFs,
+  root: string,
+  files: readonly string[],
+  signal: AbortSignal,
+): Promise<readonly string[]> {
+  const directories = [...new Set(files.map((path) => posix.dirname(`${root}/${path}`)))];
+  const own = await Promise.all(directories.map((path) => directoryAt(fs, path, signal)));
+  return standing(
+    fs,
+    files.map((path) => `${root}/${path}`).filter((path) => own.includes(posix.dirname(path))),
+    signal,
+  );
 }
 
 async function realDirectory(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {

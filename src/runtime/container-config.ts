@@ -1,6 +1,5 @@
 import { ContainerConfig, type Device, type LinuxContainerConfig, Mount } from "../gen/cri.ts";
 import type { Container, Pod } from "../objects.ts";
-import type { ContainerDevices } from "../pipeline.ts";
 import { createStringSum, expand, variableCalled } from "../pod/expand.ts";
 import { goJson } from "../pod/go-json.ts";
 import { containerHash } from "../pod/hash.ts";
@@ -21,6 +20,7 @@ import {
 } from "../pod/labels.ts";
 import { containerLogPath } from "../pod/log-paths.ts";
 import { resourcesNote } from "../pod/resize.ts";
+import type { ContainerAdditions } from "../resource-manager.ts";
 import { terminationMessagePath } from "./container-files.ts";
 
 export interface ContainerConfigInput {
@@ -32,7 +32,8 @@ export interface ContainerConfigInput {
   readonly environment: ReadonlyMap<string, string>;
   readonly mounts: readonly Mount[];
   /** Devices with their mounts and environment; undefined for a container without any. */
-  readonly devices: ContainerDevices | undefined;
+  /** Of the resource managers. */
+  readonly additions: ContainerAdditions | undefined;
   /** Block devices of volumes. */
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
@@ -43,18 +44,18 @@ export interface ContainerConfigInput {
 /** The CreateContainer configuration. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
  *  other. @throws Error that names what is larger than a process can be given, before it is made. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
 export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
-  const { pod, container, restartCount, devices } = input;
+  const { pod, container, restartCount, additions } = input;
   return ContainerConfig.fromPartial({
     metadata: { name: container.name, attempt: restartCount },
     image: { image: input.image, userSpecifiedImage: container.image ?? "" },
     ...processStrings(input),
     workingDir: container.workingDir ?? "",
-    mounts: [...deviceMounts(devices), ...input.mounts],
-    devices: [...(devices?.devices ?? []), ...input.volumeDevices],
-    CDIDevices: (devices?.cdiDevices ?? []).map((name) => ({ name })),
+    mounts: [...addedMounts(additions), ...input.mounts],
+    devices: [...(additions?.devices ?? []), ...input.volumeDevices],
+    CDIDevices: (additions?.cdiDevices ?? []).map((name) => ({ name })),
     labels: labelsOf(input),
     // The agent's own annotations win.
-    annotations: { ...devices?.annotations, ...containerAnnotations(pod, container, restartCount) },
+    annotations: { ...additions?.annotations, ...containerAnnotations(pod, container, restartCount) },
     logPath: containerLogPath(container.name, restartCount),
     stdin: container.stdin ?? false,
     stdinOnce: container.stdinOnce ?? false,
@@ -81,8 +82,8 @@ function processStrings({ container, environment }: ContainerConfigInput) {
   };
 }
 
-function deviceMounts(devices: ContainerDevices | undefined): readonly Mount[] {
-  return (devices?.mounts ?? []).map(({ containerPath, hostPath, readOnly }) =>
+function addedMounts(additions: ContainerAdditions | undefined): readonly Mount[] {
+  return (additions?.mounts ?? []).map(({ containerPath, hostPath, readOnly }) =>
     Mount.fromPartial({ containerPath, hostPath, readonly: readOnly }),
   );
 }

@@ -14,15 +14,7 @@ import type { Clock } from "../lib/clock.ts";
 import { hasCode, throwIfAborted } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ConfigMap, Container, Pod, Secret, Service } from "../objects.ts";
-import type {
-  DeviceSource,
-  EventSink,
-  HostAddresses,
-  ObjectCache,
-  ServiceLister,
-  VolumeGate,
-  VolumeParts,
-} from "../pipeline.ts";
+import type { EventSink, HostAddresses, ObjectCache, ServiceLister, VolumeGate, VolumeParts } from "../pipeline.ts";
 import { type CgroupLayout, podCgroup } from "../pod/cgroup-path.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { parseResolvConf, podDns, usualDns } from "../pod/dns.ts";
@@ -42,6 +34,7 @@ import { nodeReference, podReference } from "../pod/reference.ts";
 import { type ContainerMemoryQos, type ResourceSettings, containerResources } from "../pod/resources.ts";
 import { withKubernetesService } from "../pod/service-env.ts";
 import { type ImageUser, containerSecurity, verifyRunAsNonRoot } from "../pod/security.ts";
+import { type ContainerAdditions, type ResourceManager, joinAdditions } from "../resource-manager.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetNetwork } from "../seams/provider.ts";
 import type { Images } from "../seams/runtime.ts";
@@ -87,7 +80,7 @@ export interface PrepareDeps {
   readonly services: ServiceLister;
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
-  readonly devices: DeviceSource;
+  readonly managers: readonly Pick<ResourceManager, "prepareContainer">[];
   /** Features of the pod's runtime handler; undefined where the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
@@ -186,8 +179,8 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   const { settings, fs } = deps;
   const { pod, container, image, restartCount } = run;
   const targetId = targetOf(run);
-  const devices = await deps.devices.containerDevices(pod, container, signal);
-  const environment = new Map([...(devices?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
+  const additions = await additionsTo(deps, run, signal);
+  const environment = new Map([...(additions?.environment ?? []), ...(await environmentOf(deps, run, signal))]);
   const target = await deps.facts(signal);
   const { selinux } = target;
   const mounted = await mountsOf(deps, run, { environment, selinux }, signal);
@@ -225,11 +218,22 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
     restartCount,
     environment,
     mounts: [...mounted, ...files.mounts],
-    devices,
+    additions,
     volumeDevices: volumeDevices(deps.volumes.mounted(pod.metadata.uid), container),
     linux,
     ownerLabels,
   });
+}
+
+/** What the resource managers add to a container, one after the other: one of them may refuse. */
+async function additionsTo(
+  { managers }: Pick<PrepareDeps, "managers">,
+  { pod, container }: ContainerStart,
+  signal: AbortSignal,
+): Promise<ContainerAdditions | undefined> {
+  const additions: (ContainerAdditions | undefined)[] = [];
+  for (const manager of managers) additions.push(await manager.prepareContainer(pod, container, signal));
+  return joinAdditions(additions);
 }
 
 /** Groups that the files of a pod's volumes belong to. */

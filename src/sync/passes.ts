@@ -25,6 +25,7 @@ import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import { reportedEnds, withUnstarted } from "../pod/unstarted.ts";
 import type { Resizes } from "../resizes.ts";
+import type { ResourceManager } from "../resource-manager.ts";
 import type { AskedPod, GivenPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 import { withinDeadline } from "./deadline.ts";
@@ -53,6 +54,7 @@ export interface PassDeps extends RejectedDeps, PlaceholderDeps {
   readonly status: StatusSink & { reconcile(pod: AskedPod): void };
   readonly events: EventSink;
   readonly ground: PodGround;
+  readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: Resizes;
   /** Works out a pod's status from what the runtime shows. */
   readonly statusOf: (pod: AskedPod, observed: RuntimePod, ending: boolean) => PodStatus;
@@ -134,6 +136,7 @@ export function createPasses(deps: PassDeps): Passes {
 
     async terminated(uid, pod, signal) {
       if (pod) deps.status.reconcile(pod);
+      for (const manager of deps.managers) manager.release(uid);
       await giveBack(deps, uid, pod, signal);
       deps.objects.unregister(uid);
       await deps.ground.release(uid, signal);

@@ -108,7 +108,7 @@ const checks: Readonly<Record<Promised, (kind: Kind, t: TestContext) => void | P
     await waitFor("the device", () => node.shown() === "1/1", { everyMs: 5 });
     const pod = podOfAllKinds(kind, { resources: { limits: { [resource]: "1" } } });
     const given = async (of: typeof node) =>
-      (await of.devices.containerDevices(pod, containerOf(pod, kind), signal))?.environment.get("GIVEN");
+      (await of.devices.prepareContainer(pod, containerOf(pod, kind), signal))?.environment.get("GIVEN");
     assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
     assert.equal(await given(node), "a");
     const again = await node.restarted();

@@ -55,6 +55,26 @@ test("each container gets what it asks for, once, and nobody else does", async (
   );
 });
 
+test("frees a pod's devices when it is released, also after a restart, and once", async (t) => {
+  const { plugin, allocator, node } = await served(t, { devices: ["a"] });
+  assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
+  const next = asking(1, "uid-2");
+  const early = allocatorOf(node, { sourcesSeen: false });
+  assert.match((await early.allocate(next, [], signal))?.message ?? "", /requested number of devices unavailable/);
+  node.devices.release("uid-1");
+  node.devices.release("uid-1");
+  assert.equal(await early.allocate(next, [], signal), undefined);
+  node.devices.release("uid-2");
+  const checkpoint = join(node.directory, "kubelet_internal_checkpoint");
+  await until("the checkpoint", () => !readFileSync(checkpoint, "utf8").includes("uid-2"));
+  const again = await node.restarted();
+  const back = await again.plugin({ devices: ["a"] });
+  await back.register();
+  await until("the device", () => again.shown() === "1/1");
+  assert.equal(await allocatorOf(again, { sourcesSeen: false }).allocate(asking(1, "uid-3"), [], signal), undefined);
+  assert.deepEqual(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 2);
+});
+
 test("devices of a pod that has ended come free, but not before every source has spoken", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
@@ -67,7 +87,7 @@ test("devices of a pod that has ended come free, but not before every source has
 test("a pod that asks for none is not kept waiting by a plugin that hangs", async (t) => {
   const { allocator, node } = await served(t);
   assert.equal(await allocator.allocate(asking(0, "u", { containers: [aContainer("c")] }), [], signal), undefined);
-  assert.equal(await node.devices.containerDevices(asking(1), aContainer("c"), signal), undefined);
+  assert.equal(await node.devices.prepareContainer(asking(1), aContainer("c"), signal), undefined);
 });
 
 test("what init containers had goes on to the containers after them; a sidecar keeps what it has", async (t) => {
@@ -119,8 +139,8 @@ test("what is handed out counts as the node's for those who have some, healthy o
   await allocator.allocate(pod, [], signal);
   plugin.show(["a", "b:Unhealthy"]);
   await until("one to be unhealthy", () => node.shown() === "1/2");
-  assert.deepEqual(allocator.allocatable(pod), { cpu: "4", [resource]: "2" });
-  assert.deepEqual(allocator.allocatable(asking(1, "uid-2")), { cpu: "4", [resource]: "1" });
+  assert.deepEqual(allocator.allocatable(pod), { [resource]: "2" });
+  assert.deepEqual(allocator.allocatable(asking(1, "uid-2")), { [resource]: "1" });
   assert.deepEqual(
     await allocator.allocate(pod, [], signal),
     refusal(`previously allocated devices are no longer healthy; cannot allocate unhealthy devices ${resource}`),
@@ -138,7 +158,7 @@ test("a container gets what its devices come with, and tells how they are", asyn
   const { plugin, allocator, node } = await served(t, { answer, devices: ["b", "a"] });
   const pod = asking(2);
   await allocator.allocate(pod, [], signal);
-  assert.deepEqual(await node.devices.containerDevices(pod, wanting("c", 2), signal), {
+  assert.deepEqual(await node.devices.prepareContainer(pod, wanting("c", 2), signal), {
     environment: new Map([["GPU", "b+a"]]),
     mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
     devices: [{ containerPath: "/dev/gpu", hostPath: "/dev/null", permissions: "rw" }],
@@ -158,7 +178,7 @@ test("a container gets what its devices come with, and tells how they are", asyn
 test("devices are prepared before each start where the plugin wants it, else the container does not start", async (t) => {
   const { plugin, allocator, node } = await served(t, { options: { preStartRequired: true } });
   const pod = asking(1);
-  const start = () => node.devices.containerDevices(pod, wanting("c", 1), signal);
+  const start = () => node.devices.prepareContainer(pod, wanting("c", 1), signal);
   await assert.rejects(start(), {
     message: `no devices found allocated in local cache for pod uid-1, container c, resource ${resource}`,
   });
@@ -179,9 +199,9 @@ test("a container that was admitted before its plugin had registered gets its de
   const node = await rig(t);
   const pod = asking(1);
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
-  assert.equal(await node.devices.containerDevices(pod, wanting("c", 1), signal), undefined);
+  assert.equal(await node.devices.prepareContainer(pod, wanting("c", 1), signal), undefined);
   await registered(node, { answer: () => ({ envs: { A: "b" } }) });
-  const has = await node.devices.containerDevices(pod, wanting("c", 1), signal);
+  const has = await node.devices.prepareContainer(pod, wanting("c", 1), signal);
   assert.deepEqual(has?.environment, new Map([["A", "b"]]));
 });
 
@@ -204,7 +224,7 @@ test("a restart keeps who has what; running containers are let be until their pl
 
   const plugin = await registered(again, { devices: ["a"], socket: "again.sock" });
   assert.equal(await allocatorOf(again).allocate(pod, [], signal), undefined);
-  assert.deepEqual((await again.devices.containerDevices(pod, wanting("c", 1), signal))?.environment.get("A"), "b");
+  assert.deepEqual((await again.devices.prepareContainer(pod, wanting("c", 1), signal))?.environment.get("A"), "b");
   assert.deepEqual(allocations(plugin.calls), []);
 });
 
@@ -223,7 +243,7 @@ test("after a restart of the agent no container of a living pod costs it its pla
   );
   await registered(again, { devices: ["a", "b"], socket: "again.sock" });
   for (const container of [wanting("init", 1), side, wanting("c", 1)]) {
-    const has = await again.devices.containerDevices(pod, container, signal);
+    const has = await again.devices.prepareContainer(pod, container, signal);
     assert.equal(has?.environment.get("GPU"), container.name === "c" ? "b" : "a", container.name);
   }
 });

@@ -8,6 +8,7 @@ import { localHost } from "../../../providers/local/host.ts";
 import { createDevices, type Devices } from "../../../src/devices/devices.ts";
 import { systemClock } from "../../../src/lib/clock.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
+import type { ResourceManager } from "../../../src/resource-manager.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
@@ -22,6 +23,8 @@ export interface Rig {
   /** The directory of kubelet.sock. */
   readonly directory: string;
   readonly devices: Devices;
+  /** Whether every source has been heard, and the UIDs of pods that run. */
+  readonly sources: { seen: boolean; alive: readonly string[] };
   /** What was woken, and how often the node's status was to be looked at. */
   readonly woken: string[];
   /** Measurements of plugins. */
@@ -52,7 +55,10 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
   const measured: string[] = [];
   const pods: Pod[] = [];
   let hurries = 0;
+  const sources = { seen: true, alive: [] as readonly string[] };
   const devices = createDevices({
+    sourcesSeen: () => sources.seen,
+    isAlive: (uid) => sources.alive.includes(uid),
     host: through(localHost({ clock })),
     rootDir: root,
     requestTimeoutMs: 20_000,
@@ -75,7 +81,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     log: silent,
   });
   const ending = new AbortController();
-  const running = Promise.all([devices.service, devices.podResources].map((service) => service.run(ending.signal)));
+  const running = Promise.all(devices.services.map((service) => service.run(ending.signal)));
   const stop = async () => {
     ending.abort();
     await running;
@@ -88,6 +94,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
     monitors: join(root, "pod-resources", "kubelet.sock"),
     pods,
     devices,
+    sources,
     woken,
     measured,
     hurried: () => hurries,
@@ -134,11 +141,15 @@ export function wanting(name: string, count: number, more: Partial<Container> = 
 }
 
 /** Decides as admission does, with nothing running and every source heard, unless told otherwise. */
-export function allocatorOf({ devices }: Rig, more: { sourcesSeen?: boolean; alive?: readonly string[] } = {}) {
-  const { sourcesSeen = true, alive = [] } = more;
-  return devices.allocator({
-    allocatable: () => ({ cpu: "4" }),
-    sourcesSeen: () => sourcesSeen,
-    isAlive: (uid) => alive.includes(uid),
-  });
+export function allocatorOf(
+  { devices, sources }: Rig,
+  { sourcesSeen = true, alive = [] }: { sourcesSeen?: boolean; alive?: readonly string[] } = {},
+): Pick<ResourceManager, "allocate" | "allocatable"> {
+  return {
+    allocatable: devices.allocatable,
+    allocate(...given) {
+      Object.assign(sources, { seen: sourcesSeen, alive });
+      return devices.allocate(...given);
+    },
+  };
 }

@@ -1,6 +1,4 @@
 import assert from "node:assert/strict";
-import { readFileSync } from "node:fs";
-import { join } from "node:path";
 import { test } from "node:test";
 import { createNodeState } from "../../../src/kubelet/node-state.ts";
 import { handOut, wiring } from "../../../src/kubelet/wiring.ts";
@@ -38,14 +36,10 @@ test("an actor is handed what the wiring names for it, and nothing else", () => 
   assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);
 });
 
-test("docs/architecture.md draws the same wiring", () => {
-  const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "architecture.md"), "utf8");
-  const drawn = page.split("\n").filter((line) => /^- `[a-zA-Z]+`( [a-z]+ `|$)/.test(line));
-  const lines = actors.map(([actor, wires]) => {
-    const parts = (["reads", "writes", "sends", "hears"] as const).flatMap((kind) =>
-      wires[kind]?.length ? [`${kind} ${wires[kind].map((name) => `\`${name}\``).join(" ")}`] : [],
-    );
-    return `- \`${actor}\` ${parts.join("; ")}`;
-  });
-  assert.deepEqual(drawn, lines);
+test("refuses to hand out the writer of a column a second time", () => {
+  const hand = handOut(state, createSignals());
+  hand("pleg");
+  assert.throws(() => hand("pleg"), { message: "pleg: column seen has a writer already" });
+  hand("kubeletServer");
+  hand("kubeletServer");
 });

@@ -18,7 +18,7 @@ test("a container has what its devices come with; its own variables and the agen
     annotations: { "vendor.com/gpu": "yes", "io.kubernetes.container.hash": "theirs" },
     cdiDevices: ["vendor.com/gpu=0"],
   };
-  const { configure } = preparerIn(root, { devices: { containerDevices: async () => devices } });
+  const { configure } = preparerIn(root, { managers: [{ prepareContainer: async () => devices }] });
   const config = await configure(
     ...podOf({
       args: ["$(GPU)"],

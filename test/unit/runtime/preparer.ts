@@ -66,7 +66,7 @@ export function preparerIn(
       bindParts: async (_pod, name, parts) =>
         new Map(parts.map(({ index, volume, subPath }) => [index, `/parts/${name}/${index}/${volume}:${subPath}`])),
     },
-    devices: { containerDevices: async () => undefined },
+    managers: [],
     handlerFeatures: async () => undefined,
     facts: async () => ({
       memoryBytes: 2 ** 32,

@@ -60,6 +60,7 @@ export function rig(over: Partial<PassDeps> = {}) {
     },
     events,
     resizes: noResizes,
+    managers: [{ release: said("free resources") }],
     ground: { prepare: asked("prepare"), release: asked("release") },
     statusOf: (_pod, _observed, ending): PodStatus => ({ phase: ending ? "Failed" : world.phase }),
     onRejected: said("rejected"),

@@ -267,6 +267,7 @@ test("a terminated pod's volumes, objects and ground are given back before its o
   await passes.terminated("uid-1", aPod(), never);
   assert.deepEqual(calls, [
     "reconcile uid-1",
+    "free resources uid-1",
     "unmount uid-1",
     "unregister uid-1",
     "release uid-1",

@@ -1,0 +1,46 @@
+import { createDevices, type Devices } from "../devices/devices.ts";
+import { pluginFiles, pluginDirectory, podResourcesDirectory } from "../host/plugin-paths.ts";
+import { paced } from "../lib/paced.ts";
+import { isAlive } from "../pod/sandbox.ts";
+import type { ResourceManager } from "../resource-manager.ts";
+import type { NodeContext } from "./deps.ts";
+import { monitoredPods } from "./monitored-pods.ts";
+import { deviceSettings } from "./settings.ts";
+
+/** Devices whose plugin changes its mind all the time make the Node talk no more often than this, milliseconds. */
+const devicesPaceMs = 1_000;
+
+/** The resource managers of a node. */
+export interface NodeResources {
+  readonly devices: Devices;
+  /** All of them, in the order in which they allocate. */
+  readonly managers: readonly ResourceManager[];
+}
+
+/** Makes the node's resource managers. A new manager is a folder, an entry in kubelet/wiring.ts, a line here, and its files below. */
+export function createResourceManagers({ config, target, metrics, clock, log, hand }: NodeContext): NodeResources {
+  const { signals, asked, seen, status, takenIn } = hand("devices");
+  const devices = createDevices({
+    ...deviceSettings(config),
+    host: target.host,
+    onChange: paced(() => signals.nodeChanged.send(), devicesPaceMs, clock),
+    signals,
+    pods: monitoredPods(asked, status),
+    sourcesSeen: takenIn.all,
+    isAlive(uid) {
+      const pod = seen.get(uid);
+      return pod !== undefined && isAlive(pod);
+    },
+    measures: metrics.measures,
+    clock,
+    log,
+  });
+  return { devices, managers: [devices] };
+}
+
+/** Files of resource managers, relative to a node's root directory: `graftlet remove` removes them. */
+export const managerFiles: readonly string[] = [
+  `${pluginDirectory}/${pluginFiles.socket}`,
+  `${pluginDirectory}/${pluginFiles.checkpoint}`,
+  `${podResourcesDirectory}/${pluginFiles.socket}`,
+];
