@@ -41,7 +41,7 @@ test test-all: ## everything: check, unit, contract, integration, a part of Kube
 	echo "==> make $@: all passed in $$((SECONDS - started)) s:$${times%,}"
 .ONESHELL: test test-all unit real real-all api-versions clean
 
-check: types lint imports streams format links spelling chart ## types, lint, import rules, format, the documents' links and spelling, the chart; no root
+check: types lint imports streams programs format links spelling chart ## types, lint, import rules, programs for targets, format, the documents' links and spelling, the chart; no root
 
 types: $(deps)
 	$(call say,types)
@@ -56,7 +56,7 @@ imports: $(deps)
 	$(call say,import rules)
 	@node tools/check-imports.ts
 
-.PHONY: streams
+.PHONY: streams programs
 streams: $(deps)
 	$(call say,streams whose errors nobody hears)
 	@node tools/check-streams.ts
@@ -64,6 +64,14 @@ streams: $(deps)
 format: $(deps) $(tools)
 	$(call say,format (make format-write mends it))
 	@node tools/node_modules/@biomejs/biome/bin/biome format .
+
+# Programs that run on targets, in the languages that targets have.
+programs: $(deps)
+	$(call say,programs for targets (shellcheck; perl -c; pyflakes))
+	@for program in shellcheck:shellcheck pyflakes3:pyflakes3; do command -v $${program%:*} >/dev/null || test/cluster/install-packages.sh $${program#*:}; done
+	@git ls-files "src/*.sh" "providers/*.sh" | xargs shellcheck
+	@git ls-files "src/*.py" "providers/*.py" | xargs pyflakes3
+	@for program in $$(git ls-files "src/*.pl" "providers/*.pl"); do perl -c $$program 2>&1 | grep -v "syntax OK" && exit 1; done; true
 
 links: $(deps)
 	$(call say,links of the documents)

@@ -1,6 +1,8 @@
-import { chmod, mkdir, rm, stat, writeFile } from "node:fs/promises";
+import { globSync } from "node:fs";
+import { chmod, mkdir, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { build } from "esbuild";
+import { withoutComments } from "../src/lib/program-text.ts";
 import { bundlePage } from "../src/page/bundle.ts";
 import { noticesOf } from "./notices.ts";
 import { sourcePlaces } from "./source-places.ts";
@@ -28,6 +30,13 @@ function output(ending: string): string {
   return file.text;
 }
 
+/** Programs that run on targets, by path. */
+async function programs(): Promise<Record<string, string>> {
+  const paths = globSync("{src,providers}/**/*.{py,pl,sh}", { cwd: root });
+  const read = async (path: string) => [path, withoutComments(await readFile(join(root, path), "utf8"))] as const;
+  return Object.fromEntries(await Promise.all(paths.map(read)));
+}
+
 await rm(directory, { recursive: true, force: true });
 await mkdir(directory, { recursive: true });
 const page = await bundlePage();
@@ -45,7 +54,7 @@ const { metafile, outputFiles } = await build({
   minifyWhitespace: true,
   lineLimit: 120,
   legalComments: "none",
-  define: { builtPage: JSON.stringify(JSON.stringify(page.files)) },
+  define: { builtPage: JSON.stringify(JSON.stringify(page.files)), builtPrograms: JSON.stringify(await programs()) },
   // For the places in the source that text logs name; the map itself is not shipped.
   sourcemap: "external",
   sourcesContent: false,

@@ -3,6 +3,7 @@ import { readLines } from "../host/command-lines.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
+import { programText } from "../lib/program-text.ts";
 import { paced } from "../lib/paced.ts";
 import { patrol } from "../lib/patrol.ts";
 import type { Service } from "../lib/service-group.ts";
@@ -31,48 +32,6 @@ const retryMs = 10_000;
 const newsMs = 1_000;
 /** Reasons that are told, and the length of one, characters: they are the target's words. */
 const [maxReasons, maxReasonLength] = [16, 512];
-
-/** Takes lines `BYTES DIRECTORY NAME`, `-` for none of that name, and prints `crossed NAME` when the kernel says so: cgroup.event_control
- *  of cgroup version 1 wants a file descriptor for events, which no command makes. It ends with its standard input, also when its
- *  starter is killed. @see https://docs.kernel.org/admin-guide/cgroup-v1/memory.html#memory-thresholds */
-const listening = String.raw`
-use strict;
-use POSIX ();
-my %eventfd2 = (x86_64 => 290, aarch64 => 19, riscv64 => 19, i686 => 328, armv7l => 356, ppc64le => 314, s390x => 318);
-my $machine = (POSIX::uname())[4];
-my $number = $eventfd2{$machine} or die "no events on $machine\n";
-$| = 1;
-my (%events, %names);
-sub tell_of {
-  my ($bytes, $directory, $name) = @_;
-  my $former = delete $events{$name};
-  if (defined $former) { delete $names{$former}; POSIX::close($former); }
-  return if $bytes eq '-';
-  open(my $usage, '<', "$directory/memory.usage_in_bytes") or return "$directory: $!";
-  open(my $control, '>', "$directory/cgroup.event_control") or return "$directory: $!";
-  my $event = syscall($number, 0, 0);
-  return "eventfd: $!" if $event < 0;
-  unless (syswrite($control, "$event " . fileno($usage) . " $bytes")) { my $why = $!; POSIX::close($event); return "$directory: $why"; }
-  $events{$name} = $event;
-  $names{$event} = $name;
-  return;
-}
-my $said = '';
-for (;;) {
-  my $watched = '';
-  vec($watched, $_, 1) = 1 for 0, keys %names;
-  next if select(my $ready = $watched, undef, undef, undef) < 0;
-  for my $event (grep { vec($ready, $_, 1) } keys %names) {
-    POSIX::read($event, my $count, 8);
-    print "crossed $names{$event}\n";
-  }
-  next unless vec($ready, 0, 1);
-  sysread(STDIN, $said, 65536, length $said) or last;
-  while ($said =~ s/^(\S+) (\S+) (.*)\n//) {
-    my ($name, $why) = ($3, tell_of($1, $2, $3));
-    print "failed $why\n" if defined $why;
-  }
-}`;
 
 /** Listens to what the target's kernel says of the memory that cgroups use (KubeletConfiguration.kernelMemcgNotification). Where there is
  *  no perl, or the kernel does not tell, that is said once: the memory is then looked at as often as otherwise.
@@ -117,7 +76,7 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
   };
   const listen = async (signal: AbortSignal) => {
     try {
-      listener = await host.spawn(interpreted("perl", listening), signal);
+      listener = await host.spawn(interpreted("perl", programText("src/eviction/memory-thresholds.pl")), signal);
       listener.stdin.on("error", () => {});
       say(bounds);
       const why = await readLines(listener, heard, signal);

@@ -22,7 +22,7 @@ interface Tree {
 
 /** What `bindParts` promises, on a host of each kind: its commands are the target's own. */
 export function bindContract(name: string, make: () => Promise<HostUnderTest>): void {
-  describe(`parts of trees are bound: ${name}`, () => {
+  describe(`binding of subPath mounts in ${name}`, () => {
     let made: HostUnderTest | undefined;
     let trees = 0;
     before(async () => {
@@ -59,7 +59,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       assert.equal(await says("ls", outside), "secret");
     };
 
-    test("directories, files, and what links in the tree lead to", () =>
+    test("binds directories, files, and the targets of links within the volume", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         await host.fs.apply([
           { do: "mkdir", path: `${base}/-a b/$(c)'"`, parents: true },
@@ -78,7 +78,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         assert.deepEqual((await says("ls", target)).split("\n"), ["-a b", "file", "in", "to-file"]);
       }));
 
-    test("a FIFO and a socket are bound unopened", () =>
+    test("binds a FIFO and a socket without opening them", () =>
       onTree(async ({ base, target, bind, says }) => {
         await made?.makeFifo(`${base}/fifo`);
         await within(bind("fifo"));
@@ -88,14 +88,14 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         assert.equal(await says("stat", "-c", "%F", target), "socket");
       }));
 
-    test("directories that are missing are made as the tree's root is, those of the target for nobody else", () =>
+    test("creates missing directories with the mode and owner of the volume's root", () =>
       onTree(async ({ base, target, bind, says }) => {
         await bind("new/deep");
         const modes = await says("stat", "-c", "%a", `${base}/new`, `${base}/new/deep`, target, `${target}/../..`);
         assert.deepEqual(modes.split("\n"), ["2770", "2770", "2770", "750"]);
       }));
 
-    test("what stands in the way, or leads out, is refused, and nothing is made there or mounted", () =>
+    test("refuses a path that is blocked or leaves the volume, and creates or mounts nothing", () =>
       onTree(async ({ host, base, outside, bind, mounted }) => {
         await made?.makeFifo(`${base}/fifo`);
         await host.fs.apply([
@@ -119,7 +119,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         assert.equal(await mounted(), false);
       }));
 
-    test("what is bound again shows what is there then, whatever was there before", () =>
+    test("shows the current content when a path is bound again, whatever it was before", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         for (const text of ["one", "two"]) {
           await host.fs.apply([
@@ -138,7 +138,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
         }
       }));
 
-    test("a mount in the tree is of the tree", () =>
+    test("includes a mount inside the volume", () =>
       onTree(async ({ host, base, target, bind, says }) => {
         await host.fs.apply([{ do: "mkdir", path: `${base}/disk` }]);
         assert.equal(await says("mount", "-t", "tmpfs", "tmpfs", `${base}/disk`), "");
@@ -158,7 +158,7 @@ export function bindContract(name: string, make: () => Promise<HostUnderTest>): 
       ["a file", "mine", "mine", "cat"],
     ] as const;
     for (const [what, name, below, look] of attacks)
-      test(`${what} that becomes a link out of the tree and back all the time never leads there`, () =>
+      test(`never leaves the volume while ${what} is swapped with a link again and again`, () =>
         onTree(async ({ host, base, outside, target, bind, says }) => {
           await host.fs.apply([
             { do: "mkdir", path: `${base}/way` },

@@ -33,7 +33,7 @@ const clusterScoped = new Set([
 const files = valueFiles();
 const rewrite = process.env["GRAFTLET_UPDATE_GOLDEN"] === "1";
 
-describe("the chart, rendered", { timeout: 600_000 }, () => {
+describe("the rendered chart", { timeout: 600_000 }, () => {
   let helm: string;
   const texts = new Map<string, string>();
   const objects = (name: string) => objectsIn(texts.get(name) ?? "");
@@ -73,7 +73,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     for (const { name, path } of files) texts.set(name, await must([helm, ...templateArguments("--values", path)]));
   });
 
-  test("each case for chart-testing has one Deployment", async () => {
+  test("renders one Deployment for each case of chart-testing", async () => {
     const cases = caseFiles();
     assert.ok(cases.length > 3 && cases.every(({ name }) => name.endsWith("-values.yaml")));
     for (const { name, path } of cases) {
@@ -83,13 +83,13 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
   });
 
   for (const { name, golden } of files)
-    test(`${name} is as it was (GRAFTLET_UPDATE_GOLDEN=1 takes what is rendered now)`, () => {
+    test(`renders ${name} as its golden file (GRAFTLET_UPDATE_GOLDEN=1 rewrites it)`, () => {
       const text = (texts.get(name) ?? "").replaceAll(/[ \t]+$/gm, "").replaceAll(/\n{2,}/g, "\n");
       if (rewrite) writeFileSync(golden, text);
       assert.equal(text, readFileSync(golden, "utf8"));
     });
 
-  test("every object has the standard labels, and a namespace unless it can have none", () => {
+  test("gives every object the standard labels, and a namespace where it has one", () => {
     for (const { name } of files) {
       for (const { kind, metadata } of objects(name)) {
         const what = `${kind} ${metadata.name} of ${name}`;
@@ -101,7 +101,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("no two objects are the same one, and none is named as another release's could be", () => {
+  test("names no two objects alike, nor like those of another release", () => {
     for (const { name } of files) {
       const keys = objects(name).map(({ kind, metadata }) => `${kind} ${metadata.namespace}/${metadata.name}`);
       assert.equal(new Set(keys).size, keys.length, name);
@@ -111,7 +111,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("pods meet the restricted profile, but where a node is local", () => {
+  test("renders pods that meet the restricted profile, except for local nodes", () => {
     for (const { name } of files) {
       for (const object of objects(name)) {
         const { kind, metadata } = object;
@@ -124,7 +124,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("graftlet takes the configuration that is rendered, and so do its providers", () => {
+  test("renders a configuration that graftlet and its providers accept", () => {
     for (const { name, path } of files) {
       const nodes = nodesOf(name);
       const values = parse(readFileSync(path, "utf8")) as { readonly nodes: readonly unknown[] };
@@ -137,7 +137,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("what the values say of a node arrives", () => {
+  test("passes each node's values on to its configuration", () => {
     const [first, press, agent, sealed] = nodesOf("several");
     assert.ok(first && press && agent && sealed);
     const target = (value: string) => ({ key: "graftlet.dev/target", value, effect: "NoSchedule" });
@@ -196,7 +196,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a node has its own root directory, and the Pod mounts those that are in no other", () => {
+  test("gives each node a root directory of its own, and mounts those that lie in no other", () => {
     const roots = (name: string) => nodesOf(name).map(({ rootDir }) => rootDir);
     assert.deepEqual(roots("root-directories"), ["/var/lib/kubelet", "/var/lib/kubelet/beside", "/var/lib/kubelet"]);
     const local = "local-root-directories";
@@ -208,7 +208,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("the account approves where a node asks for a certificate by itself, and where that is not switched off", async () => {
+  test("lets the account approve certificates where a node requests one itself, unless that is switched off", async () => {
     const rendered = async (name: string, ...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf(name), ...set)]);
       const [map] = ofKind<V1ConfigMap>(objectsIn(text), "ConfigMap");
@@ -239,7 +239,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("endpoints are read only where a node's pods are led into the cluster, or may come to be", async () => {
+  test("reads endpoints only where a node's pods use the service tunnel, or may later", async () => {
     const reads = async (...set: string[]) =>
       /resources: \[endpointslices\]\n +verbs: \[list, watch\]/.test(
         await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]),
@@ -251,7 +251,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.deepEqual(found, [true, true, true, false, false]);
   });
 
-  test("each node has a Service of its own, whose port leads to it, and each Secret is mounted where its node looks", () => {
+  test("gives each node a Service whose port leads to it, and mounts each Secret where its node expects it", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);
       const services = new Map(
@@ -286,7 +286,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a change of the configuration rolls the Pod, a change of anything else does not", async () => {
+  test("rolls the Pod when the configuration changes, and for no other change", async () => {
     const podWith = async (...set: string[]) => {
       const text = await must([helm, ...templateArguments("--values", valuesOf("one-over-ssh"), ...set)]);
       return ofKind<V1Deployment>(objectsIn(text), "Deployment")[0]?.spec?.template;
@@ -296,7 +296,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.notDeepEqual(await podWith("--set", "nodes[0].labels.a=b"), usual);
   });
 
-  test("a NetworkPolicy lets the API server and who reads metrics reach the kubelet APIs, and nothing else", () => {
+  test("the NetworkPolicy admits the API server and metrics scrapers to the kubelet APIs, and nothing else", () => {
     interface Policy {
       readonly spec: { readonly policyTypes: readonly string[]; readonly ingress: readonly Rule[] };
     }
@@ -327,7 +327,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     assert.deepEqual(toPods, { ports: [{ protocol: "TCP", port: 20_000, endPort: 29_999 }] });
   });
 
-  test("on the machine's own network graftlet answers probes to that machine alone", () => {
+  test("answers probes on the host network only to its own machine", () => {
     for (const { name } of files) {
       const { pod, container } = podIn(name);
       const address = /^healthzBindAddress: (.*)$/m.exec(
@@ -340,7 +340,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("machines that dial in reach the Deployment's Pod, and the one that drains, and no other", () => {
+  test("lets reverse tunnels reach the Deployment's Pod and the drain Pod alone", () => {
     const services = ofKind<V1Service>(objects("dials-in"), "Service").filter((service) => !isOfNode(service));
     assert.equal(services.length, 1);
     const selector = Object.entries(services[0]?.spec?.selector ?? {});
@@ -355,7 +355,7 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     );
   });
 
-  test("the Service, and the Deployment, choose the Deployment's Pod alone", () => {
+  test("the Service and the Deployment select the Deployment's Pod alone", () => {
     for (const { name } of files) {
       const selectors = [
         ...ofKind<V1Service>(objects(name), "Service")
@@ -376,13 +376,13 @@ describe("the chart, rendered", { timeout: 600_000 }, () => {
     }
   });
 
-  test("the test's script arrives whole, and has nothing in it that Kubernetes would expand", () => {
+  test("passes the script of helm test on unchanged, with nothing that Kubernetes would expand", () => {
     const [script = ""] = one<V1Pod>("one-over-ssh", "Pod").spec?.containers[0]?.args ?? [];
     assert.equal(script, readFileSync(`${chart}/files/test.mjs`, "utf8"));
     assert.doesNotMatch(script, /\$\(/);
   });
 
-  test("pods of tunneled nodes are published, owned by the role that allows it", () => {
+  test("publishes pods of tunneled nodes with an owner that its role allows", () => {
     assert.deepEqual(nodesOf("tunneled")[0]?.endpoints, {
       owner: "edge-graftlet.graftlet.endpoints",
       namespaces: ["shop"],

@@ -5,7 +5,7 @@ import { objectsIn, ofKind, templateArguments, valueFiles } from "../harness/cha
 import { findHelm } from "../harness/helm.ts";
 import { must } from "../harness/processes.ts";
 
-describe("the chart, as settings change it", { timeout: 600_000 }, () => {
+describe("the chart under changed settings", { timeout: 600_000 }, () => {
   let helm: string;
   const files = valueFiles();
   const valuesOf = (name: string) => files.find((file) => file.name === name)?.path ?? "";
@@ -13,7 +13,7 @@ describe("the chart, as settings change it", { timeout: 600_000 }, () => {
     helm = await findHelm();
   });
 
-  test("pods are published only where a node is or may be tunneled, and where that can be done", async () => {
+  test("publishes pods only where a node is or may become tunneled and the cluster supports it", async () => {
     const values = valuesOf("tunneled");
     const has = (text: string) => [/endpointsOwner/.test(text), /kind: MutatingAdmissionPolicy$/m.test(text)];
     const rendered = (...more: readonly string[]) =>
@@ -28,7 +28,7 @@ describe("the chart, as settings change it", { timeout: 600_000 }, () => {
     assert.deepEqual(await set("isolated", "auto"), [true, true], "its machine may turn out to allow it");
   });
 
-  test("objects are named and labelled as asked, and a user's own are among them", async () => {
+  test("names and labels objects as configured, and includes extra objects", async () => {
     const own = JSON.stringify([
       { apiVersion: "v1", kind: "ConfigMap", metadata: { name: "mine", namespace: "{{ .Release.Namespace }}" } },
       'apiVersion: v1\nkind: ConfigMap\nmetadata: { name: {{ include "graftlet.fullname" . }}-text }',
@@ -55,14 +55,14 @@ describe("the chart, as settings change it", { timeout: 600_000 }, () => {
     assert.equal(mine?.metadata?.namespace, "graftlet");
   });
 
-  test("without roles of its own the release has none but those of its hooks", async () => {
+  test("without rbac.create renders no roles except those of its hooks", async () => {
     const text = await must([helm, ...templateArguments("--values", valuesOf("tunneled"), "--set=rbac.create=false")]);
     for (const kind of ["Role", "RoleBinding", "ClusterRole", "ClusterRoleBinding"])
       for (const { metadata } of ofKind<V1ConfigMap>(objectsIn(text), kind))
         assert.ok(metadata?.annotations?.["helm.sh/hook"], `${kind} ${metadata?.name}`);
   });
 
-  test("API servers are watched where tunnels lead to them", async () => {
+  test("watches API servers where egress tunnels lead to them", async () => {
     const values = valuesOf("one-over-ssh");
     const role = async (...more: readonly string[]) => {
       const text = await must([helm, ...templateArguments("--values", values, ...more)]);

@@ -169,7 +169,7 @@ const wrong: readonly (readonly [readonly string[], RegExp])[] = [
   [["drain.timeout=soon"], /drain\.timeout "soon" is no duration: write it as 90s or 5m/],
 ];
 
-describe("values of the chart that cannot be", { timeout: 600_000 }, () => {
+describe("invalid chart values", { timeout: 600_000 }, () => {
   let helm: string;
   const refusal = async (settings: readonly string[]) => {
     const { code, stdout, stderr } = await run([
@@ -182,7 +182,7 @@ describe("values of the chart that cannot be", { timeout: 600_000 }, () => {
     helm = await findHelm();
   });
 
-  test("no settings at all are a release without nodes", async () => {
+  test("renders a release without nodes from no settings at all", async () => {
     const { code, stdout, stderr } = await refusal([]);
     assert.deepEqual([code, stderr], [0, ""]);
     assert.match(stdout, /replicas: 0/);
@@ -190,7 +190,7 @@ describe("values of the chart that cannot be", { timeout: 600_000 }, () => {
     assert.doesNotMatch(stdout, /resourceNames: (\[\]|null)/);
   });
 
-  test("the three settings of the shortest install are enough", async () => {
+  test("accepts the three settings of the shortest install", async () => {
     assert.deepEqual({ ...(await refusal(node)), stdout: "" }, { code: 0, stdout: "", stderr: "" });
   });
 
@@ -207,7 +207,7 @@ interface Schema {
   readonly $defs: Readonly<Record<string, Pick<Schema, "properties">>>;
 }
 
-test("a registry for all images, also of a chart that graftlet's is a part of", async () => {
+test("takes all images from a global registry, also as a subchart", async () => {
   const helm = await findHelm();
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-chart-"));
   const parent = { apiVersion: "v2", name: "site", version: "0.1.0" };
@@ -233,7 +233,7 @@ test("a registry for all images, also of a chart that graftlet's is a part of", 
 describe("values.yaml", () => {
   const text = readFileSync(`${chart}/values.yaml`, "utf8");
 
-  test("the schema and the README know each value, and no other", () => {
+  test("the schema and the README document exactly the chart's values", () => {
     const values = parse(text) as Readonly<Record<string, unknown>>;
     const schema = JSON.parse(readFileSync(`${chart}/values.schema.json`, "utf8")) as Schema;
     assert.deepEqual(Object.keys(schema.properties).sort(), Object.keys(values).sort());

@@ -50,7 +50,7 @@ const setups: Readonly<Record<string, { readonly driver?: readonly string[]; rea
 
 describe("csi-test's sanity suite", () => {
   for (const [name, { driver = [], suite = [] }] of Object.entries(setups))
-    test(`with ${name}`, async () => {
+    test(`passes with ${name}`, async () => {
       await using running = await startDriver(name, driver);
       writeFileSync(at(`${name}/parameters`), "e2eVacTest: some\n");
       const argv = [
@@ -86,7 +86,7 @@ async function createVolume(socket: string, name: string): Promise<string> {
   return String(decode(decode(answer).get(1) ?? Buffer.of()).get(2));
 }
 
-test("volumes and their mounts survive the driver's death", async () => {
+test("keeps volumes and their mounts when the driver is killed", async () => {
   const socket = at("killed/csi.sock");
   const first = await startDriver("killed");
   const id = await createVolume(socket, "kept");
@@ -131,7 +131,7 @@ test("volumes and their mounts survive the driver's death", async () => {
   assert.match(second.log(), /gRPCCall: {"Method":"\/csi\.v1\.Node\/NodePublishVolume","Request":{"volume_id":/);
 });
 
-test("an inline volume is made when it is published, and ends when it is unpublished", async () => {
+test("creates an inline volume at NodePublishVolume and deletes it at NodeUnpublishVolume", async () => {
   const socket = at("inline/csi.sock");
   await using _ = await startDriver("inline", ["--enable-volume-mount-group"]);
   const target = at("inline/target");
@@ -169,7 +169,7 @@ const connected = (path: string) =>
     socket.once("error", reject);
   });
 
-test("as a proxy it joins connections in pairs, whichever end comes first", async () => {
+test("as a proxy joins pairs of connections, whichever side connects first", async () => {
   const [clients, drivers] = [at("proxy-clients.sock"), at("proxy-drivers.sock")];
   const args = ["--nodeid=node-1", `--endpoint=${clients}`, `--proxy-endpoint=unix://${drivers}`];
   await using _ = await rig().start("hostpathplugin", args);
@@ -197,7 +197,7 @@ describe("the registrar", () => {
       `--plugin-registration-path=${at(name)}`,
     ]);
 
-  test("says where the driver is, and takes its socket along when it is ended", async () => {
+  test("announces the driver, and removes its socket when it ends", async () => {
     await using _ = await startDriver("registered");
     const socket = at("registered/hostpath.csi.k8s.io-reg.sock");
     const probe = ["--mode=kubelet-registration-probe", `--kubelet-registration-path=${at("registered/csi.sock")}`];
@@ -214,7 +214,7 @@ describe("the registrar", () => {
     assert.equal(existsSync(socket), false);
   });
 
-  test("ends when the kubelet refuses the driver, and takes over the socket that it left", async () => {
+  test("ends when the kubelet refuses the driver, and replaces a stale socket", async () => {
     await using _ = await startDriver("refused");
     const socket = at("refused/hostpath.csi.k8s.io-reg.sock");
     const first = await startRegistrar("refused");

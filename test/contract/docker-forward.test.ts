@@ -52,7 +52,7 @@ interface RigUnderTest extends AsyncDisposable {
 }
 
 function forwardContract(where: string, make: () => Promise<RigUnderTest>): void {
-  describe(`port-forward of the docker provider, on a real daemon ${where}`, { timeout: 300_000 }, () => {
+  describe(`port-forward of the Docker provider on a real daemon ${where}`, { timeout: 300_000 }, () => {
     let made: RigUnderTest;
     let rig: DockerRig;
     let docker: DockerUnderTest;
@@ -103,8 +103,8 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
     }
 
     for (const program of ["socat", "perl", "python3"]) {
-      describe(`by ${program}`, () => {
-        test("carries 16 MiB each in several connections at once, and the end of what is sent", async () => {
+      describe(`through ${program}`, () => {
+        test("carries 16 MiB each over several connections at once, and half-closes", async () => {
           const connect = relayBy(program);
           const content = randomBytes(16 << 20);
           const expected = createHash("md5").update(content).digest("hex");
@@ -118,14 +118,14 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
           assert.deepEqual(answers, [expected, expected, expected]);
         });
 
-        test("tells when nobody listens", async () => {
+        test("reports that nothing listens on the port", async () => {
           await assert.rejects(relayBy(program)(sandboxId, 9999, patience()), {
             code: "unavailable",
             message: /^failed to connect to localhost:9999 .*IPv4: connection refused, IPv6: connection refused$/,
           });
         });
 
-        test("leaves no process behind when the client leaves", async () => {
+        test("leaves no process behind when the client disconnects", async () => {
           const connection = await relayBy(program)(sandboxId, 9001, patience());
           connection.write("half a word");
           await waitFor("the relay to run", async () => (await relays()) > 0);
@@ -133,7 +133,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
           await waitFor("the relay to be gone", async () => (await relays()) === 0);
         });
 
-        test("goes on with what the client sends when the server has said all", async () => {
+        test("goes on sending the client's data after the server has closed its side", async () => {
           const connect = relayBy(program);
           const connection = await connect(sandboxId, 9003, patience());
           assert.equal(await readAll(connection), "hello");
@@ -147,7 +147,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
 
     // Over SSH so many relays would wait for sessions of the link.
     if (where === "here") {
-      test("has so many connections to a pod and no more, until one has ended", async () => {
+      test("limits the connections to a pod, and accepts a new one once one has closed", async () => {
         const connect = relayBy("perl");
         const standing = await Promise.all(
           Array.from({ length: mostForwarded.toPod }, () => connect(sandboxId, 9001, patience())),
@@ -176,7 +176,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       assert.match(await answerOf(connection), /^\d+$/);
     });
 
-    test("without a program the pod's address is dialled, and a sentence says what that means", async () => {
+    test("without a program dials the pod's address, and reports the limitation", async () => {
       const said: string[] = [];
       const dialled: Address[] = [];
       const refuse = (to: Address) => {
@@ -192,7 +192,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       assert.match(String(said[0]), /127\.0\.0\.1 do not answer/);
     });
 
-    test("of a pod on the host's network, the host's loopback answers", async () => {
+    test("reaches the host's loopback for a pod on the host network", async () => {
       const config = pods.config();
       const { NODE, POD } = NamespaceMode;
       const security = { namespaceOptions: { network: NODE, pid: POD, ipc: POD } };
@@ -209,7 +209,7 @@ function forwardContract(where: string, make: () => Promise<RigUnderTest>): void
       }
     });
 
-    test("a sandbox that is stopped, or another's, is refused", async () => {
+    test("refuses a stopped sandbox and one of another node", async () => {
       const stopped = await pods.run(pods.config());
       await docker.runtime.stopPodSandbox(stopped, patience());
       const connect = createPortRelay(docker.parts);

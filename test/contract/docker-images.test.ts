@@ -59,7 +59,7 @@ function nodeOf(name: string, given: Readonly<Record<string, string>> = {}): Run
 
 const spec = (image: string) => ImageSpec.fromPartial({ image });
 
-test("credentials are good for one pull; without, or with others, it fails", async () => {
+test("uses credentials for one pull; fails without them or with wrong ones", async () => {
   await using node = nodeOf("credentials");
   const image = `${privateRegistryHost}:${addresses.privateRegistryPort}/private/busybox:1.37`;
   const auth = AuthConfig.fromPartial({ username: privateUser, password: rig().privatePassword });
@@ -71,7 +71,7 @@ test("credentials are good for one pull; without, or with others, it fails", asy
   await assert.rejects(pull(node.runtime, image), /credentials/);
 });
 
-test("a pull tells its bytes and layers; a digest is a name too; one image by several names goes with all of them", async () => {
+test("reports bytes and layers of a pull, accepts digests, and removes all names of an image", async () => {
   await using node = nodeOf("names");
   const { runtime } = node;
   const image = "registry.k8s.io/e2e-test-images/nonroot:1.5";
@@ -94,7 +94,7 @@ test("a pull tells its bytes and layers; a digest is a name too; one image by se
     assert.equal(await runtime.imageStatus(spec(name), patience()), undefined, name);
 });
 
-test("a sandbox of the image that is made here: an unprivileged process that reaps, and ends as soon as it is told to", async () => {
+test("builds a sandbox image whose unprivileged process reaps children and ends on SIGTERM", async () => {
   await using node = nodeOf("pause", { sandboxImage: "registry.k8s.io/contract/no-pause:1" });
   const { runtime } = node;
   await using pods = podsOf(node);
@@ -136,7 +136,7 @@ test("a sandbox of the image that is made here: an unprivileged process that rea
   assert.equal(stdout.trim(), "0");
 });
 
-test("what happens while nobody listens is told to who listens next; what is another's is not", async () => {
+test("reports events missed while not listening, and ignores other containers'", async () => {
   await using node = nodeOf("listener");
   await using other = nodeOf("stranger");
   await using pods = podsOf(node);
@@ -159,7 +159,7 @@ test("what happens while nobody listens is told to who listens next; what is ano
   assert.ok(told.every((event) => event.containerId !== foreign.containerId && event.sandboxId !== foreign.sandboxId));
 });
 
-test("stats: what a container uses and has written, and its pod with the network", async () => {
+test("reports CPU, memory and writable layer of a container, and the network of its pod", async () => {
   await using node = nodeOf("stats");
   await using other = nodeOf("stranger");
   const { runtime } = node;
@@ -190,7 +190,7 @@ test("stats: what a container uses and has written, and its pod with the network
   assert.deepEqual(await other.runtime.listContainerStats(undefined, patience()), []);
 });
 
-test("stats: a container that has ended has no CPU and memory", async () => {
+test("reports no CPU and memory for an exited container", async () => {
   await using node = nodeOf("stats");
   await using pods = podsOf(node);
   const { sandboxId, containerId } = await pods.runOne(["true"]);

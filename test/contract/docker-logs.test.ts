@@ -14,7 +14,7 @@ import { argvOf } from "../harness/argv.ts";
 const plain: LogOptions = { follow: false, timestamps: false, previous: false, stream: "All" };
 const longLine = 40_000;
 
-describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, () => {
+describe("logs of the Docker provider on a real daemon", { timeout: 300_000 }, () => {
   let rig: DockerRig;
   let docker: DockerUnderTest;
   let pods: Pods;
@@ -77,7 +77,7 @@ describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, 
   ].join("; ");
 
   for (const tty of [false, true]) {
-    test(`file and daemon say the same, ${tty ? "with" : "without"} a terminal`, async () => {
+    test(`reads the same from the file and the daemon, ${tty ? "with" : "without"} a terminal`, async () => {
       const id = await run(script, tty);
       await pods.until(id, ContainerState.CONTAINER_EXITED);
       const all = await read(id, {}, "file");
@@ -106,7 +106,7 @@ describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, 
     });
   }
 
-  test("followed while it is written, over several rotations, every line comes once", async () => {
+  test("follows a log across rotations and shows each line once", async () => {
     const lines = 12_000;
     const id = await run(
       `i=0; while [ $i -lt ${lines} ]; do echo "line $i"; i=$((i+1)); [ $((i % 100)) != 0 ] || sleep 0.03; done; sleep 1`,
@@ -123,7 +123,7 @@ describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, 
     assert.ok(files.trim().split("\n").length > 1, "the daemon has rotated");
   });
 
-  test("a container that never was, or another node's, has no logs", async () => {
+  test("finds no log for an unknown container or one of another node", async () => {
     const id = await run("echo mine");
     const lines = (from: DockerUnderTest, which: string) => from.runtime.logs?.(which, { follow: false }, patience());
     await using other = dockerOn(rig, "other");
@@ -131,7 +131,7 @@ describe("logs of the docker provider, on a real daemon", { timeout: 300_000 }, 
     await assert.rejects(Array.fromAsync(lines(docker, "0".repeat(64)) ?? []), { code: "not_found" });
   });
 
-  test("leaving ends a log that is followed", async () => {
+  test("stops following when the reader leaves", async () => {
     const id = await run("yes 0123456789abcdef | head -c 200000; sleep 3600");
     const stop = new AbortController();
     const seen: string[] = [];

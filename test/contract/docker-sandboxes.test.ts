@@ -76,7 +76,7 @@ function assign(runtime: Runtime, podCidr: string): Promise<void> {
   return runtime.updateRuntimeConfig({ runtimeConfig: { networkConfig: { podCidr } } }, patience());
 }
 
-test("pods that come at once share one network, labelled, with the configured subnet; it outlives them", async () => {
+test("connects concurrent pods to one labelled network with the configured subnet, and keeps the network", async () => {
   await using it = await node("many", { podCIDR: "10.244.1.0/24" });
   const ids = await Promise.all([1, 2, 3, 4].map(() => it.pods.run(it.pods.config())));
   assert.equal((await networksOf(it.rig, "many")).length, 1);
@@ -88,7 +88,7 @@ test("pods that come at once share one network, labelled, with the configured su
   assert.equal((await networksOf(it.rig, "many")).length, 1);
 });
 
-test("the subnet that the cluster assigns wins; while pods are attached the old one stays, then it is made anew", async () => {
+test("prefers the subnet that the cluster assigns, and replaces the network once no pod uses the old one", async () => {
   await using it = await node("assigned", { podCIDR: "10.244.2.0/24" });
   await assign(it.runtime, "fd00:1::/64,10.244.3.0/24");
   assert.equal(await subnetOf(it.rig, "graftlet-assigned"), "10.244.3.0/24");
@@ -101,14 +101,14 @@ test("the subnet that the cluster assigns wins; while pods are attached the old 
   assert.equal((await networksOf(it.rig, "assigned")).length, 1);
 });
 
-test("a network that was removed behind our back is made again with the next pod", async () => {
+test("recreates a removed network with the next pod", async () => {
   await using it = await node("removed", { podCIDR: "10.244.5.0/24" });
   await it.runtime.stopPodSandbox(await it.pods.run(it.pods.config()), patience());
   assert.equal((await it.rig.docker(["network", "rm", "graftlet-removed"])).code, 0);
   assert.match(await addressOf(it.runtime, await it.pods.run(it.pods.config())), /^10\.244\.5\./);
 });
 
-test("somebody else's network of that name is used as it stands", async () => {
+test("uses a foreign network of the configured name unchanged", async () => {
   await using it = await node("theirs", { podCIDR: "10.244.6.0/24" });
   const { stdout } = await it.rig.docker(["network", "create", "--subnet", "10.244.7.0/24", "graftlet-theirs"]);
   assert.match(await addressOf(it.runtime, await it.pods.run(it.pods.config())), /^10\.244\.7\./);
@@ -116,7 +116,7 @@ test("somebody else's network of that name is used as it stands", async () => {
   assert.equal(await inspect(it.rig, "network", "graftlet-theirs", "{{.Id}} {{json .Labels}}"), `${stdout.trim()} {}`);
 });
 
-test("a network that cannot be made is the node's NetworkReady, in the daemon's words, until it can be", async () => {
+test("reports a network that cannot be created in NetworkReady, in the daemon's words", async () => {
   await using first = await node("first", { podCIDR: "10.244.9.0/24" });
   await first.pods.run(first.pods.config());
   await using second = await node("second", { podCIDR: "10.244.9.0/24" });
@@ -133,7 +133,7 @@ test("a network that cannot be made is the node's NetworkReady, in the daemon's 
   assert.equal((await networkReady())?.status, true);
 });
 
-test("a container's resolv.conf is what was asked for, word for word, also after the daemon comes back", async () => {
+test("keeps a container's resolv.conf as requested, also across a daemon restart", async () => {
   await using it = await node("resolver");
   const dnsConfig = { servers: ["10.96.0.10", "10.96.0.11"], searches: ["ns.svc.cluster.local"], options: ["ndots:5"] };
   const wanted = "search ns.svc.cluster.local\nnameserver 10.96.0.10\nnameserver 10.96.0.11\noptions ndots:5\n";
@@ -160,7 +160,7 @@ test("a container's resolv.conf is what was asked for, word for word, also after
   assert.deepEqual([await first(), await second()], [wanted, wanted]);
 });
 
-test("a pod on its machine's network, with its machine's processes and IPC", async () => {
+test("runs a pod in the host's network, PID and IPC namespaces", async () => {
   await using it = await node("host");
   const config = it.pods.config();
   const namespaceOptions = { network: NamespaceMode.NODE, pid: NamespaceMode.NODE, ipc: NamespaceMode.NODE };
@@ -177,7 +177,7 @@ test("a pod on its machine's network, with its machine's processes and IPC", asy
   );
 });
 
-test("host ports, sysctls, cgroup, hostname: as asked; a port that is taken fails the sandbox and leaves nothing", async () => {
+test("applies host ports, sysctls, cgroup and hostname; fails cleanly when a port is taken", async () => {
   await using it = await node("ports");
   const mapping = { protocol: Protocol.TCP, containerPort: 80, hostPort: 18080, hostIp: "127.0.0.1" };
   const config = { ...it.pods.config(), portMappings: [mapping, { ...mapping, containerPort: 81, hostPort: 0 }] };
@@ -199,7 +199,7 @@ test("host ports, sysctls, cgroup, hostname: as asked; a port that is taken fail
   );
 });
 
-test("a host port on the loopback has a rule for as long as its sandbox runs, also where it ended while nobody looked", async () => {
+test("keeps the loopback rule of a host port while its sandbox runs, and removes it after an unseen end", async () => {
   await using it = await node("loopback");
   const rules = async () => {
     const { stdout } = await it.rig.host.run(argvOf(["iptables", "-t", "nat", "-S", "OUTPUT"]));
@@ -225,7 +225,7 @@ test("a host port on the loopback has a rule for as long as its sandbox runs, al
   assert.deepEqual(await rules(), []);
 });
 
-test("a sandbox that somebody removed: stop ends its containers, remove removes them", async () => {
+test("stops and removes the containers of a sandbox that someone removed", async () => {
   await using it = await node("orphans");
   const { sandboxId, containerId } = await it.pods.runOne(["sleep", "3600"]);
   assert.equal((await it.rig.docker(["rm", "--force", sandboxId])).code, 0);
@@ -236,7 +236,7 @@ test("a sandbox that somebody removed: stop ends its containers, remove removes 
   await assert.rejects(it.runtime.containerStatus(containerId, patience()), { code: "not_found" });
 });
 
-test("two nodes on one daemon: nobody sees or touches what is another's", async () => {
+test("hides the pods of two nodes on one daemon from each other", async () => {
   await using one = await node("one");
   await using other = await node("other");
   const { sandboxId, containerId } = await one.pods.runOne(["sleep", "3600"]);
@@ -251,7 +251,7 @@ test("two nodes on one daemon: nobody sees or touches what is another's", async 
   assert.equal(status?.state, PodSandboxState.SANDBOX_READY);
 });
 
-test("what the daemon cannot do is found by trying, and the trials leave nothing behind", async () => {
+test("probes the daemon's capabilities and leaves nothing behind", async () => {
   await using it = await node("trials");
   const why = await it.runtime.lacks?.("privileged", patience());
   const id = await it.pods.run(it.pods.config());
@@ -268,7 +268,7 @@ test("what the daemon cannot do is found by trying, and the trials leave nothing
   assert.deepEqual(await lines(it.rig, "ps", "--all", "--quiet", "--filter", "label=graftlet.dev/trial"), []);
 });
 
-test("a frozen daemon is an error within seconds that names its socket; thawed, it is as before", async () => {
+test("fails within seconds on a frozen daemon and names its socket; recovers once it is thawed", async () => {
   await using it = await node("frozen");
   const id = await it.pods.run(it.pods.config());
   it.rig.freeze();

@@ -18,7 +18,7 @@ const mebibyte = 1 << 20;
 /** Sent each way: enough to show what is lost, or kept in memory. */
 const amount = 128 * mebibyte;
 
-describe("streams of the docker provider, on a real daemon", { timeout: 300_000 }, () => {
+describe("streams of the Docker provider on a real daemon", { timeout: 300_000 }, () => {
   let rig: DockerRig;
   let docker: DockerUnderTest;
   let pods: Pods;
@@ -72,17 +72,17 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     return { ended: run(), stdout: out.text, stderr: err.text };
   }
 
-  test("exec gives exit code and both outputs apart", async () => {
+  test("exec returns the exit code, and stdout apart from stderr", async () => {
     const done = await exec(["sh", "-c", "echo out; echo err >&2; exit 42"]);
     assert.deepEqual([await done.ended, done.stdout(), done.stderr()], [42, "out\n", "err\n"]);
   });
 
-  test("exec hands input over, and its end", async () => {
+  test("exec passes stdin on, and its end", async () => {
     const done = await exec(["sh", "-c", "cat; echo the end"], { stdin: Readable.from([Buffer.from("typed\n")]) });
     assert.deepEqual([await done.ended, done.stdout()], [0, "typed\nthe end\n"]);
   });
 
-  test("a command that cannot be started fails in the daemon's words, which are no output", async () => {
+  test("reports a command that cannot be started in the daemon's words, not as output", async () => {
     const done = await exec(["/no/such/program"]);
     await assert.rejects(done.ended, { message: /\/no\/such\/program.*no such file or directory/ });
     assert.equal(done.stdout() + done.stderr(), "");
@@ -91,7 +91,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     });
   });
 
-  test("128 MiB out of a command: every byte, in memory that does not depend on the amount", async () => {
+  test("reads 128 MiB from a command completely, in constant memory", async () => {
     const expected = createHash("md5");
     for (let at = 0; at < amount; at += mebibyte) expected.update(Buffer.alloc(mebibyte));
     const sum = expected.digest("hex");
@@ -109,7 +109,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     assert.ok(Math.min(...grown) < 32, `grew each time: ${grown.map((mib) => mib.toFixed()).join(", ")} MiB`);
   });
 
-  test("128 MiB into a command: every byte, no faster than it reads", async () => {
+  test("writes 128 MiB to a command completely, no faster than it reads", async () => {
     const hash = createHash("md5");
     const block = Buffer.alloc(mebibyte, "0123456789abcdef\n");
     for (let at = 0; at < amount; at += mebibyte) hash.update(block);
@@ -121,14 +121,14 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     assert.equal(done.stdout(), `${hash.digest("hex")}  -\n`);
   });
 
-  test("a reader that is slow gets the tail too, also when the command has long ended", async () => {
+  test("delivers the tail to a slow reader after the command has ended", async () => {
     const slow = checksum(20);
     const done = await exec(["sh", "-c", "head -c 3000000 /dev/zero; printf end"], { stdout: slow.to });
     assert.equal(await done.ended, 0);
     assert.equal(slow.length(), 3_000_003);
   });
 
-  test("a terminal has the client's sizes, and every key goes to the command", async () => {
+  test("resizes the terminal with the client, and passes every key on", async () => {
     const keys = new PassThrough();
     const given = sizesToGive();
     given.put({ width: 100, height: 40 });
@@ -146,13 +146,13 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     assert.match(done.stdout(), / 10 11 00/);
   });
 
-  test("the end of a terminal's input does not end its output", async () => {
+  test("goes on with a terminal's output after its input has ended", async () => {
     const done = await exec(["sh", "-c", "sleep 0.5; echo late"], { stdin: Readable.from([]), tty: true });
     assert.equal(await done.ended, 0);
     assert.match(done.stdout(), /late/);
   });
 
-  test("when the client vanishes a command goes on, one with a terminal is hung up on, and nothing is held", async () => {
+  test("leaves a command running when the client vanishes, hangs up on a terminal, and holds no resources", async () => {
     const mark = async (name: string) =>
       (await docker.runtime.execSync(containerId, ["cat", `/tmp/${name}`], 5, patience())).exitCode;
     const openBefore = await connectionsTo(docker);
@@ -172,7 +172,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     await waitFor("connections to be gone", async () => (await connectionsTo(docker)) <= openBefore);
   });
 
-  test("execSync that runs over time is killed", async () => {
+  test("kills an execSync that exceeds its timeout", async () => {
     const argv = ["sh", "-c", "echo > /tmp/sync-begun; exec sleep 4711"];
     await assert.rejects(docker.runtime.execSync(containerId, argv, 1, patience()), { code: "deadline_exceeded" });
     await waitFor("the command to be gone", async () => {
@@ -181,13 +181,13 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     });
   });
 
-  test("execSync keeps 16 MiB of an output, and lets the command go on", async () => {
+  test("keeps 16 MiB of an execSync's output, and lets the command go on", async () => {
     const argv = ["sh", "-c", "head -c 20000000 /dev/zero; echo said >&2; exit 3"];
     const { exitCode, stdout, stderr } = await docker.runtime.execSync(containerId, argv, 60, patience());
     assert.deepEqual([exitCode, stdout.length, stderr.toString()], [3, 16 * mebibyte, "said\n"]);
   });
 
-  test("another node's containers are not found", async () => {
+  test("does not find another node's containers", async () => {
     await using other = dockerOn(rig, "other");
     await assert.rejects(other.runtime.execSync(containerId, ["true"], 5, patience()), { code: "not_found" });
     const streams = dockerStreams(other.parts, capturingServer());
@@ -218,7 +218,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     return id;
   }
 
-  test("attach shows the output from now on, and ends with the container", async () => {
+  test("attach shows output from now on, and ends with the container", async () => {
     const id = await run({
       command: [
         "sh",
@@ -235,7 +235,7 @@ describe("streams of the docker provider, on a real daemon", { timeout: 300_000 
     assert.match(done.stdout(), /^(tick\n)+last\n$/);
   });
 
-  test("the end of an attached client's input is the process's only with stdinOnce", async () => {
+  test("closes a process's stdin after an attached client only with stdinOnce", async () => {
     const script = "while read -r line; do echo got $line; done; echo no more";
     const once = await run({ command: ["sh", "-c", script], stdin: true, stdinOnce: true });
     const first = await attachTo(once, { stdin: Readable.from([Buffer.from("one\n")]) });

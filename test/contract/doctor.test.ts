@@ -8,7 +8,7 @@ import { systemClock } from "../../src/lib/clock.ts";
 import { silentLog } from "../../src/lib/log.ts";
 import { sshBench } from "./ssh-bench.ts";
 
-describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () => {
+describe("graftlet doctor against a machine with an sshd", { timeout: 180_000 }, () => {
   const { rig } = sshBench("doctor");
   const clock = systemClock();
 
@@ -49,7 +49,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
   const worst = (findings: readonly Finding[], check: string) =>
     of(findings, check).find(({ level }) => level !== "ok") ?? of(findings, check)[0];
 
-  test("it changes nothing: what it found on a machine without a runtime", async () => {
+  test("changes nothing, and reports a missing runtime", async () => {
     const listing = () =>
       rig().mustInside([
         "sh",
@@ -69,14 +69,14 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(worst(findings, "pods' network")?.message ?? "", /tunneled/);
   });
 
-  test("a login without rights, and what the configuration does not put up with", async () => {
+  test("reports missing privileges, and settings that conflict with the machine", async () => {
     const findings = await examined({ user: "plain", sudo: "never" }, { failCgroupV1: true });
     assert.ok(of(findings, "rights").length > 0);
     assert.ok(of(findings, "rights").every(({ level, reason }) => level === "warning" && reason === "RightsMissing"));
     assert.equal(worst(findings, "cgroups")?.reason, "CgroupV1");
   });
 
-  test("name servers that pods cannot reach", async () => {
+  test("reports name servers that pods cannot reach", async () => {
     const say = (text: string) => rig().mustInside(["sh", "-c", "cat > /etc/resolv.conf"], { stdin: text });
     await say("nameserver 127.0.0.53\n");
     assert.match(
@@ -87,7 +87,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(worst(await examined(), "DNS")?.message ?? "", /names no name server/);
   });
 
-  test("a kernel that does not forward", async () => {
+  test("reports a kernel that does not forward packets", async () => {
     const forward = (value: 0 | 1) => rig().mustInside(["sysctl", "-w", `net.ipv4.ip_forward=${value}`]);
     await forward(0);
     const said = worst(await examined(), "kernel");
@@ -97,7 +97,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(worst(await examined(), "kernel")?.message ?? "", /^seccomp.* and it forwards packets$/);
   });
 
-  test("isolated by the configuration, or because a new node has no way there", async () => {
+  test("explains isolation, by configuration or for lack of a service tunnel", async () => {
     const isolated = await examined({ network: "isolated" });
     assert.equal(worst(isolated, "pods' network")?.reason, "PodNetworkIsolated");
     const unable = worst(await examined({ user: "plain", sudo: "never" }), "pods' network");
@@ -105,7 +105,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.match(unable?.message ?? "", /isolated: .*nft does not work there: install nftables/);
   });
 
-  test("tunneled: what the way into the cluster takes", async () => {
+  test("checks the requirements of the service tunnel", async () => {
     assert.match(
       worst(await examined({ network: "tunneled" }), "pods' network")?.message ?? "",
       /the target has what that takes/,
@@ -114,7 +114,7 @@ describe("graftlet doctor, at a machine with an sshd", { timeout: 180_000 }, () 
     assert.equal(worst(unable, "pods' network")?.reason, "NoWayIntoCluster");
   });
 
-  test("out of reach: the link's reason, and nothing else", async () => {
+  test("reports only the link's reason while the machine is unreachable", async () => {
     const wrongKey: Readonly<Record<string, unknown>> = { hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
     const [finding, ...others] = await examined(wrongKey);
     assert.deepEqual([finding?.check, finding?.level, finding?.reason], ["link", "failure", "HostKeyMismatch"]);

@@ -22,7 +22,7 @@ import { waitFor } from "../harness/wait.ts";
 
 const shownPort = 10_250;
 
-describe("tunnels to API servers that dial through them", { timeout: 120_000 }, () => {
+describe("remotedialer tunnels to API servers", { timeout: 120_000 }, () => {
   let program: string;
   let dir: string;
   let certificates: ClusterCertificates;
@@ -163,7 +163,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
   };
   const sum = (bytes: Buffer) => createHash("sha256").update(bytes).digest("hex");
 
-  test("connections to the kubelet's port reach the node, whole, many at once", async () => {
+  test("carry many connections to the kubelet's port at once, complete", async () => {
     const { port, connect } = await another();
     await using node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).includes("edge-1"));
@@ -175,7 +175,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("nothing else is reached", async () => {
+  test("reach nothing else", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -186,7 +186,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     assert.equal(sockets.size, 0);
   });
 
-  test("a kubelet that does not read holds up nobody, and little of what it is sent waits here", async () => {
+  test("keep other connections going, and buffer little, for a kubelet that does not read", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -211,7 +211,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     await waitFor("all to be closed at the kubelet", () => sockets.size === 0);
   });
 
-  test("a node that the server does not know as one is refused, and another's tunnel is its own", async () => {
+  test("refuse a node that the server does not know, without harm to another's tunnel", async () => {
     const { port, connect } = await another();
     await using stranger = run({ ports: () => [port], name: "nobody" });
     await using _other = run({ ports: () => [port], name: "edge-2" });
@@ -220,7 +220,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     assert.deepEqual(stranger.tunnels.standing(), []);
   });
 
-  test("a server that is started anew has its tunnel again; one more has one of its own, and one that goes has none", async () => {
+  test("reconnect to a restarted server, and follow servers that are added or removed", async () => {
     const first = await another();
     let ports = [first.port];
     await using node = run({ ports: () => ports });
@@ -240,7 +240,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     assert.equal(await echoed(second.connect, small), sum(small));
   });
 
-  test("the end of one side is the end of the other", async () => {
+  test("close one side when the other closes", async () => {
     const { port, connect } = await another();
     await using _node = run({ ports: () => [port] });
     await waitFor("the tunnel", async () => (await nodesAt(connect)).length === 1);
@@ -252,7 +252,7 @@ describe("tunnels to API servers that dial through them", { timeout: 120_000 }, 
     assert.equal(await text(socket), "bye");
   });
 
-  test("what a server says together with its answer is heard", async () => {
+  test("process frames that arrive together with the handshake's response", async () => {
     const { cert, key } = certificates.apiServer;
     const server = createTlsServer({ cert: readFileSync(cert), key: readFileSync(key) });
     const sessions = new WebSocketServer({ noServer: true });

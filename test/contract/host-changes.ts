@@ -10,7 +10,7 @@ export function changeContract({ current, folder }: Bench): void {
   const text = async (path: string) => (await current().host.fs.readFile(path)).toString();
   const names = async (path: string) => (await current().host.fs.list(path)).map(({ name }) => name).sort();
 
-  test("mkdir gives the exact mode, makes parents of 0755 when asked, leaves what is there", async () => {
+  test("mkdir sets the exact mode, creates parents with 0755 if asked, and keeps what exists", async () => {
     const dir = await folder();
     await apply({ do: "mkdir", path: `${dir}/a/b/c`, mode: 0o1777, parents: true });
     assert.deepEqual(
@@ -26,7 +26,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ do: "mkdir", path: `${dir}/f` }), { code: "already_exists" });
   });
 
-  test("mkdir accepts a link to a directory for one", async () => {
+  test("mkdir accepts a link to a directory", async () => {
     const dir = await folder();
     await apply(
       { do: "mkdir", path: `${dir}/d` },
@@ -36,7 +36,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(`${dir}/d`), ["below"]);
   });
 
-  test("create makes an empty file where nothing is, and touches nothing that is there or that a link leads to", async () => {
+  test("create makes an empty file if nothing exists, and changes neither files nor link targets", async () => {
     const dir = await folder();
     const create = (name: string) => apply({ do: "create", path: `${dir}/${name}` });
     await create("new");
@@ -55,7 +55,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(create("none/f"), { code: "not_found" });
   });
 
-  test("mkdir makes nothing through a link that leads nowhere, and gives no mode to what takes its place", async () => {
+  test("mkdir creates nothing through a dangling link, and changes no mode of what replaces the directory", async () => {
     const dir = await folder();
     await apply({ do: "symlink", path: `${dir}/dangling`, target: "elsewhere" });
     for (const path of [`${dir}/dangling`, `${dir}/dangling/below`])
@@ -73,7 +73,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), ["dangling", "there", "victim"]);
   });
 
-  test("write gives the exact mode and content, to new files and to those that are there", async () => {
+  test("write sets the exact mode and content of new and existing files", async () => {
     const dir = await folder();
     await apply({ do: "write", path: `${dir}/f`, data: "long text", mode: 0o666 });
     assert.deepEqual([await text(`${dir}/f`), await modeOf(`${dir}/f`)], ["long text", 0o666]);
@@ -85,7 +85,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ do: "write", path: dir, data: "" }), { code: "failed_precondition" });
   });
 
-  test("symlink may be repeated; over anything else it is already_exists", async () => {
+  test("symlink is idempotent, and already_exists over anything else", async () => {
     const dir = await folder();
     const link = { do: "symlink", path: `${dir}/l`, target: "somewhere" } as const;
     await apply(link, link);
@@ -95,7 +95,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ ...link, path: `${dir}/f` }), { code: "already_exists" });
   });
 
-  test("rename replaces files and links in one step", async () => {
+  test("rename replaces files and links atomically", async () => {
     const dir = await folder();
     await apply(
       { do: "write", path: `${dir}/old`, data: "old" },
@@ -112,7 +112,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ do: "rename", from: `${dir}/none`, to: `${dir}/x` }), { code: "not_found" });
   });
 
-  test("a file put in another's place has an inode of its own", async () => {
+  test("gives a replaced file a new inode", async () => {
     const dir = await folder();
     await apply({ do: "write", path: `${dir}/f`, data: "1" }, { do: "write", path: `${dir}/g`, data: "2" });
     const before = (await current().host.fs.lstat(`${dir}/f`)).inode;
@@ -120,7 +120,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.notEqual((await current().host.fs.lstat(`${dir}/f`)).inode, before);
   });
 
-  test("chmod sets all bits, chown changes the link itself", async () => {
+  test("chmod sets all bits; chown changes the link itself", async () => {
     const dir = await folder();
     await apply(
       { do: "write", path: `${dir}/f`, data: "" },
@@ -136,7 +136,7 @@ export function changeContract({ current, folder }: Bench): void {
     await assert.rejects(apply({ do: "chmod", path: `${dir}/none`, mode: 0 }), { code: "not_found" });
   });
 
-  test("changes are made in order, up to the first that fails", async () => {
+  test("applies changes in order, up to the first failure", async () => {
     const dir = await folder();
     const changes: readonly FileChange[] = [
       { do: "mkdir", path: `${dir}/a` },
@@ -152,7 +152,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), ["a"]);
   });
 
-  test("remove takes files, links, empty directories, whole trees when asked; what is not there is gone already", async () => {
+  test("remove deletes files, links, empty directories and, if asked, trees; a missing path is no error", async () => {
     const dir = await folder();
     await apply(
       { do: "mkdir", path: `${dir}/tree/a/b`, parents: true },
@@ -186,7 +186,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual([await names(dir), await names(`${dir}/precious`)], [["precious"], ["f"]]);
   });
 
-  test("remove takes names that are no text, paths beyond the system's longest, and fifty thousand files", async () => {
+  test("remove deletes names that are not UTF-8, paths longer than PATH_MAX, and fifty thousand files", async () => {
     const dir = await folder();
     await apply({ do: "mkdir", path: `${dir}/tree/a`, parents: true });
     await current().makeAwkward(`${dir}/tree/a`);
@@ -194,7 +194,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), []);
   });
 
-  test("remove follows no link that takes a directory's place meanwhile", async () => {
+  test("remove follows no link that replaces a directory meanwhile", async () => {
     const dir = await folder();
     const precious = Array.from({ length: 20 }, (_, index) => `${index}`);
     await apply(
@@ -218,7 +218,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), ["precious"]);
   });
 
-  test("remove says permission_denied of what nobody may change, and takes it once somebody may", async () => {
+  test("remove reports permission_denied for immutable files, and deletes them once they are mutable", async () => {
     const dir = await folder();
     await apply(
       { do: "mkdir", path: `${dir}/tree/a`, parents: true },
@@ -234,7 +234,7 @@ export function changeContract({ current, folder }: Bench): void {
     assert.deepEqual(await names(dir), []);
   });
 
-  test("remove crosses into no other file system, and removes no mount point", async () => {
+  test("remove crosses no file system, and removes no mount point", async () => {
     const dir = await folder();
     await apply({ do: "mkdir", path: `${dir}/tree/mounted`, parents: true });
     {

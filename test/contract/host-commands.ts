@@ -6,7 +6,7 @@ import { argvOf } from "../harness/argv.ts";
 
 /** Commands: to their end, and as streams. */
 export function commandContract({ current }: Bench): void {
-  test("run gives output and exit code; a command that fails is a result", async () => {
+  test("run returns output and exit code; a failing command is a result", async () => {
     const { host } = current();
     assert.deepEqual(await host.run(argvOf(["echo", "one", "two words"])), {
       code: 0,
@@ -17,7 +17,7 @@ export function commandContract({ current }: Bench): void {
     assert.equal((await host.run(argvOf(["false"]))).code, 1);
   });
 
-  test("run feeds standard input, and closes it where there is none", async () => {
+  test("run passes stdin on, and closes it if there is none", async () => {
     const { host } = current();
     assert.equal((await host.run(argvOf(["cat"]), { stdin: "héllo" })).stdout, "héllo");
     assert.equal((await within(host.run(argvOf(["cat"])))).stdout, "");
@@ -31,7 +31,7 @@ export function commandContract({ current }: Bench): void {
     assert.equal((await host.run(argvOf(["cat"]), { stdin: "x".repeat(1000), maxOutputBytes: 1000 })).truncated, false);
   });
 
-  test("run rejects: no such program, too late, cancelled", async () => {
+  test("run rejects a missing program, a timeout and cancellation", async () => {
     const { host } = current();
     await assert.rejects(host.run(argvOf(["no-such-program-anywhere"])), { code: "not_found" });
     await assert.rejects(within(host.run(argvOf(["sleep", "60"]), { timeoutMs: 100 })), { code: "deadline_exceeded" });
@@ -44,7 +44,7 @@ export function commandContract({ current }: Bench): void {
     await assert.rejects(host.run(argvOf(["true"]), { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
-  test("spawn gives streams both ways, and the exit code", async () => {
+  test("spawn streams both ways, and returns the exit code", async () => {
     const { host } = current();
     await using cat = await host.spawn(argvOf(["cat"]));
     assert.ok(cat.pid > 0);
@@ -55,7 +55,7 @@ export function commandContract({ current }: Bench): void {
     await assert.rejects(host.spawn(argvOf(["no-such-program-anywhere"])), { code: "not_found" });
   });
 
-  test("a spawned command ends by kill, by its signal, by disposal", async () => {
+  test("a spawned command ends by kill, signal or disposal", async () => {
     const { host } = current();
     await using gentle = await host.spawn(argvOf(["sleep", "60"]));
     gentle.kill();

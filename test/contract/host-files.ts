@@ -7,7 +7,7 @@ import { argvOf } from "../harness/argv.ts";
 
 /** Reading files, and being told of their changes. */
 export function fileContract({ current, folder }: Bench): void {
-  test("readFile gives the whole file, refuses one that is too large, a directory, a FIFO, one that is not there", async () => {
+  test("readFile returns the whole file, and refuses one that is too large, a directory, a FIFO or missing", async () => {
     const { host, makeFifo } = current();
     const dir = await folder();
     const data = Buffer.alloc(200_000, "é");
@@ -22,7 +22,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.readFile(`${dir}/f`, { signal: AbortSignal.abort() }), { code: "cancelled" });
   });
 
-  test("open reads anywhere, an empty buffer at the end", async () => {
+  test("open reads at any offset, and returns an empty buffer at the end", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([{ do: "write", path: `${dir}/f`, data: "0123456789" }]);
@@ -37,7 +37,7 @@ export function fileContract({ current, folder }: Bench): void {
     assert.deepEqual({ size, kind }, { size: 10, kind: "file" });
   });
 
-  test("open never blocks: a FIFO, a socket, a directory are failed_precondition at once; a link is followed unless noFollow", async () => {
+  test("open never blocks: FIFO, socket and directory are failed_precondition at once; noFollow refuses links", async () => {
     const { host, makeFifo, makeSocket } = current();
     const dir = await folder();
     await makeFifo(`${dir}/fifo`);
@@ -57,7 +57,7 @@ export function fileContract({ current, folder }: Bench): void {
     assert.equal((await followed.read(0, 10)).toString(), "x");
   });
 
-  test("readEnd gives the end of a regular file, follows no link, blocks on nothing", async () => {
+  test("readEnd returns the end of a regular file, follows no link, and blocks on nothing", async () => {
     const { host, makeFifo } = current();
     const dir = await folder();
     const data = Buffer.concat([Buffer.alloc(100_000, 1), Buffer.from([0, 255, 10])]);
@@ -76,7 +76,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(end("none", 10), { code: "not_found" });
   });
 
-  test("list names what is in a directory and of what kind it is; links are links", async () => {
+  test("list returns names and kinds of a directory's entries; links are links", async () => {
     const { host, makeFifo, makeSocket } = current();
     const dir = await folder();
     await makeFifo(`${dir}/fifo`);
@@ -94,7 +94,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.list(`${dir}/none`), { code: "not_found" });
   });
 
-  test("stat follows links, lstat does not; a dangling link leads to nothing", async () => {
+  test("stat follows links, lstat does not; a dangling link is missing", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
@@ -111,7 +111,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.stat(`${dir}/dangling`), { code: "not_found" });
   });
 
-  test("readlink tells a link's text, realpath where a path leads", async () => {
+  test("readlink returns a link's text, realpath the resolved path", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
@@ -124,7 +124,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.realpath(`${dir}/none`), { code: "not_found" });
   });
 
-  test("links in a circle are an error, not a loop", async () => {
+  test("reports circular links as an error", async () => {
     const { host } = current();
     const dir = await folder();
     await host.fs.apply([
@@ -134,7 +134,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(within(host.fs.stat(`${dir}/a`)), { code: "failed_precondition" });
   });
 
-  test("freeSpace tells the room of the file system that holds a path", async () => {
+  test("freeSpace returns the space of the file system that holds a path", async () => {
     const { host } = current();
     const dir = await folder();
     const { capacityBytes, availableBytes, usedBytes, inodes, inodesFree } = await host.fs.freeSpace(dir);
@@ -149,7 +149,7 @@ export function fileContract({ current, folder }: Bench): void {
     await assert.rejects(host.fs.freeSpace("/no/such/path"), { code: "not_found" });
   });
 
-  test("watch tells of a file made, changed and removed in a directory, and ends with its signal", async () => {
+  test("watch reports files created, changed and removed in a directory, and ends with its signal", async () => {
     const { host } = current();
     if (!host.watch) return;
     const dir = await folder();
@@ -171,14 +171,14 @@ export function fileContract({ current, folder }: Bench): void {
     await within(watching);
   });
 
-  test("watching what is not there rejects", async () => {
+  test("rejects watching a missing path", async () => {
     const { host } = current();
     const dir = await folder();
     const iterator = host.watch?.(`${dir}/none`, new AbortController().signal)[Symbol.asyncIterator]();
     if (iterator) await assert.rejects(within(iterator.next()), { code: "not_found" });
   });
 
-  test("the target's clock is near ours, and its boot has a name that stays", async () => {
+  test("the target's clock is close to ours, and its boot ID is stable", async () => {
     const { host } = current();
     assert.ok(Math.abs(await host.clock.offsetMs()) < 24 * 3_600_000);
     assert.match(await host.clock.bootId(), /^[0-9a-z-]+$/);

@@ -36,7 +36,7 @@ const gone = (pid: number) =>
 /** Long enough for the commands below to have said who they are, on a busy machine too. */
 const late = { timeoutMs: 2000 };
 
-test("a command that is too late is killed with all that it started, also when it has ended itself and its child holds the output", async () => {
+test("kills a command that times out with all its children, even if it has exited and a child holds its output", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   const waits = `sleep 300 & echo $! > ${dir}/child; wait`;
@@ -47,7 +47,7 @@ test("a command that is too late is killed with all that it started, also when i
   await gone(await pidIn(`${dir}/orphan`));
 });
 
-test("a child in a session of its own that holds the output does not hold up the caller", async () => {
+test("does not wait for a child in its own session that holds the output", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await assert.rejects(
@@ -59,12 +59,12 @@ test("a child in a session of its own that holds the output does not hold up the
   process.kill(await pidIn(`${dir}/free`), "SIGKILL");
 });
 
-test("a command ended by a signal has 128 and its number for a code", async () => {
+test("reports 128 plus the signal's number for a command ended by a signal", async () => {
   await using made = await localUnderTest();
   assert.equal((await made.host.run(argvOf(["sh", "-c", "kill -KILL $$"]))).code, 137);
 });
 
-test("remove does not go through a bind mount of the same file system", async () => {
+test("remove does not cross a bind mount of the same file system", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await host.fs.apply([
@@ -86,7 +86,7 @@ test("remove does not go through a bind mount of the same file system", async ()
   }
 });
 
-test("open with noFollow opens nothing by a link that takes a directory's place meanwhile", async () => {
+test("open with noFollow opens nothing through a link that replaces a directory meanwhile", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   await host.fs.apply(
@@ -105,7 +105,7 @@ test("open with noFollow opens nothing by a link that takes a directory's place 
   assert.ok(!seen.has("theirs"));
 });
 
-test("two removals of one tree at the same time both succeed, and nothing is left", async () => {
+test("two concurrent removals of one tree both succeed and leave nothing", async () => {
   await using made = await localUnderTest();
   const { host, dir } = made;
   const paths = Array.from({ length: 60 }, (_, index) => `${dir}/tree/${index % 6}/${index}`);

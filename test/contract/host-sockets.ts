@@ -19,7 +19,7 @@ export function socketContract({ current, folder }: Bench): void {
   };
   const loopback = { host: "127.0.0.1", port: 0 };
 
-  test("dial reaches a TCP port; either side may close its half and still be heard", async () => {
+  test("dial reaches a TCP port, and supports half-close from either side", async () => {
     await using listener = await listen(loopback, (connection) => {
       void allOf(connection).then((asked) => connection.end(`you said ${asked}`));
     });
@@ -45,7 +45,7 @@ export function socketContract({ current, folder }: Bench): void {
     assert.equal(await within(allOf(await current().host.dial({ unix: path }))), "unix");
   });
 
-  test("dial reaches a unix socket whose path does not fit into a socket's address", async () => {
+  test("dial reaches a unix socket whose path exceeds the limit of a socket address", async () => {
     const { host } = current();
     const [short, long] = [`${await folder()}/s`, `${await folder()}/${"long-".repeat(20)}`];
     await using _listener = await listen({ unix: short }, (connection) => connection.end("far"));
@@ -58,7 +58,7 @@ export function socketContract({ current, folder }: Bench): void {
     await assert.rejects(host.dial({ unix: `${long}/none/s` }), { code: "unavailable" });
   });
 
-  test("dial rejects: unavailable where nobody listens, cancelled", async () => {
+  test("dial rejects with unavailable where nothing listens, and with cancelled", async () => {
     const { host } = current();
     const listener = await listen(loopback, () => undefined);
     await listener[Symbol.asyncDispose]();
@@ -71,7 +71,7 @@ export function socketContract({ current, folder }: Bench): void {
     await assert.rejects(host.dial(listener.address, AbortSignal.abort()), { code: "cancelled" });
   });
 
-  test("an address is taken once; disposal frees it and ends its connections, so does the signal", async () => {
+  test("listens on an address once; disposal and the signal free it and close its connections", async () => {
     const stop = new AbortController();
     const first = await listen(loopback, (connection) => connection.on("error", () => undefined));
     await assert.rejects(

@@ -16,7 +16,7 @@ const kindNames = Object.keys(kinds);
 const pairs = kindNames.map((name, index) => [name, kindNames.at(index - 1) ?? name] as const);
 const always = ["-V", "always:forever"];
 
-describe("OpenSSH's certificates over SSH", () => {
+describe("OpenSSH certificates", () => {
   const { rig, hostOf, downOf, isUp } = sshBench("certificates");
   const file = (name: string) => join(rig().outside, name);
   const publicKey = (name: string) =>
@@ -73,7 +73,7 @@ describe("OpenSSH's certificates over SSH", () => {
     await rig().startSshd(trusted);
   });
 
-  test("a user's key of each type logs in by its certificate, whatever the type of the authority's key", async () => {
+  test("logs in by a user certificate for each type of user key and CA key", async () => {
     for (const [name, by] of pairs) {
       assert.equal((await downOf({ privateKeyFile: file(`user-${name}`) })).why.reason, "LoginRefused");
       await certify(`user-${name}`, ["-n", "root,plain"], `ca-${by}`);
@@ -82,7 +82,7 @@ describe("OpenSSH's certificates over SSH", () => {
     }
   });
 
-  test("for whom it is issued decides sshd, by the user's name or by AuthorizedPrincipalsFile", async () => {
+  test("sshd decides by principals, by user name or AuthorizedPrincipalsFile", async () => {
     await rig().startSshd(trusted);
     await certify("user-ed25519", ["-n", "plain"]);
     const { why } = await downOf(login("user-ed25519"));
@@ -99,7 +99,7 @@ describe("OpenSSH's certificates over SSH", () => {
     assert.equal(await whoAmI(root), "root");
   });
 
-  test("a user's certificate that cannot be used is refused before anything is dialled: one sentence each", async () => {
+  test("refuses an unusable user certificate before dialling, with one sentence each", async () => {
     await certify("user-ed25519", ["-n", "root"]);
     const mine = login("user-ed25519");
     const nobodyThere = { port: 1 };
@@ -122,7 +122,7 @@ describe("OpenSSH's certificates over SSH", () => {
     await reasons(/is a host's certificate: ask its authority for a user's/);
   });
 
-  test("the link goes on when its certificate expires; a renewed one is found when the link was cut", async () => {
+  test("keeps the link when its certificate expires, and uses a renewed one to reconnect", async () => {
     await rig().startSshd(trusted);
     await certify("user-ed25519", ["-n", "root", "-V", "-1m:+4s"]);
     await using host = hostOf(login("user-ed25519"));
@@ -137,7 +137,7 @@ describe("OpenSSH's certificates over SSH", () => {
     assert.equal(await whoAmI(host), "root");
   });
 
-  test("a host key of each type is known by its certificate, whatever the type of the authority's key", async () => {
+  test("accepts a host certificate for each type of host key and CA key", async () => {
     for (const [name, by] of pairs) {
       await showing(`host-${name}`, ["-n", "elsewhere,127.0.0.1"], `ca-${by}`);
       await using host = hostOf(knownHosts(authority(`ca-${by}`)));
@@ -145,7 +145,7 @@ describe("OpenSSH's certificates over SSH", () => {
     }
   });
 
-  test("by the authority's fingerprint, and beside a plain key of another type", async () => {
+  test("accepts a CA by fingerprint, and next to a plain host key of another type", async () => {
     await showing("host-ed25519", ["-n", "127.0.0.1"]);
     const authorities = [await fingerprint("ca-ed25519")];
     await using byFingerprint = hostOf({ knownHostsFile: undefined, hostCertificateAuthorities: authorities });
@@ -164,7 +164,7 @@ describe("OpenSSH's certificates over SSH", () => {
     assert.equal((await must([...ssh, "root@127.0.0.1", "id -un"])).trim(), "root");
   });
 
-  test("a host's certificate that is not good is refused: one sentence each", async () => {
+  test("refuses an invalid host certificate, with one sentence each", async () => {
     const of = "ca-ed25519";
     const refusals: readonly (readonly [options: readonly string[], by: string, RegExp])[] = [
       [["-n", "elsewhere"], of, /it is for elsewhere: dial the host by a name in it/],
@@ -193,14 +193,14 @@ describe("OpenSSH's certificates over SSH", () => {
     );
   });
 
-  test("a key that is known as it is needs no certificate", async () => {
+  test("needs no certificate for a known plain key", async () => {
     await showing("host-ed25519", ["-n", "127.0.0.1", "-V", "-2h:-1h"]);
     const name = readFileSync(file("known_hosts"), "utf8").split(" ")[0];
     await using host = hostOf(knownHosts(authority(), `${name} ${publicKey("host-ed25519")}`));
     assert.equal(await whoAmI(host), "root");
   });
 
-  test("the link goes on through new key exchanges when the host's certificate has expired; a new link needs a new one", async () => {
+  test("keeps the link through rekeying after the host certificate has expired; a new link needs a new one", async () => {
     await showing("host-rsa", ["-n", "127.0.0.1", "-V", "-1m:+4s"]);
     await using host = hostOf(knownHosts(authority()));
     assert.equal(await whoAmI(host), "root");
@@ -212,7 +212,7 @@ describe("OpenSSH's certificates over SSH", () => {
     assert.match((await downOf(knownHosts(authority()))).why.message, /it expired at/);
   });
 
-  test("a machine on the way is entered by certificates, too", async () => {
+  test("authenticates to a jump host by certificates, too", async () => {
     await showing("host-ecdsa", ["-n", "127.0.0.1", ...always]);
     await certify("user-ecdsa", ["-n", "plain,root"]);
     const by = { ...login("user-ecdsa"), ...knownHosts(authority()), host: "127.0.0.1" };

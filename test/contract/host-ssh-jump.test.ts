@@ -10,7 +10,7 @@ import { argvOf } from "../harness/argv.ts";
 
 const innerPort = 2222;
 
-describe("a machine that is reached by way of two others", () => {
+describe("a machine behind two jump hosts", () => {
   const { rig, hostOf, downOf, isUp } = sshBench("jump");
   const keys: Record<string, string> = {};
   let inner: ChildProcess | undefined;
@@ -68,20 +68,20 @@ describe("a machine that is reached by way of two others", () => {
     await startInner();
   });
 
-  test("commands, files and connections are the target's, as its user", async () => {
+  test("runs commands and reads files on the target, as its user", async () => {
     await using host = hostOf(target());
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout.trim(), "root");
     await host.fs.apply([{ do: "write", path: `${rig().dir}/by-two`, data: "hops" }]);
     assert.equal((await host.fs.readFile(`${rig().dir}/by-two`)).toString(), "hops");
   });
 
-  test("a hop that shows another key is not passed", async () => {
+  test("refuses a jump host with another host key", async () => {
     const state = await downOf(target({ hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] }));
     assert.equal(state.why.reason, "HostKeyMismatch");
     assert.match(state.why.message, /2222/);
   });
 
-  test("a hop that refuses the login, one that does not forward, and a target that is not there: one sentence each", async () => {
+  test("reports a jump host that refuses login or forwarding, and a missing target, with one sentence each", async () => {
     const refused = await downOf(target({ user: "nobody-here" }));
     assert.equal(refused.why.reason, "LoginRefused");
     assert.match(refused.why.message, /^nobody-here@127\.0\.0\.1:2222 refused the login/);
@@ -98,7 +98,7 @@ describe("a machine that is reached by way of two others", () => {
     await startInner();
   });
 
-  test("a hop that is lost is the link's loss, and its return the link's", async () => {
+  test("a lost jump host takes the link down, and its return brings it up", async () => {
     await using host = hostOf(target());
     await host.run(argvOf(["true"]));
     await killInner();

@@ -11,7 +11,7 @@ import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
-describe("the link to a host over SSH", () => {
+describe("the SSH link to a host", () => {
   const { rig, hostOf, isUp } = sshBench("link");
   /** All that sshd says and hears is lost, until it is not. */
   const drop = async (on: boolean) => {
@@ -21,14 +21,14 @@ describe("the link to a host over SSH", () => {
     await rig().mustInside(["sh", "-ec", rules.join("\n")]);
   };
 
-  test("nobody outside sees its files", async () => {
+  test("keeps its files from other users", async () => {
     await using host = hostOf();
     await host.fs.apply([{ do: "write", path: `${rig().dir}/own`, data: "" }]);
     assert.equal(existsSync(`${rig().dir}/own`), false);
     assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
   });
 
-  test("a peer that no longer answers is found within 15 s; all calls fail as unavailable; what held a lock there is ended on return", async () => {
+  test("detects an unresponsive peer within 15 s: calls fail as unavailable, and stale locks are freed on return", async () => {
     await using host = hostOf();
     await host.fs.apply([{ do: "write", path: `${rig().dir}/lock`, data: "" }]);
     await using _lock = await acquireLocks(host, [{ path: `${rig().dir}/lock` }], never);
@@ -56,7 +56,7 @@ describe("the link to a host over SSH", () => {
     assert.deepEqual(states.slice(0, 2), ["down", "connecting"]);
   });
 
-  test("a target over its budget loses its link with the reason LimitExceeded", async () => {
+  test("takes the link of a target over its budget down with the reason LimitExceeded", async () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     const gone = waitFor("the link to be down", () => {
@@ -70,7 +70,7 @@ describe("the link to a host over SSH", () => {
     await assert.rejects(host.run(argvOf(["true"])), { code: "unavailable", message: /sends more data/ });
   });
 
-  test("sshd killed: unavailable, then as before; callers that wait share one reconnect", async () => {
+  test("fails as unavailable while sshd is dead, and reconnects once for all waiting callers", async () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     await rig().killSshd();
@@ -85,7 +85,7 @@ describe("the link to a host over SSH", () => {
   });
 
   for (const sessions of [10, 2])
-    test(`with MaxSessions ${sessions}, more commands than one connection takes run on further ones, and one that hangs holds up no other`, async () => {
+    test(`with MaxSessions ${sessions} runs further commands on more connections, past one that hangs`, async () => {
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using host = hostOf();
       await using running = new AsyncDisposableStack();
@@ -102,7 +102,7 @@ describe("the link to a host over SSH", () => {
       await waitFor("the late command to be killed", left);
     });
 
-  test("a user who may do little is told what is missing, and does the rest", async () => {
+  test("reports a restricted user's missing privileges, and does the rest", async () => {
     await using host = hostOf({ user: "plain" });
     const { as, missing } = await host.privileges(never);
     assert.equal(as, "user");
@@ -116,7 +116,7 @@ describe("the link to a host over SSH", () => {
     assert.match((await sudo.privileges(never)).missing.join("\n"), /set sudo: auto/);
   });
 
-  test("what a user with sudo reaches as root: files, commands, sockets", async () => {
+  test("uses sudo for files, commands and sockets", async () => {
     await using host = hostOf({ user: "helper" });
     assert.deepEqual((await host.privileges(never)).missing, []);
     assert.equal((await host.run(argvOf(["id", "-un"]))).stdout, "root\n");
@@ -131,7 +131,7 @@ describe("the link to a host over SSH", () => {
     assert.equal(await within(allOf(connection)), "root:hi");
   });
 
-  test("what a connection's other side said before it closed is read whole, whatever is written after", async () => {
+  test("reads what the peer sent before it closed, whatever is written afterwards", async () => {
     await using host = hostOf();
     const bytes = 1_500_000;
     const socket = `${rig().dir}/brief`;
@@ -152,7 +152,7 @@ describe("the link to a host over SSH", () => {
     assert.equal(codeOf(await within(refused)), "unavailable");
   });
 
-  test("where sshd forwards nothing, a program of the target connects, and half-closed stays half-open", async () => {
+  test("connects through a program of the target where sshd forbids forwarding, with half-close", async () => {
     const socket = `${rig().dir}/echo`;
     await using sockets = hostOf();
     await using server = await sockets.spawn(argvOf(["socat", `UNIX-LISTEN:${socket},fork`, "SYSTEM:echo got $(cat)"]));
@@ -211,7 +211,7 @@ describe("the link to a host over SSH", () => {
       await assert.rejects(async () => host.listen?.(address, () => undefined), forbidden);
   });
 
-  test("hostile names, arguments, contents and input stay what they are", async () => {
+  test("passes hostile names, arguments, contents and input on unchanged", async () => {
     await using host = hostOf();
     const hostile = [
       "'; touch pwned; '",
@@ -275,7 +275,7 @@ describe("the link to a host over SSH", () => {
     assert.ok((await host.fs.readFile(`${dir}/bytes`)).equals(bytes));
   });
 
-  test("large contents, outputs and many changes go through whole", async () => {
+  test("transfers large contents, outputs and many changes completely", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/large`;
     const data = Buffer.alloc(3_000_000, Buffer.from(Array.from({ length: 251 }, (_, index) => index)));
@@ -313,7 +313,7 @@ describe("the link to a host over SSH", () => {
     await host.fs.apply([{ do: "remove", path: dir, recursive: true }]);
   });
 
-  test("a full file system is resource_exhausted, a read-only one permission_denied", async () => {
+  test("reports a full file system as resource_exhausted, a read-only one as permission_denied", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/full`;
     await host.fs.apply([{ do: "mkdir", path: dir }]);
@@ -325,7 +325,7 @@ describe("the link to a host over SSH", () => {
     await assert.rejects(write(Buffer.alloc(10)), { code: "permission_denied" });
   });
 
-  test("round trips: one for a set of changes, for a file and for a command, whatever the distance", async (t) => {
+  test("needs one round trip for a set of changes, a file or a command", async (t) => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     const dir = `${rig().dir}/trips`;
@@ -363,7 +363,7 @@ describe("the link to a host over SSH", () => {
     rig().delay(0);
   });
 
-  test("a slow reader holds up no other, and a connection holds no more than a window of what it does not read", async () => {
+  test("does not let a slow reader block others, and buffers at most a window", async () => {
     await using host = hostOf();
     await using flood = await host.spawn(argvOf(["sh", "-c", "yes flood"]));
     await waitFor("the flood", () => flood.stdout.readableLength > 0 || undefined, { everyMs: 10 });

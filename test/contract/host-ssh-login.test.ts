@@ -6,10 +6,10 @@ import { must } from "../harness/processes.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { argvOf } from "../harness/argv.ts";
 
-describe("who is who over SSH", () => {
+describe("authentication over SSH", () => {
   const { rig, hostOf, downOf, logged } = sshBench("login");
 
-  test("a changed host key stops everything, and is not tried in a storm", async () => {
+  test("stops on a changed host key, and does not retry in a storm", async () => {
     const file = join(rig().outside, "changed");
     const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
     const other = (
@@ -22,7 +22,7 @@ describe("who is who over SSH", () => {
     assert.ok(state.nextTryAt - Date.now() > 200_000);
   });
 
-  test("a host key that is not known is refused; hashed names, fingerprints and first use are as good as plain names", async () => {
+  test("refuses an unknown host key; accepts hashed names, fingerprints and trust on first use", async () => {
     const { outside } = rig();
     const [name = "", type, key = ""] = readFileSync(join(outside, "known_hosts"), "utf8").trim().split(" ");
     const empty = join(outside, "empty");
@@ -52,7 +52,7 @@ describe("who is who over SSH", () => {
     await secondUse.run(argvOf(["true"]));
   });
 
-  test("only the known key's type is asked for first, so that a target with several keys is known by any of them", async () => {
+  test("negotiates the known key's type first, so that any of a target's keys is accepted", async () => {
     const [name] = readFileSync(join(rig().outside, "known_hosts"), "utf8").split(" ");
     const file = join(rig().outside, "rsa-known");
     const rsa = await rig().mustInside(["sh", "-c", "cat /etc/../$0", `${rig().dir}/../keys/rsa.pub`]);
@@ -61,7 +61,7 @@ describe("who is who over SSH", () => {
     await host.run(argvOf(["true"]));
   });
 
-  test("a login that is refused: one sentence each, no secret in it or in the log", async () => {
+  test("reports each refused login in one sentence, without secrets, also in the log", async () => {
     const { outside } = rig();
     const other = join(outside, "other");
     await must(["ssh-keygen", "-q", "-t", "ed25519", "-N", "open sesame", "-f", other]);
@@ -99,7 +99,7 @@ describe("who is who over SSH", () => {
     assert.doesNotMatch(logged(), /wrong-horse|open-barley|open sesame|PRIVATE KEY/);
   });
 
-  test("a key that another user owns may be read by its group, which is how a Pod is given a Secret, and by no one else", async () => {
+  test("reads another user's key by its group, as for a Secret in a Pod, and refuses one readable by others", async () => {
     const { outside } = rig();
     const given = join(outside, "given");
     writeFileSync(given, readFileSync(join(outside, "id")), { mode: 0o440 });
@@ -112,14 +112,14 @@ describe("who is who over SSH", () => {
     assert.match((await downOf({ privateKeyFile: given })).why.message, /others can read .* \(mode 444\)/);
   });
 
-  test("a port where nobody listens, a name that is none", async () => {
+  test("reports a port where nothing listens, and an unknown host name", async () => {
     const nobody = await downOf({ port: 1 });
     assert.match(nobody.why.message, /nobody listens there: check port, and that sshd runs/);
     assert.equal(nobody.why.reason, "LinkDown");
     assert.match((await downOf({ host: "no-such-machine.invalid" })).why.message, /check/);
   });
 
-  test("a rotated key is found at the next connect", async () => {
+  test("uses a rotated key at the next connect", async () => {
     const { outside } = rig();
     const key = join(outside, "rotated");
     await must(["sh", "-c", `ssh-keygen -q -t ed25519 -N '' -f ${key}`]);

@@ -21,7 +21,7 @@ async function isOpen(port: number): Promise<boolean> {
   return open;
 }
 
-describe("a machine that is reached through a proxy", { timeout: 120_000 }, () => {
+describe("a machine behind a proxy", { timeout: 120_000 }, () => {
   const { rig, hostOf, downOf, isUp, logged } = sshBench("proxy");
   const running: ChildProcess[] = [];
   const ports: Record<string, number> = {};
@@ -84,7 +84,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
     },
   ];
   for (const { name, fields } of ways)
-    test(`${name}: commands and files are the machine's`, async () => {
+    test(`${name}: runs commands and reads files on the machine`, async () => {
       await using host = hostOf(fields());
       assert.equal((await host.run(argvOf(["echo", "there"]))).stdout, "there\n");
       const data = "x".repeat(4 * 2 ** 20);
@@ -92,7 +92,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
       assert.equal((await host.fs.readFile(`${rig().dir}/by-proxy`)).length, data.length);
     });
 
-  test("by way of another machine, too: the proxy leads to the first", async () => {
+  test("reaches the first jump host through the proxy", async () => {
     const { port, user, login, trust } = rig().config();
     assert.ok(login.by === "key" && trust.by === "knownHosts");
     const hop = { host: "127.0.0.1", port, user, privateKeyFile: login.privateKeyFile, knownHostsFile: trust.file };
@@ -112,7 +112,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
     assert.equal((await host.run(argvOf(["echo", "there"]))).stdout, "there\n");
   });
 
-  test("a proxy that is not there, refuses the login or the place: one sentence each, and no password in the log", async () => {
+  test("reports a proxy that is missing or refuses, in one sentence each, without passwords in the log", async () => {
     const of = async (fields: object) => (await downOf({ ...fields })).why.message;
     assert.match(
       await of({ proxy: `socks5://127.0.0.1:${await freePort()}` }),
@@ -144,7 +144,7 @@ describe("a machine that is reached through a proxy", { timeout: 120_000 }, () =
     assert.ok(!logged().includes(password) && !logged().includes("wrong"));
   });
 
-  test("the loss of the proxy is the link's, and its return the link's", async () => {
+  test("a lost proxy takes the link down, and its return brings it up", async () => {
     const child = await tinyproxy("brief");
     await using host = hostOf({ proxy: `http://127.0.0.1:${ports["brief"]}` });
     await host.run(argvOf(["true"]));

@@ -13,7 +13,7 @@ import type { SshHost } from "../../providers/ssh/host.ts";
 import { sshBench } from "./ssh-bench.ts";
 import { argvOf } from "../harness/argv.ts";
 
-describe("a machine that dials in itself", { timeout: 240_000 }, () => {
+describe("a machine with a reverse tunnel", { timeout: 240_000 }, () => {
   const { rig, hostOf, downOf, isUp, logged } = sshBench("reverse");
   const running = new Set<ChildProcess>();
   let port = 0;
@@ -82,7 +82,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     for (const child of running) await end(child);
   });
 
-  test("commands and files are the machine's, 64 MiB there and back by checksum", async () => {
+  test("runs commands and transfers 64 MiB both ways", async () => {
     const keys = await makeKey("whole");
     await using host = hostOf(reverse(keys));
     await waiting(host);
@@ -100,7 +100,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
   });
 
   for (const type of ["rsa", "ecdsa"])
-    test(`a key of type ${type}, and a port that the listener chooses`, async () => {
+    test(`accepts a key of type ${type}, and a port chosen by the listener`, async () => {
       const keys = await makeKey(`by-${type}`, type);
       await using host = hostOf(reverse(`# the machine's\n\n${keys}`));
       await waiting(host);
@@ -109,7 +109,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
       assert.equal((await host.run(argvOf(["hostname"]))).stdout, "graftlet-target\n");
     });
 
-  test("not there yet: one sentence; there: served within a second or two, whatever the retry's delay", async () => {
+  test("reports a missing tunnel in one sentence, and serves the machine a second or two after it connects", async () => {
     const keys = await makeKey("later");
     await using host = hostOf(reverse(keys));
     await assert.rejects(
@@ -122,7 +122,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     await waitFor("the link", () => host.link.state().is === "up", { timeoutMs: 3_000, everyMs: 20 });
   });
 
-  test("its ssh ends and begins anew, and a second one takes over while the first is stuck", async () => {
+  test("serves a reconnected ssh, and a second one while the first is stuck", async () => {
     const keys = await makeKey("again");
     await using host = hostOf(reverse(keys));
     await waiting(host);
@@ -150,7 +150,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     await end(fourth);
   });
 
-  test("several machines on one listener: the key decides the node, whatever name is given", async () => {
+  test("assigns several machines on one listener to nodes by key, whatever user name they give", async () => {
     const [mine, others] = [await makeKey("mine"), await makeKey("others")];
     await using host = hostOf(reverse(mine), "mine");
     await using other = hostOf(reverse(others), "other");
@@ -168,7 +168,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     );
   });
 
-  test("an impostor: a known name and another key, or a known key that it does not hold", async () => {
+  test("refuses an impostor: a known name with another key, or a known key that it does not hold", async () => {
     const keys = await makeKey("known");
     await makeKey("impostor");
     await using host = hostOf(reverse(keys));
@@ -184,7 +184,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     assert.notEqual(host.link.state().is, "up");
   });
 
-  test("nothing but one forward: no shell, no command, no file transfer, no way out of graftlet's network, no second port", async () => {
+  test("allows one forward only: no shell, command, file transfer, other destination or second port", async () => {
     const keys = await makeKey("curious");
     await using host = hostOf(reverse(keys));
     await waiting(host);
@@ -203,7 +203,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     assert.match(two.stderr, /remote port forwarding failed for listen port 23/);
   });
 
-  test("a key in two nodes' files, options before a key, a listener's key that is none: one sentence each", async () => {
+  test("reports a key of two nodes, options before a key, and an invalid listener key, in one sentence each", async () => {
     const keys = await makeKey("twice");
     await using host = hostOf(reverse(keys), "one");
     await using other = hostOf(reverse(`${keys}# another file\n`), "two");
@@ -238,7 +238,7 @@ describe("a machine that dials in itself", { timeout: 240_000 }, () => {
     await end(holder);
   });
 
-  test("ten thousand connections that cannot log in: the machine gets in meanwhile, and memory stays", {
+  test("serves the machine during ten thousand failing logins, in bounded memory", {
     timeout: 180_000,
   }, async () => {
     const keys = await makeKey("patient");

@@ -10,12 +10,12 @@ import { argvOf } from "../harness/argv.ts";
 
 const log = createLogger(0, { write: () => undefined });
 
-describe("login shells of all kinds over SSH", () => {
+describe("login shells over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("shells");
 
   for (const shell of ["/bin/tcsh", "/usr/bin/fish"])
     for (const user of ["helper", "plain"])
-      test(`${shell}, which is none of POSIX's, serves ${user} as well as any`, async () => {
+      test(`serves ${user} with ${shell}, which is no POSIX shell`, async () => {
         await rig().mustInside(["usermod", "--shell", shell, user]);
         await using undo = new AsyncDisposableStack();
         undo.defer(async () => void (await rig().mustInside(["usermod", "--shell", "/bin/sh", user])));
@@ -35,7 +35,7 @@ describe("login shells of all kinds over SSH", () => {
         await host.fs.freeSpace("/");
       });
 
-  test("one that begins to hang while the link stands: the link is down for that within two minutes, and up once it does not", async (t) => {
+  test("takes the link down within two minutes when the login shell begins to hang, and up again once it works", async (t) => {
     const clock = systemClock();
     // What is looked at each minute is looked at each second.
     const hasty = { ...clock, sleep: (ms: number, signal?: AbortSignal) => clock.sleep(Math.min(ms, 1000), signal) };

@@ -97,11 +97,11 @@ async function mustAll(rig: SshdRig, commands: Trouble["make"] = []): Promise<vo
   for (const command of commands) await rig.mustInside(command);
 }
 
-describe("a target that cannot be worked on", () => {
+describe("a faulty target", () => {
   const { rig, hostOf, isUp, logged } = sshBench("trouble");
 
   for (const { name, sshd, make, mend, fields, reason, sentence } of troubles)
-    test(`${name}: the link is down with a reason and a remedy, tried again, and up by itself once it is mended`, async () => {
+    test(`${name}: takes the link down with reason and remedy, retries, and recovers by itself`, async () => {
       await using undo = new AsyncDisposableStack();
       if (sshd) {
         await rig().startSshd(sshd);
@@ -131,7 +131,7 @@ describe("a target that cannot be worked on", () => {
       await host.fs.freeSpace("/");
     });
 
-  test("a login shell that has begun to hang: locks are given up at once, what runs is let go of within seconds, and ended once it can be", async () => {
+  test("when the login shell begins to hang, releases locks at once and running commands within seconds", async () => {
     await using undo = new AsyncDisposableStack();
     const host = undo.use(hostOf());
     // No shell is asked for before: to kill anything a new one is needed.
@@ -152,7 +152,7 @@ describe("a target that cannot be worked on", () => {
     await waitFor("it to be ended on the next connection", ended);
   });
 
-  test("logins that are dropped because there are too many: the reason, a remedy, and up once there are fewer", async () => {
+  test("reports logins dropped by MaxStartups with a remedy, and recovers", async () => {
     await rig().startSshd(["MaxStartups 1:100:1", "LoginGraceTime 0"]);
     await using undo = new AsyncDisposableStack();
     undo.defer(() => rig().startSshd());
@@ -208,7 +208,7 @@ describe("a target that cannot be worked on", () => {
     });
 
   for (const sessions of [1, 2, 3])
-    test(`MaxSessions ${sessions} is enough for all that a node keeps open, and for commands beside`, async () => {
+    test(`MaxSessions ${sessions} suffices for all sessions that a node keeps open, and for commands`, async () => {
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
       await using host = hostOf();
@@ -233,7 +233,7 @@ describe("a target that cannot be worked on", () => {
     });
 
   for (const sessions of [10, 2])
-    test(`MaxSessions ${sessions}: with all places taken that users may have, the node's own commands run at once`, async () => {
+    test(`MaxSessions ${sessions}: runs the node's own commands at once while users hold all their sessions`, async () => {
       await rig().startSshd([`MaxSessions ${sessions}`]);
       await using _undo = { [Symbol.asyncDispose]: () => rig().startSshd() };
       await using host = hostOf();
@@ -253,7 +253,7 @@ describe("a target that cannot be worked on", () => {
       await within(Promise.allSettled(asked.map(async (child) => (await child).exited)));
     });
 
-  test("pods' connections that are full keep nothing of the node's waiting", async () => {
+  test("full connections of pods do not delay the node's own", async () => {
     // Each connection gets so much a second, as on a slow line.
     const throttled = new Set<Socket>();
     const slow = createServer((near) => {
@@ -294,7 +294,7 @@ describe("a target that cannot be worked on", () => {
     assert.ok(Date.now() - began < 1_000, `${Date.now() - began} ms`);
   });
 
-  test("a shell that talks for ever before it starts a command is given up, and costs little", async () => {
+  test("gives up on a shell that prints endlessly before a command starts, at low cost", async () => {
     await using host = hostOf();
     await host.run(argvOf(["true"]));
     const talker = `${rig().dir}/talker`;
@@ -313,7 +313,7 @@ describe("a target that cannot be worked on", () => {
     assert.ok(grown < 48, `${grown} MiB`);
   });
 
-  test("thirty commands at once beside a watch: those beyond the sessions there are wait their turn, which the log says", async () => {
+  test("queues commands beyond the session limit, and logs that it does", async () => {
     await using host = hostOf();
     const dir = `${rig().dir}/watched`;
     await host.fs.apply([{ do: "mkdir", path: dir }]);

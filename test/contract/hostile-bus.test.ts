@@ -16,7 +16,7 @@ const prepare = { path: "/org/freedesktop/login1", interface: `${logindName}.Man
 const removed = { path: "/org/freedesktop/systemd1", interface: `${systemdName}.Manager`, member: "JobRemoved" };
 const job = "/org/freedesktop/systemd1/job/1";
 
-describe("a system bus on which other users speak", { timeout: 120_000 }, () => {
+describe("a system bus on which other users send messages", { timeout: 120_000 }, () => {
   let rig: SystemBusRig;
   let logind: BusService;
   let systemd: BusService;
@@ -40,7 +40,7 @@ describe("a system bus on which other users speak", { timeout: 120_000 }, () => 
         connection.message({ type: 4, serial: 100 + n, ...(destination && { destination }), ...${JSON.stringify(message)} }));
       setTimeout(() => process.exit(0), 300);`);
 
-  test("takes a shutdown from logind alone, and from its successor when the name changes hands", async () => {
+  test("accepts a shutdown signal from logind alone, and from its successor when the name changes hands", async () => {
     let heard = 0;
     const connection = await connectLogind({ host: rig.host, clock }, () => void (heard += 1), never);
     try {
@@ -62,7 +62,7 @@ describe("a system bus on which other users speak", { timeout: 120_000 }, () => 
     }
   });
 
-  test("takes the end of a job from systemd alone", async () => {
+  test("accepts the end of a job from systemd alone", async () => {
     const bus = await connectBus(await dialed({ host: rig.host }, "socket", never), clock, never);
     try {
       const ends: string[] = [];
@@ -81,7 +81,7 @@ describe("a system bus on which other users speak", { timeout: 120_000 }, () => 
     }
   });
 
-  test("passes over a message of 8 MiB and 20,000 small ones without decoding them, and stays connected", async () => {
+  test("skips a message of 8 MiB and 20,000 small ones without decoding them, and stays connected", async () => {
     const connection = await connectLogind({ host: rig.host, clock }, () => undefined, never);
     const begun = process.memoryUsage().heapUsed;
     let most = 0;

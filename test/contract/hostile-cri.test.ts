@@ -89,7 +89,7 @@ describe("a hostile gRPC server", { timeout: 300_000 }, () => {
   const neighbour = async () => assert.deepEqual(await other.listContainers(undefined, never), []);
 
   for (const { attack, runtime: fromRuntime, plugin = fromRuntime } of cases)
-    test(`${attack}: calls fail, this process stays small and responsive, and another runtime serves`, async () => {
+    test(`${attack}: calls fail, this process stays small and responsive, and another runtime is served`, async () => {
       await using target = await startHostileSocket("grpc", attack);
       await using runtime = runtimeAt(target.path);
       await endure(async () => {
@@ -98,7 +98,7 @@ describe("a hostile gRPC server", { timeout: 300_000 }, () => {
       }, neighbour);
     });
 
-  test("events without end: the target is over its budget, and another runtime serves", async () => {
+  test("endless events exceed the target's budget, and another runtime is served", async () => {
     await using target = await startHostileSocket("grpc", "events without end");
     await using runtime = runtimeAt(target.path);
     const events = runtime.events;

@@ -67,10 +67,10 @@ describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
   };
 
   for (const { attack, refused } of cases)
-    test(`${attack}: a request fails, this process stays small and responsive, and another engine serves`, () =>
+    test(`${attack}: the request fails, this process stays small and responsive, and another engine is served`, () =>
       endured(attack, (runtime) => assert.rejects(runtime.listContainers(undefined, never), { message: refused })));
 
-  test("answers that nobody asked for: each request gets one", () =>
+  test("unsolicited responses: each request gets exactly one", () =>
     endured("answers that nobody asked for", async (runtime) => {
       assert.deepEqual(await runtime.listContainers(undefined, never), []);
     }));
@@ -79,7 +79,7 @@ describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
     ["events without end", /^the target sends more data than graftlet decodes/],
     ["an event without end", /^a line of more than 4194304 bytes/],
   ] as const)
-    test(`${attack}: the stream ends, and another engine serves`, () =>
+    test(`${attack}: the stream ends, and another engine is served`, () =>
       endured(attack, async (runtime) => {
         const { events } = runtime;
         assert.ok(events);

@@ -29,13 +29,13 @@ async function helper(script: string) {
   return { outcome, most };
 }
 
-test("a helper that prints 500 MiB without a line's end is ended at 64 KiB", { timeout: 60_000 }, async () => {
+test("ends a helper that prints 500 MiB without a newline, at 64 KiB", { timeout: 60_000 }, async () => {
   const { outcome, most } = await helper("head -c 524288000 /dev/zero; sleep 60");
   assert.equal(outcome.status === "rejected" && (outcome.reason as { code: string }).code, "resource_exhausted");
   assert.ok(most < maxGrowth, `memory grew by ${most >> 20} MiB`);
 });
 
-test("a helper that says 600 MiB on standard error goes on, and 4 KiB of it are kept", {
+test("keeps 4 KiB of a helper's 600 MiB on standard error, and lets it go on", {
   timeout: 60_000,
 }, async () => {
   const { outcome, most } = await helper("head -c 629145600 /dev/zero | tr '\\0' x >&2");

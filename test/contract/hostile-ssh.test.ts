@@ -223,7 +223,7 @@ describe("a hostile SSH server", () => {
   const { hostOf } = sshBench("hostile");
 
   for (const { name, attack, never, endure: seen } of cases)
-    test(`${name}: this process stays small and responsive, and another link serves`, async () => {
+    test(`${name}: this process stays small and responsive, and another link is served`, async () => {
       await using other = hostOf();
       await using target = await startHostileSsh(attack);
       await using host = sshHost({ config: readSshConfig(target.fields), clock, log: silentLog() });

@@ -24,7 +24,7 @@ describe("a target whose relay lies", { timeout: 120_000 }, () => {
     ["silent", "opens thousands of connections and does not say where they go", []],
     ["churn", "opens and closes connections all the time", []],
   ] as const)
-    test(`one that ${what}: the process grows by at most 64 MiB, and another node's pods connect within a second`, async (t) => {
+    test(`when it ${what}, the process grows by at most 64 MiB, and another node's pods connect within a second`, async (t) => {
       const argv = ["unshare", "--net", "sh", "-ec", network, "sh", ...nodeCommand, "--expose-gc", entry, kind];
       const measured = JSON.parse(await must(argv)) as Measured;
       t.diagnostic(JSON.stringify(measured));

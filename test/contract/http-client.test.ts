@@ -15,7 +15,7 @@ import { type SshdRig, startSshdRig } from "./sshd-rig.ts";
 
 const atOnce = 12;
 
-describe("HTTP probes and hooks beside the kubelet's own", { timeout: 120_000 }, () => {
+describe("HTTP probes and hooks compared with the kubelet's own", { timeout: 120_000 }, () => {
   let kubelet: HttpClient & AsyncDisposable;
   before(async () => {
     // Neither may ask a proxy.
@@ -25,11 +25,11 @@ describe("HTTP probes and hooks beside the kubelet's own", { timeout: 120_000 },
   });
   after(() => kubelet[Symbol.asyncDispose]());
 
-  test("every server gets the same request and leads to the same verdict and message", async () => {
+  test("send the same request to every server, and reach the same verdict and message", async () => {
     assert.deepEqual(await differencesAmong(kubelet, httpCases()), []);
   });
 
-  test("what the documents name as different differs", async () => {
+  test("differ where the documents say so", async () => {
     const named = namedDifferences();
     const differences = await differencesAmong(kubelet, named);
     assert.deepEqual(
@@ -40,7 +40,7 @@ describe("HTTP probes and hooks beside the kubelet's own", { timeout: 120_000 },
 });
 
 describe("HTTP probes of a target over SSH", { timeout: 120_000 }, () => {
-  test("lead to the kubelet's verdicts and messages, but for the connection's own ends", async () => {
+  test("reach the kubelet's verdicts and messages, except for the connection's own ends", async () => {
     await using kubelet = await startKubeletClient();
     await using rig = await startSshdRig("http-client");
     await using host = sshHost({ config: rig.config({ user: "root" }), clock: systemClock(), log: silentLog() });

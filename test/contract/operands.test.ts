@@ -46,13 +46,13 @@ for (const [flavour, by] of [
   ["util-linux and coreutils", []],
   ["busybox", ["busybox"]],
 ] as const)
-  describe(`names that begin with a dash are operands: ${flavour}`, () => {
+  describe(`treats names that begin with a dash as operands: ${flavour}`, () => {
     const run = (program: string, options: readonly Option[], operands: readonly string[]) => {
       const argv = command(program, options, operands);
       return says(by.length > 0 ? wrapped(["busybox"], argv) : argv);
     };
 
-    test("du, df, stat and chown work on the file", async () => {
+    test("du, df, stat and chown accept the file", async () => {
       assert.match(await run("du", ["-skx"], ["-f"]), /^0\t-f$/m);
       assert.match(await run("df", ["-P"], ["-f"]), /^Filesystem .*\n\S+ +\d+ /);
       assert.equal((await run("stat", [["-c", "%n %s"]], ["-f"])).trim(), "-f 0");
@@ -61,7 +61,7 @@ for (const [flavour, by] of [
       assert.equal((await run("stat", [["-c", "%u"]], ["-f"])).trim(), "7");
     });
 
-    test("umount works on the directory; mount is given paths that begin with a slash", async () => {
+    test("umount accepts the directory; mount gets paths that begin with a slash", async () => {
       const [from, to] = [join(directory, "--help"), join(directory, "-o")];
       const bind = commandWithoutDashes("mount", [["-o", "bind"]], [from, to]);
       await says(by.length > 0 ? wrapped(["busybox"], bind) : bind);
@@ -71,7 +71,7 @@ for (const [flavour, by] of [
     });
   });
 
-test("an NFS server or path that begins with a dash is refused, and nothing is mounted", async () => {
+test("refuses an NFS server or path that begins with a dash, and mounts nothing", async () => {
   const mounts = () => readFile("/proc/self/mountinfo", "utf8");
   const before = await mounts();
   const deps = { host, rootDir: join(directory, "root") } as SetUpDeps;
@@ -90,7 +90,7 @@ test("an NFS server or path that begins with a dash is refused, and nothing is m
   assert.equal(await mounts(), before);
 });
 
-test("file systems are made, found and grown in a file whose name begins with a dash", async () => {
+test("makes, detects and grows file systems in a file whose name begins with a dash", async () => {
   await writeFile(join(directory, "--disk"), Buffer.alloc(4 * 1024 * 1024));
   await says(command("mkfs.ext4", ["-F", "-m0"], ["--disk"]));
   const found = command("blkid", ["-p", ["-s", "TYPE"], ["-s", "PTTYPE"], ["-o", "export"]], ["--disk"]);
@@ -99,13 +99,13 @@ test("file systems are made, found and grown in a file whose name begins with a 
   assert.match(await says(command("resize2fs", [], ["--disk"])), /is now 8192 \(1k\) blocks long/);
 });
 
-test("programs of an interpreter get what begins with a dash as an argument", async () => {
+test("passes words that begin with a dash to interpreted programs as arguments", async () => {
   assert.equal(await says(interpreted("perl", 'print "@ARGV"', "-v", "--")), "-v --");
   assert.equal(await says(interpreted("python3", "import sys; print(sys.argv[1:])", "-V", "--")), "['-V', '--']\n");
   assert.equal(await says(script('echo "$@"', "-x", "--")), "-x --\n");
 });
 
-test("losetup holds a file whose name begins with a dash, and lets go of it", async () => {
+test("losetup attaches and detaches a file whose name begins with a dash", async () => {
   const signal = AbortSignal.timeout(60_000);
   const held = join(directory, "-held");
   await writeFile(held, Buffer.alloc(1024 * 1024));

@@ -47,7 +47,7 @@ const scrolled = `(async () => {
 
 const second = (seconds: number) => new Promise((resolve) => setTimeout(resolve, seconds * 1000));
 
-test("ten nodes with 250 pods each stay smooth, and nothing is measured once the page is closed", async (t) => {
+test("stays smooth with ten nodes of 250 pods each, and measures nothing once the page is closed", async (t) => {
   await using page = await served(10, 250);
   await using looked = await look(page.url);
   const { page: tab, faults, requests } = looked;
@@ -80,7 +80,7 @@ test("ten nodes with 250 pods each stay smooth, and nothing is measured once the
   assert.equal(page.looks(), looks);
 });
 
-test("what pods and logs are called stays text, and a filter, an order and a choice show what they say", async () => {
+test("shows names of pods and logs as text, and keeps filter, order and selection", async () => {
   await using page = await served(2, 30);
   const markup = "<img src=x onerror=document.title='taken'>";
   page.reports.node("edge-1")?.event?.({ kind: "Pod", namespace: "shop", name: markup }, "Warning", markup, markup);

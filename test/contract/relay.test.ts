@@ -203,14 +203,14 @@ for (const { interpreter } of relayPrograms("", [])) {
         await run("ip", ["netns", "del", `${namespace}${name}`]).catch(() => undefined);
     });
 
-    test("joins a pod to where it meant to go, and closes half by half; nothing is lost", async () => {
+    test("joins a pod to its original destination, half-closes, and loses nothing", async () => {
       const bytes = 32 * 1024 * 1024;
       const digest = createHash("sha256").update(Buffer.alloc(bytes)).digest("hex");
       assert.equal((await python("-2", talk(cluster, bytes))).trim(), `${bytes} ${digest}`);
       assert.deepEqual(opened, [`${cluster}:80`]);
     });
 
-    test("many connections at once", async () => {
+    test("carries many connections at once", async () => {
       const many = `
 import socket
 open = [socket.create_connection(("${cluster}", 80), 10) for _ in range(300)]
@@ -219,22 +219,22 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       assert.equal((await python("-2", many)).trim(), "300");
     });
 
-    test("resets what graftlet does not join", async () => {
+    test("resets connections that graftlet does not join", async () => {
       // The reset may come before the connection is known to stand, and meet whoever is at work then: who connects, sends or reads.
       const said = python("-2", talk(cluster, 10).replace(", 80)", ", 81)")).catch(String);
       assert.match(await said, /ConnectionResetError|BrokenPipeError|^0 /);
       assert.deepEqual(refused, [`${cluster}:81`]);
     });
 
-    test("an address of the cluster without that port is refused, and leaves the machine for nobody", async () => {
+    test("refuses an address of the cluster without that port, and sends nothing of it elsewhere", async () => {
       await assert.rejects(python("-2", talk(cluster, 10).replace(", 80)", ", 99)")), /ConnectionRefusedError/);
     });
 
-    test("so is a Service's address of IPv6, which nothing carries", async () => {
+    test("refuses a Service's IPv6 address", async () => {
       await assert.rejects(python("-2", talk(cluster6, 10)), /ConnectionRefusedError/);
     });
 
-    test("takes nobody else: neither another pod's packets nor whoever knows the port", async () => {
+    test("accepts no packets of other pods, nor of anyone who knows its port", async () => {
       const before = opened.length;
       await assert.rejects(python("-3", talk(cluster, 10)), /unreachable|timed out|refused|No route/i);
       for (const where of ["", "-2", "-3"])
@@ -245,7 +245,7 @@ print(sum(s.recv(9) == b"%d" % n for n, s in enumerate(open)))`;
       assert.equal(opened.length, before);
     });
 
-    test("takes no datagram but what a pod sends to a destination, on its own network", async () => {
+    test("accepts only datagrams from a pod to a destination, on the pod's own network", async () => {
       const send = (from: string, what: string, to: string, port: number) => `
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.bind(("${from}", 0)); s.sendto(b"${what}", ("${to}", ${port}))`;
@@ -261,7 +261,7 @@ s.send(b"asked"); print(s.recv(65536).decode())`;
       assert.deepEqual(datagrams, ["asked"]);
     });
 
-    test("a pod with many idle connections leaves room to another pod, and graftlet hears of it", async () => {
+    test("leaves room for other pods beside one with many idle connections, and reports it", async () => {
       const idle = start(["ip", "netns", "exec", `${namespace}-2`, "python3", "-c", idleConnections]);
       try {
         assert.equal(await firstLine(idle), "1152 of 1500");
@@ -274,7 +274,7 @@ s.send(b"asked"); print(s.recv(65536).decode())`;
       assert.match(await python("-2", talk(cluster, 10)), /^10 /, "closed connections make room");
     });
 
-    test("datagrams go there and come back from where they went", async () => {
+    test("returns answers from the address that the datagram was sent to", async () => {
       const ask = `
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
@@ -282,7 +282,7 @@ s.send(b"x" * 1200); print(len(s.recv(65536))); s.send(b""); print(len(s.recv(65
       assert.equal((await python("-2", ask)).trim(), "1200\n0");
     });
 
-    test("the longest answer that a datagram can be, and a connection's of 64 KiB, arrive whole", async () => {
+    test("delivers the longest UDP datagram, and 64 KiB over TCP, complete", async () => {
       const ask = `
 import socket
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(5); s.connect(("${cluster}", 53))
@@ -291,7 +291,7 @@ s.send(bytes(65507)); print(len(s.recv(65536)))`;
       assert.match(await python("-2", talk(cluster, 65_537)), /^65537 /);
     });
 
-    test("more destinations of datagrams than there are ports: the first ones have one each, and all of it goes on", async () => {
+    test("with more UDP destinations than ports serves the first ones, and goes on", async () => {
       const many = [`${cluster}:53`, ...Array.from({ length: 500 }, (_, index) => `${cluster}:${1_000 + index}`)];
       const ports = await relay.listen(many);
       assert.ok(ports.length > 300 && ports.length < 425, String(ports.length));
@@ -304,7 +304,7 @@ s.send(bytes(65507)); print(len(s.recv(65536)))`;
       assert.match(await python("-2", talk(cluster, 10)), /^10 /);
     });
 
-    test("says that the rules are gone", async () => {
+    test("reports that the firewall rules are gone", async () => {
       await clock.sleep(6_000);
       lost = Promise.withResolvers<void>();
       await inside("", "nft", "flush", "ruleset");

@@ -27,7 +27,7 @@ interface Lock {
   >;
 }
 
-describe("a release of this checkout, from its registry and its files alone", { timeout: 1_200_000 }, () => {
+describe("a release of this checkout, installed from its registry and files", { timeout: 1_200_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-release-test-"));
   let made: Awaited<ReturnType<typeof dryRun>>;
   const read = (name: string) => readFileSync(join(folder, name));
@@ -39,18 +39,18 @@ describe("a release of this checkout, from its registry and its files alone", { 
   });
   after(() => rmSync(folder, { recursive: true, force: true }));
 
-  test("the chart runs the image by its digest, and that is an index of both architectures", () => {
+  test("the chart references the image by digest, an index of both architectures", () => {
     const { installed, published } = made;
     assert.equal(installed.image, `${published.image}@${published.imageDigest}`);
     assert.deepEqual(installed.platforms, ["linux/amd64", "linux/arm64"]);
   });
 
-  test("image and tarball run, each on its own Node", () => {
+  test("image and tarball run, each with its pinned Node.js", () => {
     for (const version of made.installed.versions)
       assert.match(version, new RegExp(`^Kubernetes v1\\.\\d+\\.\\d+ \\(graftlet ${graftletVersion}\\)\n$`));
   });
 
-  test("the image runs as nobody in particular, and says nothing of when and where it was built", async () => {
+  test("the image runs as a non-root user, and contains no build time or path", async () => {
     const { date } = await readSource({ draft: true });
     const { manifests } = blob<{ manifests: Described[] }>({ digest: made.published.imageDigest });
     for (const manifest of manifests) {
@@ -65,12 +65,12 @@ describe("a release of this checkout, from its registry and its files alone", { 
     }
   });
 
-  test("signatures are right, and the image has its provenance and an SBOM for each architecture", () => {
+  test("verifies signatures, provenance and an SBOM for each architecture", () => {
     const spdx = "https://spdx.dev/Document";
     assert.deepEqual(made.installed.statements, ["https://slsa.dev/provenance/v1", spdx, spdx]);
   });
 
-  test("the provenance is of each file, the image and the chart, made of this commit", async () => {
+  test("has provenance for each file, the image and the chart, from this commit", async () => {
     const { published } = made;
     const { subject, predicate } = json<Statement>(`graftlet-${published.version}.provenance.json`);
     const names = subject.map(({ name }) => name);
@@ -84,7 +84,7 @@ describe("a release of this checkout, from its registry and its files alone", { 
     assert.ok(JSON.stringify(predicate).includes((await readSource({ draft: true })).revision));
   });
 
-  test("the SBOM has each package of the lock file that is shipped, with its digest", () => {
+  test("lists each shipped package of the lock file in the SBOM, with its digest", () => {
     const { packages } = JSON.parse(readFileSync(join(root, "package-lock.json"), "utf8")) as Lock;
     const hexOf = (integrity = "") => Buffer.from(integrity.replace("sha512-", ""), "base64").toString("hex");
     const expected = Object.entries(packages)
@@ -97,7 +97,7 @@ describe("a release of this checkout, from its registry and its files alone", { 
     assert.deepEqual(new Set(listed), new Set(expected));
   });
 
-  test("the chart is this checkout's but for the image, and has no file that git does not know", async () => {
+  test("packages the chart unchanged except for the image, and only files in git", async () => {
     const entries = await entriesOf(gunzipSync(read(`graftlet-${made.published.version}.tgz`)));
     const known = execFileSync("git", ["ls-files", "charts/graftlet"], { cwd: root, encoding: "utf8" })
       .trim()
@@ -111,7 +111,7 @@ describe("a release of this checkout, from its registry and its files alone", { 
     assert.equal(`${image["registry"]}/${image["repository"]}@${image["digest"]}`, made.installed.image);
   });
 
-  test("krew installs the tarball as kubectl graftlet, by the manifest of its checksums, and fetches nothing", async () => {
+  test("krew installs the tarball as kubectl graftlet by the manifest's checksums", async () => {
     const say = (line: string) => console.error(line);
     const krew = await buildProgram({ name: "krew", module: "krew" }, say);
     const kubectl = await buildProgram({ name: "kubectl", module: "." }, say);
@@ -126,7 +126,7 @@ describe("a release of this checkout, from its registry and its files alone", { 
     assert.match(help, /^graftlet status/);
   });
 
-  test("a tarball is small enough to download", () => {
+  test("keeps the tarball small", () => {
     for (const architecture of ["amd64", "arm64"]) {
       const { size } = statSync(join(folder, `graftlet-${made.published.version}-linux-${architecture}.tar.gz`));
       assert.ok(size < 60 * 2 ** 20, `${size} bytes`);

@@ -15,7 +15,7 @@ import { argvOf } from "../harness/argv.ts";
 const containerdSocket = "/run/containerd/containerd.sock";
 const dockerSocket = "/var/run/docker.sock";
 
-describe("runtime: auto over SSH, with a containerd and a Docker Engine that both answer", () => {
+describe("runtime: auto over SSH, with both containerd and Docker present", () => {
   let made: RuntimeRig | undefined;
   const rig = (): RuntimeRig => {
     assert.ok(made, "the machine could not be made");
@@ -65,13 +65,13 @@ describe("runtime: auto over SSH, with a containerd and a Docker Engine that bot
     };
   }
 
-  test("a new node takes the first that has a network for pods", async () => {
+  test("a new node chooses the first runtime with a pod network", async () => {
     assert.equal(await socketOf("new"), containerdSocket);
     await using _away = await withoutNetwork();
     assert.equal(await socketOf("new"), dockerSocket);
   });
 
-  test("a node stays with the runtime that has its pods, whatever its network; those of others count for nothing", async () => {
+  test("a node keeps the runtime that has its pods, and ignores those of others", async () => {
     await using docker = await sshTargetOn(rig(), "ssh-docker", { nodeName: "on-docker" });
     await using dockerPods = podsOf(onRig(rig(), docker));
     await dockerPods.run(dockerPods.config());

@@ -15,7 +15,7 @@ export function containerContract(current: () => RuntimeUnderTest): void {
 }
 
 function lifeContract(current: () => RuntimeUnderTest): void {
-  test("a container is created, runs and exits, with code, reason and times in order", async () => {
+  test("creates, runs and exits a container, with code, reason and ordered times", async () => {
     const { runtime, logDirectory } = current();
     await using pods = podsOf(current());
     const config = pods.config();
@@ -53,14 +53,14 @@ function lifeContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("a container that ends well says Completed", async () => {
+  test("reports Completed for exit code 0", async () => {
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);
     const { exitCode, reason } = await pods.until(containerId, ContainerState.CONTAINER_EXITED);
     assert.deepEqual({ exitCode, reason }, { exitCode: 0, reason: "Completed" });
   });
 
-  test("a container starts once", async () => {
+  test("starts a container once", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -73,7 +73,7 @@ function lifeContract(current: () => RuntimeUnderTest): void {
 }
 
 function nameContract(current: () => RuntimeUnderTest): void {
-  test("a container's name is taken within its sandbox, by attempt", async () => {
+  test("rejects a second container of the same name and attempt in a sandbox", async () => {
     await using pods = podsOf(current());
     const config = pods.config();
     const sandboxId = await pods.run(config);
@@ -84,7 +84,7 @@ function nameContract(current: () => RuntimeUnderTest): void {
     assert.notEqual(await create(1), first);
   });
 
-  test("no container is created without its sandbox or its image", async () => {
+  test("creates no container without its sandbox or image", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const config = pods.config();
@@ -106,7 +106,7 @@ function nameContract(current: () => RuntimeUnderTest): void {
 }
 
 function listContract(current: () => RuntimeUnderTest): void {
-  test("containers are listed by ID, sandbox, state and label", async () => {
+  test("lists containers by ID, sandbox, state and label", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const config = pods.config();
@@ -145,7 +145,7 @@ function listContract(current: () => RuntimeUnderTest): void {
 }
 
 function endContract(current: () => RuntimeUnderTest): void {
-  test("stopping ends a container within its grace and a little; stopping again changes nothing", async () => {
+  test("stops a container within its grace period; stopping again changes nothing", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -157,7 +157,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     assert.deepEqual((await runtime.containerStatus(containerId, patience())).status, status);
   });
 
-  test("removing takes a running container with it; removing again is the same", async () => {
+  test("removes a running container; removing again changes nothing", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -166,7 +166,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     await gone(runtime.removeContainer(containerId, patience()));
   });
 
-  test("a container that never was: status and start are not_found, stop and remove find nothing to do", async () => {
+  test("an unknown container: status and start are not_found, stop and remove succeed", async () => {
     const { runtime } = current();
     await assert.rejects(runtime.containerStatus(nowhere, patience()), { code: "not_found" });
     await assert.rejects(runtime.startContainer(nowhere, patience()), { code: "not_found" });
@@ -176,7 +176,7 @@ function endContract(current: () => RuntimeUnderTest): void {
 }
 
 function execContract(current: () => RuntimeUnderTest): void {
-  test("execSync gives exit code and both outputs", async () => {
+  test("execSync returns exit code and both outputs", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -193,7 +193,7 @@ function execContract(current: () => RuntimeUnderTest): void {
     assert.equal((await runtime.execSync(containerId, ["true"], 0, patience())).exitCode, 0);
   });
 
-  test("execSync that outlives its timeout is deadline_exceeded, and the container lives", async () => {
+  test("execSync over its timeout is deadline_exceeded, and the container lives on", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["sleep", "3600"]);
@@ -214,7 +214,7 @@ function execContract(current: () => RuntimeUnderTest): void {
     await assert.rejects(running, { code: "cancelled" });
   });
 
-  test("execSync needs a container that runs", async () => {
+  test("execSync needs a running container", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);

@@ -35,7 +35,7 @@ async function underTest(name: string, containerd: ContainerdVersion) {
 for (const containerd of containerdVersions) {
   runtimeContract(`cri, on containerd ${containerd}`, () => underTest("contract-cri", containerd));
 
-  test(`containerd ${containerd} killed: calls fail at once, the event stream breaks; back again: calls work within two seconds, containers ran on`, async () => {
+  test(`containerd ${containerd} killed: calls fail at once, then work within two seconds of its return; containers run on`, async () => {
     await using made = await underTest("contract-cri-kill", containerd);
     const { daemons } = made.rig;
     await killedContract(made, { kill: () => daemons.kill("containerd"), start: () => daemons.startRuntime() });
@@ -53,7 +53,7 @@ async function eventOf(made: RuntimeUnderTest) {
   return assert.fail("there was no event");
 }
 
-test("containerd 2.4 tells by CRI what happens, and of which pod; its cgroup driver; and what its handlers can do", async () => {
+test("containerd 2.4 reports events, its cgroup driver and handler features over CRI", async () => {
   await using made = await underTest("contract-cri-tells", "2.4");
   const { event, uid } = await eventOf(made);
   assert.equal(event.podUid, uid);
@@ -64,7 +64,7 @@ test("containerd 2.4 tells by CRI what happens, and of which pod; its cgroup dri
   assert.equal(features?.supplementalGroupsPolicy, true);
 });
 
-test("containerd 1.6 has neither: its own events stand for CRI's, and its cgroup driver is read from its configuration", async () => {
+test("containerd 1.6 reports events by its own API, and its cgroup driver in its configuration", async () => {
   await using made = await underTest("contract-cri-tells", "1.6");
   assert.equal((await eventOf(made)).event.podUid, undefined);
   assert.ok(

@@ -5,7 +5,7 @@ import { type RuntimeUnderTest, emptySpec, patience } from "./runtime-pods.ts";
 
 /** Images: pull, status, list, remove, room. */
 export function imageContract(current: () => RuntimeUnderTest): void {
-  test("an image is pulled, found by name and by reference, listed, and removed", async () => {
+  test("pulls an image, finds it by name and reference, lists and removes it", async () => {
     const { runtime, image } = current();
     const reference = await runtime.pullImage(PullImageRequest.fromPartial({ image: { image } }), patience());
     const found = await runtime.imageStatus({ ...emptySpec, image }, patience());
@@ -20,7 +20,7 @@ export function imageContract(current: () => RuntimeUnderTest): void {
     await runtime.removeImage({ ...emptySpec, image: found.id }, patience());
   });
 
-  test("an image that no registry has is not_found, and has no status", async () => {
+  test("an unknown image is not_found on pull, and has no status", async () => {
     const { runtime, missingImage } = current();
     await assert.rejects(
       runtime.pullImage(PullImageRequest.fromPartial({ image: { image: missingImage } }), patience()),
@@ -33,7 +33,7 @@ export function imageContract(current: () => RuntimeUnderTest): void {
     assert.equal(await runtime.imageStatus({ ...emptySpec, image: missingImage }, patience()), undefined);
   });
 
-  test("the image file system is told by its mount point", async () => {
+  test("reports the image file system by mount point", async () => {
     const { imageFilesystems } = await current().runtime.imageFsInfo(patience());
     assert.ok(imageFilesystems[0]?.fsId?.mountpoint.startsWith("/"));
   });

@@ -7,7 +7,7 @@ const nowhere = "0".repeat(64);
 
 /** Sandboxes: run, status, list, stop, remove. */
 export function sandboxContract(current: () => RuntimeUnderTest): void {
-  test("a sandbox that runs is ready, has an address, and keeps its names, labels and annotations", async () => {
+  test("a running sandbox is ready, has an address, and keeps its names, labels and annotations", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const before = BigInt(Date.now() - 1000) * 1_000_000n;
@@ -24,7 +24,7 @@ export function sandboxContract(current: () => RuntimeUnderTest): void {
     assert.ok(status.createdAt > before, "createdAt is in nanoseconds since the epoch");
   });
 
-  test("sandboxes are listed by ID, state and label", async () => {
+  test("lists sandboxes by ID, state and label", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const [red, blue] = [
@@ -54,7 +54,7 @@ export function sandboxContract(current: () => RuntimeUnderTest): void {
     assert.deepEqual(await list({ state: { state: PodSandboxState.SANDBOX_NOTREADY } }), [blue]);
   });
 
-  test("a sandbox's name is taken until it is removed", async () => {
+  test("rejects a second sandbox of the same name until the first is removed", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const config = pods.config();
@@ -69,7 +69,7 @@ export function sandboxContract(current: () => RuntimeUnderTest): void {
 }
 
 function endContract(current: () => RuntimeUnderTest): void {
-  test("stopping a sandbox ends its containers; stopping again is the same", async () => {
+  test("stopping a sandbox ends its containers; stopping again changes nothing", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { sandboxId, containerId } = await pods.runOne(["sleep", "3600"]);
@@ -84,7 +84,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     assert.ok(finishedAt > 0n);
   });
 
-  test("removing a sandbox removes its containers; removing again is the same", async () => {
+  test("removing a sandbox removes its containers; removing again changes nothing", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { sandboxId, containerId } = await pods.runOne(["true"]);
@@ -96,7 +96,7 @@ function endContract(current: () => RuntimeUnderTest): void {
     await assert.rejects(runtime.containerStatus(containerId, patience()), { code: "not_found" });
   });
 
-  test("a sandbox that never was: status is not_found, stop and remove find nothing to do", async () => {
+  test("an unknown sandbox: status is not_found, stop and remove succeed", async () => {
     const { runtime } = current();
     await assert.rejects(runtime.podSandboxStatus(nowhere, patience()), { code: "not_found" });
     await gone(runtime.stopPodSandbox(nowhere, patience()));

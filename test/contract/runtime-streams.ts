@@ -8,7 +8,7 @@ import { type RuntimeUnderTest, patience, podsOf } from "./runtime-pods.ts";
 
 /** Endpoints of exec, attach and port-forward; events where the runtime has them. */
 export function streamContract(current: () => RuntimeUnderTest): void {
-  test("exec, attach and port-forward give endpoints on which a web server answers", async () => {
+  test("exec, attach and port-forward return endpoints that a streaming server answers", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { sandboxId, containerId } = await pods.runOne(["sleep", "3600"]);
@@ -21,7 +21,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("exec into what does not run is refused before any connection", async () => {
+  test("refuses exec into a container that does not run, before any connection", async () => {
     const { runtime } = current();
     await using pods = podsOf(current());
     const { containerId } = await pods.runOne(["true"]);
@@ -31,7 +31,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("events begin with listening and name the container that starts and exits", async (t) => {
+  test("streams events that name the container that starts and exits", async (t) => {
     const { runtime } = current();
     if (!runtime.events) return t.skip("this runtime has no events");
     await using pods = podsOf(current());
@@ -51,7 +51,7 @@ export function streamContract(current: () => RuntimeUnderTest): void {
     await listening;
   });
 
-  test("commands run by exec make no exit events of the container", async (t) => {
+  test("exec causes no exit events of the container", async (t) => {
     const { runtime } = current();
     if (!runtime.events) return t.skip("this runtime has no events");
     await using pods = podsOf(current());

@@ -28,14 +28,14 @@ export function runtimeContract(name: string, make: () => Promise<RuntimeUnderTe
 }
 
 function serviceContract(current: () => RuntimeUnderTest): void {
-  test("version names the runtime and CRI v1", async () => {
+  test("version reports the runtime and CRI v1", async () => {
     const version = await current().runtime.version(patience());
     assert.equal(version.runtimeApiVersion, "v1");
     assert.notEqual(version.runtimeName, "");
     assert.notEqual(version.runtimeVersion, "");
   });
 
-  test("status says whether runtime and network are ready", async () => {
+  test("status reports whether runtime and network are ready", async () => {
     const { status } = await current().runtime.status(patience());
     const ready = Object.fromEntries((status?.conditions ?? []).map((condition) => [condition.type, condition.status]));
     assert.deepEqual(
@@ -44,7 +44,7 @@ function serviceContract(current: () => RuntimeUnderTest): void {
     );
   });
 
-  test("a call whose signal has aborted rejects as cancelled", async () => {
+  test("rejects a call whose signal has aborted as cancelled", async () => {
     const { runtime } = current();
     const calls: ((runtime: Runtime, signal: AbortSignal) => Promise<unknown>)[] = [
       (it, signal) => it.version(signal),

@@ -15,7 +15,7 @@ import { argvOf } from "../harness/argv.ts";
 
 const never = new AbortController().signal;
 
-describe("a claim on a target over SSH", () => {
+describe("the lock of a target over SSH", () => {
   const { rig, hostOf, isUp } = sshBench("claim");
   const claim = (host: SshHost, name: string, sharing: Sharing = "exclusive", pulse?: ClaimDeps["pulse"]) => {
     const { dir } = rig();
@@ -44,7 +44,7 @@ describe("a claim on a target over SSH", () => {
     await isUp(host);
   };
 
-  test("lost with the link, it is taken again, the runtime's with it", async () => {
+  test("acquires it again after the link was lost, and the runtime's with it", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     await using own = await claim(host, "one");
@@ -57,7 +57,7 @@ describe("a claim on a target over SSH", () => {
     for (const path of locks) assert.equal(await isFree(path), false, path);
   });
 
-  test("taken by another while the link was down, it is the other's", async () => {
+  test("leaves it to another agent that acquired it while the link was down", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     await using own = await claim(host, "two");
@@ -74,7 +74,7 @@ describe("a claim on a target over SSH", () => {
     assert.equal(await isFree(path), false);
   });
 
-  test("lost while the link stays up, since what held it there was killed or hangs, it is known to be lost and taken again", async () => {
+  test("notices its loss while the link is up, when its holder is killed or hangs, and acquires it again", async () => {
     await using host = hostOf();
     await makeRuntimeDirectory(host);
     for (const signal of ["KILL", "STOP"]) {
@@ -92,7 +92,7 @@ describe("a claim on a target over SSH", () => {
     }
   });
 
-  test("a process that stood still for longer than its lock lasts changes nothing on the target afterwards, where another has the lock", async (t) => {
+  test("changes nothing on the target after a pause longer than the lock's timeout, when another agent has it", async (t) => {
     const { dir } = rig();
     const [root, file] = [`${dir}/frozen`, `${dir}/written`];
     const entry = join(import.meta.dirname, "ssh-claim-entry.ts");
@@ -113,7 +113,7 @@ describe("a claim on a target over SSH", () => {
     assert.equal(await written(), before);
   });
 
-  test("two graftlets with root directories of their own meet at the runtime, unless both share it", async () => {
+  test("two graftlets with their own root directories exclude each other at the runtime, unless both share it", async () => {
     await using host = hostOf();
     await using other = hostOf();
     await makeRuntimeDirectory(host);

@@ -10,7 +10,7 @@ const never = new AbortController().signal;
 const clock = systemClock();
 
 for (const programs of ["debian", "busybox"] as const)
-  describe(`locks on a target over SSH whose programs are ${programs}'s`, () => {
+  describe(`locks on a target over SSH, with ${programs}`, () => {
     const { rig, hostOf } = sshBench(`lock-${programs}`, { programs });
     /** A file and a directory on the target, to be locked. */
     const places = async (name: string): Promise<readonly [file: string, directory: string]> => {
@@ -24,7 +24,7 @@ for (const programs of ["debian", "busybox"] as const)
       return true;
     };
 
-    test("timeout and dd are those that are meant", async () => {
+    test("uses the intended timeout and dd", async () => {
       await using host = hostOf();
       const { stdout } = await host.run(
         argvOf(["sh", "-c", "for program in timeout dd; do $program --help 2>&1; done"]),
@@ -32,7 +32,7 @@ for (const programs of ["debian", "busybox"] as const)
       assert.equal(stdout.match(/^BusyBox v/gm)?.length ?? 0, programs === "busybox" ? 2 : 0, stdout);
     });
 
-    test("one holds them, all or none; another is told which is taken, and has them once they are free", async () => {
+    test("are all acquired or none; another agent learns which is taken, and gets them once they are free", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("alone");
@@ -45,7 +45,7 @@ for (const programs of ["debian", "busybox"] as const)
       await assert.rejects(acquireLocks(host, [{ path: directory }], never), isTaken(directory));
     });
 
-    test("those who share one hold it together, and nobody alone meanwhile", async () => {
+    test("can be shared, and then exclude exclusive holders", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [, directory] = await places("shared");
@@ -54,7 +54,7 @@ for (const programs of ["debian", "busybox"] as const)
       await assert.rejects(acquireLocks(other, [{ path: directory }], never), isTaken(directory));
     });
 
-    test("a holder that hears no sign gives them up, one that does keeps them", async () => {
+    test("are released without heartbeats, and kept with them", async () => {
       await using host = hostOf();
       await using other = hostOf();
       const [file, directory] = await places("silent");

@@ -51,7 +51,7 @@ export const faults: readonly Fault[] = [
     becomes: 'type === "deleted" ? undefined : push()',
     breaks: "A pod that is deleted by force runs on until another pod of the node changes.",
     assertion:
-      '"deletion by force: the object goes at once, the processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
+      '"deletion by force: the object goes at once, processes and directories follow": waited 60 s in vain for: the directory of the forced pod to go (last: nothing yet)',
     foundBy: [unit("sources/apiserver"), integration("pods-end", "deletion by force")],
   },
   {
@@ -62,7 +62,7 @@ export const faults: readonly Fault[] = [
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
       '"a DaemonSet\'s new pod is a placeholder unless it is chosen, or all are": Expected values to be strictly equal',
-    foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "their rollouts end with placeholders")],
+    foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "complete their rollouts with ready placeholders")],
   },
   {
     name: "host-port-protocol",
@@ -90,7 +90,7 @@ export const faults: readonly Fault[] = [
     becomes: "{ containerId, timeout: 0n }",
     breaks: "Containers are killed at once in place of having their grace period.",
     assertion:
-      '"deletion: SIGTERM is handled, then the object goes, when runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
+      '"deletion: SIGTERM is handled, and the object goes when runtime and machine are clean": ENOENT: no such file or directory, open farewell/said',
     foundBy: [integration("pods-end", "deletion: SIGTERM is handled")],
   },
   {
@@ -100,8 +100,8 @@ export const faults: readonly Fault[] = [
     becomes: "a.createdAt < b.createdAt ? -1 : 1",
     breaks: "After a restart a pod's status shows the container that ended, not the one that runs.",
     assertion:
-      '"restart policies: Always restarts an exit 0, OnFailure only a failure, Never nothing": waited 60 s in vain for always: a restart',
-    foundBy: [integration("pods", "restart policies: Always restarts an exit 0")],
+      '"restart policies: Always restarts after exit 0, OnFailure after a failure, Never not at all": waited 60 s in vain for always: a restart',
+    foundBy: [integration("pods", "restart policies: Always restarts")],
   },
   {
     name: "replaced-addresses",
@@ -128,8 +128,8 @@ export const faults: readonly Fault[] = [
     becomes: "cmd: [...argv], timeout: 0n",
     breaks: "A probe's command that hangs is no failure: a pod that answers nobody stays Ready.",
     assertion:
-      '"a command that takes too long is a failure": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
-    foundBy: [integration("probes", "a command that takes too long is a failure")],
+      '"fail a command that exceeds its timeout": waited 60 s in vain for: an event Unhealthy Readiness probe failed: command timed out: "sleep 20" timed out after 1s of slow (last: nothing yet)',
+    foundBy: [integration("probes", "fail a command that exceeds its timeout")],
   },
   {
     name: "removed-key",
@@ -148,8 +148,8 @@ export const faults: readonly Fault[] = [
     becomes: "&& inside ||",
     breaks: "A directory that is made for a subPath is root's alone: a container of another user cannot read it.",
     assertion:
-      '"a directory, a file, one that is missing, one named by the environment, and one of a volume that may only be read": Expected values to be strictly equal',
-    foundBy: [integration("volumes-subpath", "a directory, a file, one that is missing")],
+      '"mount a directory, a file, a missing one, one named by the environment, and one of a read-only volume": Expected values to be strictly equal',
+    foundBy: [integration("volumes-subpath", "mount a directory")],
   },
   {
     name: "subpath-again",
@@ -159,7 +159,7 @@ export const faults: readonly Fault[] = [
     breaks: "A container with a subPath that starts again sees the old version of its ConfigMap for ever.",
     assertion:
       '"a container that starts again sees what the part is then: an objects newer version, a file in a directorys place": waited 60 s in vain for again: to have started again',
-    foundBy: [integration("volumes-subpath", "a container that starts again sees what the part is then")],
+    foundBy: [integration("volumes-subpath", "a restarted container sees the current content")],
   },
   {
     name: "host-path-parents",
@@ -237,8 +237,8 @@ export const faults: readonly Fault[] = [
     becomes: "runtimeService.updateContainerResources, { ...request, linux: undefined }, signal",
     breaks: "A pod that is resized shows its new limits and keeps the old ones.",
     assertion:
-      '"its containers go on with what they are given, more or less; status, events and cgroups tell": Expected values to be strictly deep-equal',
-    foundBy: [integration("resize", "its containers go on with what they are given")],
+      '"raises and lowers resources without a restart; status, events and cgroups show it": Expected values to be strictly deep-equal',
+    foundBy: [integration("resize", "raises and lowers resources without a restart")],
   },
   {
     name: "proxy-may-forward",
@@ -258,7 +258,7 @@ export const faults: readonly Fault[] = [
     breaks: "kubectl exec on a node with Docker ends with 1, whatever code the command failed with.",
     assertion:
       '"gives the commands exit code, and its output apart from its errors": Expected values to be strictly deep-equal',
-    foundBy: [integration("kubectl", "gives the command's exit code", "docker")],
+    foundBy: [integration("kubectl", "returns the command's exit code", "docker")],
   },
   {
     name: "forward-refused",
@@ -306,10 +306,10 @@ export const faults: readonly Fault[] = [
     becomes: 'HostIp: "", HostPort',
     breaks: "A hostPort with a hostIP is open to everybody on a node with Docker.",
     assertion:
-      '"pods share a host port that differs in its address, and one on the loopback answers to whoever the machine is": waited 60 s in vain for on-address: to be Ready',
+      '"lets pods share a host port on different addresses, one of them the loopback": waited 60 s in vain for on-address: to be Ready',
     foundBy: [
       unit("providers/docker/sandbox/spec"),
-      integration("containers-network", "pods share a host port that differs in its address", "docker"),
+      integration("containers-network", "lets pods share a host port on different addresses", "docker"),
     ],
   },
   {
@@ -329,8 +329,8 @@ export const faults: readonly Fault[] = [
     becomes: "const keepaliveMs = 35_000;",
     breaks: "A target that has gone silent counts as reachable for two minutes: its node stays Ready.",
     assertion:
-      '"a link of which one half is dead, agent hears nothing: the node says so within 15 s, and heals": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
-    foundBy: [integration("ssh-faults", "a link of which one half is dead", "ssh")],
+      '"with a link dead in one direction, to agent, the node reports it within 15 s, and recovers": waited 30 s in vain for: the nodes Ready condition to be False for LinkDown (last: nothing yet)',
+    foundBy: [integration("ssh-faults", "with a link dead in one direction", "ssh")],
   },
   {
     name: "ssh-reconnect",
@@ -352,7 +352,7 @@ export const faults: readonly Fault[] = [
       'set-up of "a user with sudo": waited 120 s in vain for: graftlet to make node node-1 Ready (last: nothing yet)',
     foundBy: [
       unit("providers/ssh/shell/privileges"),
-      integration("ssh-users", "has every right that a node needs", "ssh"),
+      integration("ssh-users", "has every privilege that a node needs", "ssh"),
     ],
   },
   {
@@ -361,8 +361,7 @@ export const faults: readonly Fault[] = [
     text: 'in "$1"/* "$1"/.*; do',
     becomes: 'in "$1"/*; do',
     breaks: "On a target over SSH a ConfigMap that changes stays as it was in the volumes of running pods.",
-    assertion:
-      '"list names what is in a directory and of what kind it is; links are links": Expected values to be strictly deep-equal',
+    assertion: `"list returns names and kinds of a directory's entries; links are links": Expected values to be strictly deep-equal`,
     foundBy: [contract("host-ssh")],
   },
   {
@@ -372,7 +371,7 @@ export const faults: readonly Fault[] = [
     becomes: "(follow ? constants.O_NOFOLLOW : 0)",
     breaks: "A container that puts a link in its volume has files of the machine removed with its pod.",
     assertion:
-      '"mkdir makes nothing through a link that leads nowhere, and gives no mode to what takes its place": Expected values to be strictly equal',
+      '"mkdir creates nothing through a dangling link, and changes no mode of what replaces the directory": Expected values to be strictly equal',
     foundBy: [contract("host-local")],
   },
   ...aroundNodes,

@@ -46,7 +46,7 @@ export const pulls: readonly Fault[] = [
     becomes: "imageService.pullImage, { ...request, auth: undefined }, signal",
     breaks: "No image comes from a registry that asks for credentials.",
     assertion:
-      '"imagePullSecrets open a registry that asks for credentials; they stand in no log": waited 60 s in vain for right-secret: to be Ready',
-    foundBy: [integration("images", "imagePullSecrets open a registry")],
+      '"pulls with imagePullSecrets, and logs none of them": waited 60 s in vain for right-secret: to be Ready',
+    foundBy: [integration("images", "pulls with imagePullSecrets")],
   },
 ];

@@ -17,8 +17,7 @@ export const tunnel: readonly Fault[] = [
     text: "        fib saddr . iif oif missing return\n",
     becomes: "",
     breaks: "A machine of the target's network sends datagrams to Services under a pod's address.",
-    assertion:
-      '"takes no datagram but what a pod sends to a destination, on its own network": Expected values to be strictly deep-equal',
-    foundBy: [contract("relay", "takes no datagram but what a pod sends")],
+    assertion: `"accepts only datagrams from a pod to a destination, on the pod's own network": Expected values to be strictly deep-equal`,
+    foundBy: [contract("relay", "accepts only datagrams from a pod to a destination")],
   },
 ];

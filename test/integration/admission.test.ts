@@ -51,8 +51,8 @@ async function refused(
   assert.deepEqual(processesOf(cluster, uid), []);
 }
 
-describe("what the node refuses fails, with the kubelet's words", { concurrency: 4 }, () => {
-  test("more CPU, memory or pods than it has", async () => {
+describe("admission with the kubelet's reasons and messages", { concurrency: 4 }, () => {
+  test("rejects more CPU, memory or pods than the node has", async () => {
     const { pods } = lab;
     const { status } = await pods.api.get<Node>(nodePath());
     const cpu = Math.round(Number(status?.capacity?.["cpu"]) * 1000) - 500;
@@ -77,7 +77,7 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     );
   });
 
-  test("a node selector or an affinity that does not fit", async () => {
+  test("rejects a node selector or affinity that does not match", async () => {
     const message = "Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
     await refused("selector", { nodeSelector: { disk: "fast" } }, "NodeAffinity", message);
     const nodeSelectorTerms = [
@@ -91,7 +91,7 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     );
   });
 
-  test("a host port that another pod has, until that one is gone", async () => {
+  test("rejects a host port in use, until its pod is gone", async () => {
     const { pods, cluster } = lab;
     const spec = (hostPort: number): SpecDraft => ({
       nodeName: cluster.nodeName,
@@ -112,7 +112,7 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     await pods.ready("port-again");
   });
 
-  test("an AppArmor profile, where the machine cannot enforce one", async () => {
+  test("rejects an AppArmor profile where the machine cannot enforce it", async () => {
     const spec = { securityContext: { appArmorProfile: { type: "RuntimeDefault" } } };
     const message = "Cannot enforce AppArmor: AppArmor is not enabled on the host";
     if (!existsSync("/sys/kernel/security/apparmor")) return refused("apparmor", spec, "AppArmor", message);
@@ -120,7 +120,7 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
     await lab.pods.ready("apparmor");
   });
 
-  test("another operating system", async () => {
+  test("rejects another operating system", async () => {
     await refused(
       "windows",
       { os: { name: "windows" } },
@@ -137,7 +137,7 @@ describe("what the node refuses fails, with the kubelet's words", { concurrency:
   });
 });
 
-describe("what is not served is held, by name, and nothing of it starts", { concurrency: 4 }, () => {
+describe("holds a pod with an unsupported field, names it, and starts nothing", { concurrency: 4 }, () => {
   const cases: readonly (readonly [string, SpecDraft, string])[] = [
     [
       "iscsi",
@@ -179,7 +179,7 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
   }
 });
 
-test("a pod whose extended resource comes from a ResourceClaim is held: it does not start without its device", async () => {
+test("holds a pod whose extended resource comes from a ResourceClaim: it does not start without its device", async () => {
   const { pods, cluster } = lab;
   const resources = { requests: { "example.com/gpu": "1" }, limits: { "example.com/gpu": "1" } };
   await pods.create("claimed", { schedulerName: "nobody", containers: [{ resources }] });
@@ -205,7 +205,7 @@ test("a pod whose extended resource comes from a ResourceClaim is held: it does 
   assert.deepEqual(processesOf(cluster, metadata.uid), []);
 });
 
-test("a critical pod takes the place of one that is not, which says why it ended", async () => {
+test("preempts a pod for a critical one, and reports why it ended", async () => {
   const { pods, cluster } = lab;
   const { status } = await pods.api.get<Node>(nodePath());
   const cpu = Math.round(Number(status?.capacity?.["cpu"]) * 1000) - 500;
@@ -239,7 +239,7 @@ test("a critical pod takes the place of one that is not, which says why it ended
 });
 
 // It stands last: the cluster goes on evicting pods for a moment after a taint has gone.
-test("a NoExecute taint refuses pods that do not tolerate it; a NoSchedule taint does not", async () => {
+test("rejects pods without a toleration for a NoExecute taint; ignores NoSchedule", async () => {
   const { pods, cluster } = lab;
   const taint = (effect: string) =>
     pods.api.patch(nodePath(), { spec: { taints: [{ key: "lab", value: "closed", effect }] } }, "merge-patch");

@@ -117,7 +117,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("a bootstrap kubeconfig becomes the node's own: its certificate is asked for, signed, kept and used", async () => {
+  test("turns a bootstrap kubeconfig into the node's own: requests, keeps and uses a certificate", async () => {
     const [request, ...others] = await requests("kube-apiserver-client-kubelet");
     assert.deepEqual(others, []);
     assert.match(request?.metadata.name ?? "", /^node-csr-/);
@@ -130,7 +130,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     assert.ok(node);
   });
 
-  test("the kubelet API has no certificate until somebody approves it, and graftlet says what to do", async () => {
+  test("reports that the serving certificate awaits approval, and how to approve it", async () => {
     const waiting = await cluster.waitFor(
       "the request",
       async () => (await requests("kubelet-serving"))[0]?.metadata.name,
@@ -162,7 +162,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     assert.ok(shown.checkIP(cluster.agentAddress) && shown.checkHost(cluster.nodeName));
   });
 
-  test("a restart asks for nothing", async () => {
+  test("requests nothing after a restart", async () => {
     assert.equal(await agent.stop(), true);
     const before = (await allRequests()).length;
     await start();
@@ -170,7 +170,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     assert.equal((await allRequests()).length, before);
   });
 
-  test("a certificate is renewed before it ends; a stream that runs goes on, new connections see the new one", async () => {
+  test("renews a certificate before it expires, without breaking a running stream", async () => {
     const old = await peer();
     assert.equal(await agent.stop(), true);
     await agedPair();
@@ -196,7 +196,7 @@ describe("certificates that the cluster issues", { timeout: 600_000 }, () => {
     stream.kill("SIGKILL");
   });
 
-  test("credentials that were lost are asked for again", async () => {
+  test("requests lost credentials again", async () => {
     assert.equal(await agent.stop(), true);
     rmSync(kubeconfig);
     rmSync(join(certDir, "kubelet-client-current.pem"));

@@ -17,7 +17,7 @@ const everywhere = (path: string, script: string) =>
 ${script}
 done`;
 
-describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
+describe("meddling with cgroups", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;
@@ -67,7 +67,7 @@ describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("a tier that was emptied and removed is there again with the next pod, and weighs what it shall", async () => {
+  test("recreates a removed QoS cgroup with the next pod, and restores its weight", async () => {
     await pods.create("first", asking);
     await pods.ready("first");
     const weight = await shares("kubepods/burstable");
@@ -82,7 +82,7 @@ describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
     assert.equal(await memoryLimit(cgroupOf(pod)), 64 * Mi);
   });
 
-  test("a pod's cgroup that was removed has its limits again within a minute, also where the runtime made it anew", async () => {
+  test("restores the limits of a removed pod cgroup within a minute, also if the runtime recreated it", async () => {
     const pod = await pods.ready("second");
     const group = cgroupOf(pod);
     await takeAway(group);
@@ -94,7 +94,7 @@ describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
     await pods.ready("second");
   });
 
-  test("processes that others put into a pod's cgroup end with the pod", async () => {
+  test("kills foreign processes in a pod's cgroup when the pod ends", async () => {
     await pods.create("host", asking);
     const pod = await pods.ready("host");
     const path = cgroups.pathOf(cgroupOf(pod));
@@ -114,7 +114,7 @@ describe("cgroups that others meddle with", { timeout: 600_000 }, () => {
     assert.equal(await runs(), false);
   });
 
-  test("while cgroups are read-only a new pod waits and says why, others go on; writable again, it starts", async () => {
+  test("while cgroups are read-only a new pod waits with a reason and others run on; once writable it starts", async () => {
     const all = "$(awk '$3 ~ /^cgroup2?$/ { print $2 }' /proc/mounts)";
     const remount = (how: "ro" | "rw") => there(`for path in ${all}; do mount -o remount,bind,${how} $path; done`);
     const before = statusOf(await pods.ready("bystander"))?.containerID;

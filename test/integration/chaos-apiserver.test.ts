@@ -17,7 +17,7 @@ const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // The API server itself is well; what stands between it and the node is not.
-describe("an API server that has bad hours", { timeout: 600_000 }, () => {
+describe("an API server with faults", { timeout: 600_000 }, () => {
   const steady = named("steady", 8);
   const probed = named("probed", 4);
   const crashing = named("crashing", 4);
@@ -84,7 +84,7 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     "half a JSON": { half: true },
   };
   for (const [what, fault] of Object.entries(faults))
-    test(`that answers ${what}: no storm, no pod lost, and what happened meanwhile is told`, async (t) => {
+    test(`${what}: causes no request storm, loses no pod, and reports what happened meanwhile`, async (t) => {
       const standing = await invariants.standing(...steady, ...probed);
       const name = `comes-${what.replaceAll(/[^a-z0-9]+/gi, "-").toLowerCase()}`;
       const leaver = `leaves-${name}`;
@@ -114,7 +114,7 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
       await invariants.hold(standing);
     });
 
-  test("connections that lead nowhere any more are replaced within 30 s", async (t) => {
+  test("replaces dead connections within 30 s", async (t) => {
     const standing = await invariants.standing(...steady, ...probed);
     await proxy.swallow();
     const since = performance.now();
@@ -126,7 +126,7 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     await invariants.hold(standing);
   });
 
-  test("a minute without any: its new pods run within ten seconds of its return, and the node was never lost to itself", async (t) => {
+  test("after a minute without an API server starts its new pods within ten seconds, and the node stayed usable", async (t) => {
     const standing = await invariants.standing(...steady, ...probed);
     const usual = await usualMs("usual");
     await proxy.close();
@@ -158,7 +158,7 @@ describe("an API server that has bad hours", { timeout: 600_000 }, () => {
     assert.ok(node?.status?.conditions?.some(({ type, status }) => type === "Ready" && status === "True"));
   });
 
-  test("a node started anew is not ready before it knows its pods, and denies none of them meanwhile", async () => {
+  test("a restarted node is not ready before it knows its pods, and denies none of them meanwhile", async () => {
     const [name = ""] = steady;
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     const logs = () => askKubelet(cluster, `/containerLogs/default/${name}/main`, { certificate });

@@ -14,7 +14,7 @@ const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // GRAFTLET_CHAOS_SEED=N has the same things happen again, as far as the machine's own chance allows.
-describe("graftlet killed forty times at random moments, while pods come, crash and go", { timeout: 600_000 }, () => {
+describe("graftlet killed forty times at random while pods come, crash and go", { timeout: 600_000 }, () => {
   const chance = createChance();
   const steady = named("steady", 6);
   const crashing = named("crashing", 4);
@@ -92,7 +92,7 @@ describe("graftlet killed forty times at random moments, while pods come, crash 
     return cutOff ? 1 : 0;
   };
 
-  test("what runs is not touched, nothing runs twice or is left behind, and everything ends as it should", async (t) => {
+  test("leaves running containers alone, runs nothing twice, leaves nothing behind, and ends everything properly", async (t) => {
     t.diagnostic(`GRAFTLET_CHAOS_SEED=${chance.seed}`);
     const standing = await invariants.standing(...steady);
     const staying = new Set<string>();

@@ -40,7 +40,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("a pod whose image hangs in the registry is gone within its grace period, and so is what waits for it", async (t) => {
+  test("deletes a pod whose image pull hangs within its grace period, and one that waits for that pull", async (t) => {
     const { cluster, pods } = lab;
     const standing = await invariants.standing(...quiet);
     const registry = readState(cluster.layout)?.daemons["registry-open"];
@@ -69,7 +69,7 @@ describe("a runtime and a registry that hang", { timeout: 400_000 }, () => {
     await invariants.hold(standing);
   });
 
-  test("frozen for a minute the runtime is named as the reason, and nothing is restarted after", async (t) => {
+  test("names a runtime frozen for a minute as the reason, and restarts nothing afterwards", async (t) => {
     const { cluster, pods } = lab;
     const standing = await invariants.standing(...quiet);
     const seen = new Map(quiet.map((name) => [name, pods.history(name).length]));

@@ -65,12 +65,12 @@ for (const storageClass of [localPathClass, csi.storageClass])
       nothingTwice();
     };
 
-    test("its next pod has its rows", async () => {
+    test("keeps its rows for its next pod", async () => {
       await renewed(database);
       await whole();
     });
 
-    test("it goes on while graftlet is killed and starts again", async () => {
+    test("runs on while graftlet is killed and started again", async () => {
       const before = await database.pod();
       await killed();
       await whole();
@@ -79,7 +79,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("it goes on while the link to its machine is cut for a minute", async () => {
+      test("runs on while the link to its machine is cut for a minute", async () => {
         const before = await database.pod();
         await using cut = await cutSsh(cluster);
         await sleep(60_000);
@@ -91,7 +91,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
       });
 
     for (const ms of [150, 500])
-      test(`graftlet is killed ${ms} ms after its next pod may start`, async () => {
+      test(`survives graftlet's kill ${ms} ms after its next pod may start`, async () => {
         await renewed(database, async () => {
           await sleep(ms);
           await killed();
@@ -99,7 +99,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
         await whole();
       });
 
-    test("the pods of whoever serves the claim are replaced while its own ends", async () => {
+    test("survives the replacement of the storage driver's pods while its own pod ends", async () => {
       const servers = storageClass === csi.storageClass ? csi.namespace : "local-path-storage";
       await Promise.all([
         renewed(database),
@@ -109,7 +109,7 @@ for (const storageClass of [localPathClass, csi.storageClass])
     });
 
     if (isRemote(providerUnderTest()))
-      test("it goes on after its machine's power was cut", async () => {
+      test("survives a power cut of its machine", async () => {
         const before = await database.pod();
         await switchOff(cluster);
         await switchOn(cluster);

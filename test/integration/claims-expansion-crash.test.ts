@@ -61,7 +61,7 @@ async function isInProgress(name: string): Promise<void> {
 const published = (name: string) =>
   mountsOf(cluster).filter((path) => path.endsWith(`/kubernetes.io~csi/${name}/mount`));
 
-test("graftlet that is killed at any step of the driver's completes it with its next life, and nothing is left at the end", async () => {
+test("completes an expansion in its next life, killed at any step of the driver's, and leaves nothing behind", async () => {
   const inUse = moments.map((moment) => `${moment}-in-use`);
   const starting = moments.map((moment) => `${moment}-starting`);
   const names = [...inUse, ...starting];
@@ -88,7 +88,7 @@ test("graftlet that is killed at any step of the driver's completes it with its 
   });
 });
 
-test("a driver that ends while it is at it is asked again when it is back", async () => {
+test("calls a driver again that ended during the expansion, once it is back", async () => {
   const go = await begun("left", "after");
   claims.driver.stop();
   await pods.event(

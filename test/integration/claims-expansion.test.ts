@@ -37,8 +37,8 @@ async function removed(...names: readonly string[]): Promise<void> {
 
 const succeeded = (name: string) => `MountVolume.NodeExpandVolume succeeded for volume "${name}" ${cluster.nodeName}`;
 
-describe("claims whose volumes grow", { concurrency: true }, () => {
-  test("a volume in use is expanded once for the node, and its claim has its size", async () => {
+describe("expansion of claims", { concurrency: true }, () => {
+  test("expands a volume in use once for the node, and updates the claim's size", async () => {
     await claims.started("online", "online-2");
     await claims.grow("online");
     await claims.grown("online");
@@ -68,7 +68,7 @@ describe("claims whose volumes grow", { concurrency: true }, () => {
     await removed("online", "online-2");
   });
 
-  test("a size that a driver cannot give is shown as such, and not asked for again", async () => {
+  test("reports a size that the driver rejects, and does not ask for it again", async () => {
     await claims.started("never");
     claims.driver.fail("NodeExpandVolume", status.OUT_OF_RANGE, "too big", "handle-never");
     await claims.grow("never");
@@ -88,7 +88,7 @@ describe("claims whose volumes grow", { concurrency: true }, () => {
     assert.equal(claims.requests("never").length, 1);
   });
 
-  test("a volume that grew while no pod had it is expanded before the pod starts", async () => {
+  test("expands a volume before the next pod starts, if it grew without one", async () => {
     await claims.started("offline");
     await removed("offline");
     await claims.grow("offline");
@@ -106,7 +106,7 @@ describe("claims whose volumes grow", { concurrency: true }, () => {
     await removed("later");
   });
 
-  test("a local volume's file system grows with its device, while a pod writes to it", async () => {
+  test("grows a local volume's file system with its device, while a pod writes to it", async () => {
     const file = join(claims.disks, "block.img");
     await inside("truncate", "-s", "320M", file);
     const device = (await inside("losetup", "--find", "--show", file)).trim();

@@ -42,7 +42,7 @@ after(() => owned.disposeAsync());
 
 const published = () => mountsOf(cluster).filter((path) => /\/volumes\/kubernetes\.io~csi\//.test(path));
 
-test("200 claims of a node are mounted side by side, each once, and given back", async (t) => {
+test("mounts 200 claims of a node concurrently, each once, and unmounts them", async (t) => {
   const volumes = Array.from({ length: many * each }, (_, index) => `volume-${index}`);
   const handle = (name: string) => ({ csi: { driver: driverName, volumeHandle: name } });
   await cluster.apply(volumes.flatMap((name) => [persistentVolume(name, handle(name)), claim(name, name)]));

@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-test("local-path-provisioner makes a folder when the first pod wants it; the data outlive pods and end with the claim", async () => {
+test("local-path-provisioner creates a directory for the first pod, keeps it across pods and deletes it with the claim", async () => {
   const { cluster, pods } = lab;
   await cluster.apply([claim("made", undefined, { storageClassName: localPathClass })]);
   const start = (name: string, script: string) =>

@@ -103,7 +103,7 @@ async function kubectl(...args: readonly string[]): Promise<string> {
 const appending = "cd /v; date >> log; wc -l < log; trap 'exit 0' TERM; sleep 3600 & wait";
 
 describe("claims", () => {
-  test("a StatefulSet's claims on local volumes keep their data when its pods are deleted", async () => {
+  test("local volumes of a StatefulSet keep their data when its pods are deleted", async () => {
     const paths = await Promise.all(["set-a", "set-b"].map(disk));
     await cluster.apply(paths.map((path, index) => localVolume(`set-${index}`, path, cluster.nodeName)));
     await cluster.apply([
@@ -149,7 +149,7 @@ describe("claims", () => {
     assert.equal(paths.filter((path) => existsSync(join(cluster.root, path, "sub/table"))).length, 1);
   });
 
-  test("a volume on a block device is formatted once, mounted once for the node and bound for each pod; kills of graftlet change nothing", async () => {
+  test("formats a block device once, mounts it once for the node, binds it per pod, and survives kills of graftlet", async () => {
     const device = await loopDevice("block");
     await cluster.apply([
       localVolume("block", device, cluster.nodeName, {
@@ -210,7 +210,7 @@ describe("claims", () => {
     assert.equal(text, "block-1\nblock-3\nlost+found\n");
   });
 
-  test("a block device is a container's as it is: what one pod wrote the next one reads, and read-only it cannot be written", async () => {
+  test("passes a block device to a container as it is, also read-only", async () => {
     const device = await loopDevice("raw");
     await cluster.apply([
       localVolume("raw", device, cluster.nodeName, { volumeMode: "Block" }),
@@ -230,7 +230,7 @@ describe("claims", () => {
     assert.equal(await inside("head", "-c", "7", device), "written");
   });
 
-  test("two pods have one device: each mapped once and held open, also after a kill and a loop device taken away; nothing is left", async () => {
+  test("maps one device for two pods once each, survives a kill and a removed loop device, and leaves nothing", async () => {
     const device = await loopDevice("shared");
     const block = { volumeMode: "Block" };
     await cluster.apply([localVolume("shared", device, cluster.nodeName, block), claim("shared", "shared", block)]);
@@ -264,7 +264,7 @@ describe("claims", () => {
     assert.match(await inside("losetup", "--all"), new RegExp(`${device}:`));
   });
 
-  test("a volume that cannot be unmounted is never deleted through: the pod's end waits, the data stays", async () => {
+  test("never deletes through a volume that cannot be unmounted: the pod waits, the data stay", async () => {
     const path = await disk("stuck");
     await cluster.apply([localVolume("stuck", path, cluster.nodeName), claim("stuck", "stuck")]);
     await pods.create("stuck", {
@@ -293,7 +293,7 @@ describe("claims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("a hostPath volume is used where it is: its type is checked, no group is given, its group's right comes with it", async () => {
+  test("uses a hostPath volume in place: checks its type, changes no group, adds the group to its pods", async () => {
     const path = await disk("host");
     await inside("sh", "-c", `chgrp 4000 ${path}; chmod 2770 ${path}`);
     const annotations = { "pv.beta.kubernetes.io/gid": "4000" };
@@ -326,7 +326,7 @@ describe("claims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("a generic ephemeral volume is a claim of its pod's, read-only where the pod says so, and goes with it", async () => {
+  test("a generic ephemeral volume is its pod's claim, read-only if asked, and deleted with it", async () => {
     const path = await disk("ephemeral");
     await cluster.apply([localVolume("ephemeral", path, cluster.nodeName)]);
     const volumes = [{ name: "v", ephemeral: { volumeClaimTemplate: { spec: claimSpec("ephemeral") } } }];
@@ -346,7 +346,7 @@ describe("claims", () => {
     assert.equal(textOf(`${path}/precious`), "kept\n");
   });
 
-  test("claims without a volume, deleted, or bound to what this node does not serve keep their pod waiting, in the kubelet's words", async () => {
+  test("keeps a pod waiting, in the kubelet's words, for claims that are unbound, deleted or unsupported", async () => {
     await cluster.apply([
       claim("unbound"),
       persistentVolume("far", {

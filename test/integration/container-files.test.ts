@@ -12,7 +12,7 @@ const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
 // A container that reaches its own log, and the file of its last message, may put something else in their places.
-describe("a log or a message file that its container replaced", { timeout: 300_000 }, () => {
+describe("logs and termination messages replaced by their container", { timeout: 300_000 }, () => {
   let lab: Lab;
   let secret: string;
 
@@ -73,7 +73,7 @@ describe("a log or a message file that its container replaced", { timeout: 300_0
     "a link to another container's log": "ln -s $(ls -d /logs/default_neighbour_*/main | sed s,^/logs,$LOGS,)/0.log",
   });
 
-  test("a log that is a link shows nothing of what it leads to, not even while it is followed", async () => {
+  test("shows nothing of what a log that is a link points to, also when followed", async () => {
     const { pods, cluster } = lab;
     for (const [index, [what, link]] of Object.entries(links()).entries()) {
       const name = `links-${index}`;
@@ -94,7 +94,7 @@ describe("a log or a message file that its container replaced", { timeout: 300_0
     }
   });
 
-  test("logs that are FIFOs block nobody: neither who asks for them nor others", async () => {
+  test("a log that is a FIFO blocks neither its reader nor others", async () => {
     const { pods } = lab;
     const names = named("pipes", 6);
     const script = "rm $LOG; mkfifo $LOG; touch /tmp/done; exec sleep infinity";
@@ -106,7 +106,7 @@ describe("a log or a message file that its container replaced", { timeout: 300_0
     for (const said of await Promise.all(asked)) assert.doesNotMatch(said, new RegExp(precious));
   });
 
-  test("a last message that is a link, a FIFO or a directory is not read, and its pod's end is told at once", async () => {
+  test("does not read a termination message that is a link, a FIFO or a directory, and reports the end at once", async () => {
     const { pods } = lab;
     const ways = [`ln -s ${secret}`, "mkfifo", "mkfifo", "mkfifo", "mkfifo", "mkfifo", "mkdir"];
     const names = named("last-words", ways.length);
@@ -122,7 +122,7 @@ describe("a log or a message file that its container replaced", { timeout: 300_0
     }
   });
 
-  test("a last message that is the end of a log that is a link shows nothing of what it leads to", async () => {
+  test("shows nothing through a termination message that is the tail of a linked log", async () => {
     const { pods, cluster } = lab;
     const names = named("silent", Object.keys(links()).length);
     await Promise.all(

@@ -31,7 +31,7 @@ const withoutEphemeral = kinds.filter((kind) => kind !== "ephemeral");
 const begin = ["init", "sidecar", "main", "ephemeral"];
 const again = ["init", "sidecar", "main"];
 
-describe("containers of each kind on a node", { timeout: 900_000 }, () => {
+describe("kinds of containers on a node", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let agent: Agent | undefined;
   let pods: Pods;

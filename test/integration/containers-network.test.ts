@@ -17,7 +17,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("a container's names and networks", { concurrency: 4 }, () => {
+describe("names and networks of containers", { concurrency: 4 }, () => {
   test("resolv.conf follows the DNS policy", async () => {
     const show = shell("cat /etc/resolv.conf");
     const dnsConfig = {
@@ -44,7 +44,7 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
     );
   });
 
-  test("hostname and /etc/hosts", async () => {
+  test("sets hostname and /etc/hosts", async () => {
     const { pods } = lab;
     const show = shell("hostname; cat /etc/hosts");
     const managed = [
@@ -79,7 +79,7 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
     ]);
   });
 
-  test("a host port leads from the node to the pod", async () => {
+  test("forwards a host port of the node to the pod", async () => {
     const { pods, cluster } = lab;
     await pods.create("reached", {
       containers: [
@@ -100,7 +100,7 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
     assert.equal(said, "reached");
   });
 
-  test("pods share a host port that differs in its address, and one on the loopback answers to whoever the machine is", async () => {
+  test("lets pods share a host port on different addresses, one of them the loopback", async () => {
     const { pods, cluster } = lab;
     const port = 18081;
     const serving = (name: string, hostIP: string) =>
@@ -152,7 +152,7 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
     await cluster.waitFor("no rule of theirs to be left", async () => (await rules()).length === 0);
   });
 
-  test("namespaces are the pod's own unless it asks for the host's", async () => {
+  test("gives a pod its own namespaces unless it asks for the host's", async () => {
     const { pods, cluster } = lab;
     const show = shell(
       "for ns in net ipc pid; do readlink /proc/self/ns/$ns; done; hostname; head -n 1 /etc/hosts; ps",
@@ -181,8 +181,8 @@ describe("a container's names and networks", { concurrency: 4 }, () => {
   });
 });
 
-describe("what a container leaves behind", { concurrency: 4 }, () => {
-  test("logs lie where log collectors look, a file for each run", async () => {
+describe("logs and termination messages of containers", { concurrency: 4 }, () => {
+  test("writes logs where log collectors expect them, one file per run", async () => {
     const { pods, cluster } = lab;
     await pods.create("logging", {
       restartPolicy: "OnFailure",
@@ -215,7 +215,7 @@ describe("what a container leaves behind", { concurrency: 4 }, () => {
     assert.deepEqual((await pods.log("logging", "previous=true")).split("\n").sort(), ["", "err", "out"]);
   });
 
-  test("a termination message comes from its file, or from the log of a failure", async () => {
+  test("takes the termination message from its file, or from the log after a failure", async () => {
     const { pods } = lab;
     const message = async (name: string) =>
       statusOf(await pods.until(name, "to end", (pod) => statusOf(pod)?.state?.terminated !== undefined))?.state

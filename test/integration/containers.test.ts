@@ -37,7 +37,7 @@ const kubernetesService = {
   KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
 };
 
-describe("a container's environment", { concurrency: 4 }, () => {
+describe("the environment of a container", { concurrency: 4 }, () => {
   test("has variables of every kind, and no others", async () => {
     const { pods, cluster } = lab;
     await cluster.apply([
@@ -142,7 +142,7 @@ describe("a container's environment", { concurrency: 4 }, () => {
     assert.deepEqual(unlinked, { PATH: unlinked["PATH"], HOSTNAME: "unlinked", HOME: "/root", ...kubernetesService });
   });
 
-  test("without what it refers to keeps the container waiting, until it is there", async () => {
+  test("keeps the container waiting while a reference is missing", async () => {
     const { pods, cluster } = lab;
     const from = { configMapKeyRef: { name: "late", key: "wanted" } };
     await pods.create("without", {
@@ -171,7 +171,7 @@ describe("a container's environment", { concurrency: 4 }, () => {
     );
   });
 
-  test("is made no larger than a process is given: what a small spec would multiply takes no memory of the node's", async () => {
+  test("is limited to what a process may get, without memory for what a small spec would expand to", async () => {
     const { pods, agent } = lab;
     const doubled = Array.from({ length: 26 }, (_, level) => ({
       name: `V${level + 1}`,
@@ -216,7 +216,7 @@ describe("a container's environment", { concurrency: 4 }, () => {
     assert.ok(grown < 128, `${grown.toFixed(0)} MiB`);
   });
 
-  test("command and args take the place of the image's own, with variables filled in", async () => {
+  test("command and args override the image's, with variables expanded", async () => {
     const env = [{ name: "WHO", value: "you" }];
     const agnhost = { image: images.agnhost, env };
     const [args, command, both] = await Promise.all([
@@ -239,14 +239,14 @@ describe("a container's environment", { concurrency: 4 }, () => {
   });
 });
 
-describe("a container's security", { concurrency: 4 }, () => {
+describe("the security of a container", { concurrency: 4 }, () => {
   const whoAmI =
     "id -u; id -g; id -G; grep -E '^(CapEff|NoNewPrivs|Seccomp):' /proc/self/status; touch /here 2>&1; true";
 
   const status = (caps: string, noNewPrivs: number, seccomp: number) =>
     `CapEff:\t${caps}\nNoNewPrivs:\t${noNewPrivs}\nSeccomp:\t${seccomp}\n`;
 
-  test("user, groups, capabilities, privileges and a read-only root are as asked for", async () => {
+  test("applies user, groups, capabilities, privileges and a read-only root", async () => {
     const groups = { runAsUser: 1234, runAsGroup: 2345, supplementalGroups: [3456] };
     const [plain, limited, capable] = await Promise.all([
       lab.pods.output("plain", shell(whoAmI)),
@@ -277,7 +277,7 @@ describe("a container's security", { concurrency: 4 }, () => {
     assert.equal(capable, `0\n0\n0\n${status("0000000000001000", 0, 0)}touch: /here: Read-only file system\n`);
   });
 
-  test("a privileged one may do what the machine may", async () => {
+  test("lets a privileged container do what the machine can", async () => {
     const { pods, cluster } = lab;
     const container = shell(whoAmI, { securityContext: { privileged: true } });
     const both = ownCapabilities() & particulars[cluster.provider].knownCapabilities;
@@ -285,7 +285,7 @@ describe("a container's security", { concurrency: 4 }, () => {
     assert.equal(await pods.output("privileged", container), `0\n0\n0\n${status(caps, 0, 0)}`);
   });
 
-  test("groups of the image are its user's too, unless the pod is strict; where the runtime cannot be, that is refused", async () => {
+  test("adds the image's groups unless the policy is Strict, and rejects Strict where the runtime cannot", async () => {
     const { pods, cluster } = lab;
     const groups = shell("id -G", { image: images.agnhost });
     const user = { runAsUser: 1000, supplementalGroups: [60000] };
@@ -300,7 +300,7 @@ describe("a container's security", { concurrency: 4 }, () => {
     assert.equal(refused.status?.reason, "SupplementalGroupsPolicyNotSupported");
   });
 
-  test("runAsNonRoot refuses root, and lets others run", async () => {
+  test("runAsNonRoot rejects root, and runs others", async () => {
     const { pods } = lab;
     const refusal = async (name: string, what: string) => {
       const pod = await pods.until(
@@ -332,14 +332,14 @@ describe("a container's security", { concurrency: 4 }, () => {
   });
 });
 
-describe("a container's resources", { concurrency: 4 }, () => {
+describe("the resources of a container", { concurrency: 4 }, () => {
   const cpuLimit = (pid: number, levelsUp = 0) =>
     cgroupValue(lab.cluster, pid, ["cpu.cfs_quota_us", "cpu.max"], levelsUp).split(" ")[0];
   const memoryLimit = (pid: number, levelsUp = 0) =>
     cgroupValue(lab.cluster, pid, ["memory.limit_in_bytes", "memory.max"], levelsUp);
   const cpuShare = (pid: number, up = 0) => Number(cgroupValue(lab.cluster, pid, ["cpu.shares", "cpu.weight"], up));
 
-  test("its requests and limits are its cgroup's and its pod's, below its QoS class", async () => {
+  test("are those of its cgroup and its pod's, below the QoS class", async () => {
     const { pods, cluster } = lab;
     const limits = (cpu: string, memory: string) => ({ limits: { cpu, memory } });
     await Promise.all([
@@ -376,7 +376,7 @@ describe("a container's resources", { concurrency: 4 }, () => {
     below(besteffort, "BestEffort");
   });
 
-  test("more memory than its limit gets it killed, with the reason", async () => {
+  test("OOM-kills a container over its memory limit, and reports the reason", async () => {
     const { pods } = lab;
     await pods.create("greedy", {
       restartPolicy: "Never",

@@ -25,7 +25,7 @@ function atAllMoments(method: string) {
 
 // graftlet is killed at each step that it and a storage driver take together. Every pod has two volumes, files and a device, which come
 // to each step side by side. They have to be attached: the test attaches them, and sees that none is detached that is mounted.
-describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () => {
+describe("graftlet killed while volumes are set up and torn down", { timeout: 900_000 }, () => {
   const owned = new AsyncDisposableStack();
   let cluster: Cluster;
   let agent: Agent;
@@ -135,7 +135,7 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
   const read = (name: string) =>
     cluster.mustKubectl(["exec", name, "--", "sh", "-c", "cat /v/kept /v/written; head -c 7 /dev/raw"]);
 
-  test("at every step of starts and ends: the next one goes on from there, and takes back what is deleted by force meanwhile", async () => {
+  test("at every step of starts and ends: continues, and cleans up pods deleted by force meanwhile", async () => {
     const all = (word: string) => starting.map((_, index) => `${word}-${index}`);
     const [staying, coming, leaving, going] = [all("staying"), all("coming"), all("leaving"), all("going")];
     const here = [...leaving, ...going];
@@ -167,7 +167,7 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
     await settled();
   });
 
-  test("a volume unmounted by hand, a link in its place, and damaged records: the pod ends, and nothing outside is touched", async () => {
+  test("ends a pod whose volume was unmounted by hand or replaced by a link, with damaged records, and touches nothing outside", async () => {
     const { metadata } = await started("meddled");
     const [files, raw] = volumesOf("meddled");
     const volume = `${root()}/pods/${metadata.uid}/volumes/kubernetes.io~csi/${files}`;
@@ -184,7 +184,7 @@ describe("graftlet killed while volumes come and go", { timeout: 900_000 }, () =
     assert.equal(await inside("cat", `${disks()}/handle-${files}/kept`), "meddled\n");
   });
 
-  test("a pod goes by force and another takes its volumes, both while graftlet is down: they change hands", async () => {
+  test("moves volumes of a pod deleted by force to its successor, both while graftlet is down", async () => {
     await started("hand");
     await agent.kill("SIGKILL");
     await pods.remove("hand", 0);

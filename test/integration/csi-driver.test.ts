@@ -28,7 +28,7 @@ async function released(cluster: Cluster, name: string, volume: string): Promise
   await cluster.mustKubectl(["wait", "--for=delete", `pv/${volume}`, "--timeout=60s"]);
 }
 
-describe("on a node of graftlet's", () => {
+describe("on a node of graftlet", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   const owned = new AsyncDisposableStack();
@@ -39,7 +39,7 @@ describe("on a node of graftlet's", () => {
   });
   after(() => owned.disposeAsync());
 
-  test("the provisioner makes a volume for a claim and ends it with the claim, also after the driver's pod was replaced", async () => {
+  test("provisions a volume for a claim and deletes it with the claim, also after the driver's pod was replaced", async () => {
     await cluster.apply([claim("made", undefined, ofClass())]);
     const { volume, handle } = await bound(cluster, "made");
     const folder = join(cluster.root, driver.data);
@@ -68,7 +68,7 @@ describe("on a node of graftlet's", () => {
   });
 });
 
-describe("on a node of the real kubelet's", () => {
+describe("on a node of the real kubelet", () => {
   let cluster: Cluster;
   let driver: CsiDriver;
   let pods: Pods;
@@ -100,7 +100,7 @@ describe("on a node of the real kubelet's", () => {
     return [...new Set(about.map(({ method }) => method))];
   }
 
-  test("a claim is attached, mounted, grown and given back", async () => {
+  test("attaches, mounts, expands and unmounts a claim", async () => {
     await cluster.apply([claim("folder", undefined, ofClass())]);
     const { volume, handle } = await bound(cluster, "folder");
     await pods.create("folder", {
@@ -175,7 +175,7 @@ describe("on a node of the real kubelet's", () => {
     await cluster.waitFor("its end", () => !existsSync(join(folder, made)));
   });
 
-  test("no mount is left", async () => {
+  test("leaves no mount", async () => {
     await cluster.waitFor("the last mounts to go", () =>
       mountsOf(cluster).every((path) => !path.includes("kubernetes.io~csi")),
     );

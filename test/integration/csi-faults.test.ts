@@ -95,8 +95,8 @@ async function othersGoOn(name: string): Promise<void> {
 const nothingLeft = () =>
   cluster.waitFor("nothing to be left", () => !mountsOf(cluster).some((path) => /kubernetes\.io[~/]csi/.test(path)));
 
-describe("csi-faults", () => {
-  test("a late answer holds up its own pod alone, which is not published a second time meanwhile", async () => {
+describe("faults of CSI drivers", () => {
+  test("a slow response delays its own pod alone, whose volume is not published twice", async () => {
     faulty.delay("NodePublishVolume", 6_000);
     await cluster.apply(volumeOf("late", bad));
     const began = Date.now();
@@ -109,7 +109,7 @@ describe("csi-faults", () => {
     faulty.delay("NodePublishVolume", 0);
   });
 
-  test("while a driver is away, a pod that ends waits for it with its data, and others go on", async () => {
+  test("a terminating pod waits for an absent driver with its data, and others run on", async () => {
     faulty.stop();
     await shown(good);
     await cluster.mustKubectl(["delete", "pod", "late", "--grace-period=1", "--wait=false"]);
@@ -123,7 +123,7 @@ describe("csi-faults", () => {
     assert.equal(readFileSync(join(cluster.root, disks(), "handle-late/file"), "utf8"), "kept\n");
   });
 
-  test("a driver that is replaced before it has answered is asked again: the pod's event says why, and it runs", async () => {
+  test("calls a replaced driver again after an unanswered call, and reports why in the pod's event", async () => {
     faulty.delay("NodeStageVolume", Number.POSITIVE_INFINITY);
     await cluster.apply(volumeOf("replaced", bad));
     await pods.create("replaced", using("replaced"));
@@ -138,7 +138,7 @@ describe("csi-faults", () => {
     await nothingLeft();
   });
 
-  test("drivers that cannot be taken are told why, and those that are registered stay", async () => {
+  test("rejects invalid drivers with a reason, and keeps the registered ones", async () => {
     const refused: readonly (readonly [file: string, plugin: TestDriverOptions["plugin"], why: string])[] = [
       ["old", { supportedVersions: ["0.3.0"] }, "highest supported version reported is 0.3.0, must be v1.x"],
       ["none", { supportedVersions: [] }, "Plugin returned an empty list for supported versions"],
@@ -161,7 +161,7 @@ describe("csi-faults", () => {
     await othersGoOn("unharmed");
   });
 
-  test("a socket that speaks something else is tried again, and a driver in its place is taken", async () => {
+  test("retries a socket that speaks another protocol, and registers a driver in its place", async () => {
     const name = "late-riser.csi.graftlet.dev";
     const path = join(root(), "plugins_registry", `${name}-reg.sock`);
     const noise: Server = createServer((connection) => {
@@ -180,7 +180,7 @@ describe("csi-faults", () => {
     assert.deepEqual(riser.told, [{ pluginRegistered: true, error: "" }]);
   });
 
-  test("each call is counted by its driver, method and status", async () => {
+  test("counts each call by driver, method and status", async () => {
     const text = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
     const samples = parseExposition(text).get("csi_operations_seconds")?.samples ?? [];
     const count = (driver: string, method: string, code: string) =>

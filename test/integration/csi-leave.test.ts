@@ -67,7 +67,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
       assert.equal(existsSync(join(cluster.root, root(), path)), false, path);
   }
 
-  test("kubectl drain: the claim's pod ends, its volume is unstaged, and the driver stays", async () => {
+  test("kubectl drain ends the claim's pod, unstages its volume, and leaves the driver", async () => {
     await cluster.apply([claim("drained", undefined, { storageClassName: csi.storageClass })]);
     const handle = await handleOf("drained");
     await pods.create("drained", { ...using("drained"), terminationGracePeriodSeconds: 1 });
@@ -86,7 +86,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
     await kubectl("uncordon", cluster.nodeName);
   });
 
-  test("graftlet leave: volumes of pods that nobody else ends are given back while the driver runs; CSINode goes", async () => {
+  test("graftlet leave unmounts volumes of pods that nothing else ends while the driver runs, and deletes the CSINode", async () => {
     const block = { volumeMode: "Block", resources: { requests: { storage: "8Mi" } } };
     await cluster.apply([
       claim("kept", undefined, { storageClassName: csi.storageClass }),
@@ -131,7 +131,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
 
   // Its driver is in the test's own process, whose sockets a machine with a kernel of its own does not have.
   if (!isGuest(providerUnderTest()))
-    test("graftlet remove after a crash, without the driver: it is named, volumes are unmounted, their data stay", async () => {
+    test("graftlet remove after a crash without the driver names it, unmounts volumes and keeps their data", async () => {
       const name = "gone.csi.graftlet.dev";
       const disks = join(cluster.layout.dir, "disks");
       agent = await startGraftlet(cluster);

@@ -103,8 +103,8 @@ async function removed(name: string): Promise<void> {
   await gone;
 }
 
-describe("csi", () => {
-  test("a driver that registers is shown in CSINode and Node, and no longer when it has gone", async () => {
+describe("CSI", () => {
+  test("shows a registered driver in CSINode and Node, until it is gone", async () => {
     // The node shows a driver first, and tells it then.
     await cluster.waitFor("the driver to be told", () => driver.told.length > 0);
     assert.deepEqual(driver.told, [{ pluginRegistered: true, error: "" }]);
@@ -136,7 +136,7 @@ describe("csi", () => {
     assert.equal(await nodeIds(), ids);
   });
 
-  test("a volume is staged once for the node, published to each pod, and taken back with the last", async () => {
+  test("stages a volume once for the node, publishes it to each pod, and unstages it after the last", async () => {
     const volumeAttributes = { size: "small" };
     await cluster.apply(
       volumeOf("shared", { volumeAttributes, fsType: "ext4" }, { mountOptions: ["noatime", "dirsync"] }),
@@ -200,7 +200,7 @@ describe("csi", () => {
     assert.equal(textOf(`${disks()}/handle-shared/written`), "0\n");
   });
 
-  test("fsGroup, readOnly, secrets and subPath", async () => {
+  test("applies fsGroup, readOnly, secrets and subPath", async () => {
     await kubectl("create", "secret", "generic", "key", "--from-literal=password=open");
     const nodeStageSecretRef = { name: "key", namespace: "default" };
     const nodePublishSecretRef = nodeStageSecretRef;
@@ -226,7 +226,7 @@ describe("csi", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("a pod's own volume comes with tokens for the driver, is published again and again, and goes with the pod", async () => {
+  test("an inline volume gets tokens for the driver, is republished, and goes with the pod", async () => {
     const name = "inline.csi.graftlet.dev";
     const tokenRequests = [{ audience: "vault", expirationSeconds: 3600 }];
     const volumeLifecycleModes = ["Ephemeral"];
@@ -252,7 +252,7 @@ describe("csi", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("a volume as a device is the driver's own, in the container as it is, and goes with the last pod", async () => {
+  test("a block volume is the driver's device in the container, and goes with the last pod", async () => {
     const file = join(disks(), "raw.img");
     await inside("truncate", "-s", "16M", file);
     const device = (await inside("losetup", "--find", "--show", file)).trim();
@@ -286,7 +286,7 @@ describe("csi", () => {
     await inside("losetup", "-d", device);
   });
 
-  test("a volume that has to be attached waits for that, is in use, and is given up at the end", async () => {
+  test("waits for a volume's attachment, reports it in use, and releases it at the end", async () => {
     const name = "attached.csi.graftlet.dev";
     await startAttached(name);
     await cluster.apply(volumeOf("far", { driver: name }));
@@ -328,7 +328,7 @@ describe("csi", () => {
     await driverShown(name, false);
   });
 
-  test("failures are told in the kubelet's words, and tried again", async () => {
+  test("reports failures in the kubelet's words, and retries", async () => {
     await cluster.apply([...volumeOf("unknown", { driver: "nobody.csi.graftlet.dev" }), ...volumeOf("broken")]);
     await cluster.apply([csiDriver("nobody.csi.graftlet.dev", { attachRequired: false })]);
     await pods.create("unknown", using("unknown"));
@@ -357,7 +357,7 @@ describe("csi", () => {
     await cluster.waitFor("nothing to be left", () => csiMounts().length === 0);
   });
 
-  test("after a kill pods go on; what ended meanwhile is taken back from the driver, when that is there again", async () => {
+  test("after a kill pods run on, and volumes of pods that ended meanwhile are unpublished once the driver is back", async () => {
     await cluster.apply([...volumeOf("stays"), ...volumeOf("ends")]);
     await pods.create("stays", using("stays"));
     await pods.create("ends", using("ends"));

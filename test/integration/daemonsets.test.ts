@@ -89,7 +89,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("their rollouts end with placeholders that are ready, and one event says why", async () => {
+  test("complete their rollouts with ready placeholders, and one event says why", async () => {
     const { cluster } = lab;
     const node = await cluster.get<Node>("node", cluster.nodeName);
     assert.equal(node?.metadata.annotations?.["graftlet.dev/daemon-sets"], byDefault ? "none" : undefined);
@@ -116,7 +116,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.match(await cluster.mustKubectl(["get", "pods"]), /^everywhere-\S+ +0\/1 +NotRunByGraftlet +0 /m);
   });
 
-  test("nothing of them is on the machine, and nothing is sent to them", async () => {
+  test("leave nothing on the machine, and get no traffic", async () => {
     const { cluster, pods } = lab;
     assert.deepEqual([await runs(), await lens.containers(within())], [[], []]);
     assert.equal(await machine(), untouched);
@@ -131,7 +131,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(stats.pods, []);
   });
 
-  test("who asks for their logs, or runs a command in them, gets a sentence", async () => {
+  test("answer requests for logs and exec with one sentence", async () => {
     const { cluster } = lab;
     const name = placed.find(({ metadata }) => metadata.labels?.["agent"] === "everywhere")?.metadata.name ?? "";
     for (const args of [
@@ -145,7 +145,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a second rollout ends at once, with others", async () => {
+  test("complete a second rollout at once, like others", async () => {
     const names = agents.map((name) => `daemonset/${name}`);
     const since = performance.now();
     await lab.cluster.mustKubectl(["rollout", "restart", ...names]);
@@ -158,7 +158,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual([await runs(), await machine()], [[], untouched]);
   });
 
-  test("they take nothing of the node: a pod has the port that one of them names", async () => {
+  test("use no resources: a pod can have the port that one of them names", async () => {
     const { pods, cluster } = lab;
     const ports = [{ containerPort: 9100, hostPort: 9100 }];
     await pods.create("port", { nodeName: cluster.nodeName, containers: [{ ports }] });
@@ -168,7 +168,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     await gone;
   });
 
-  test("a restart keeps them as they are", async () => {
+  test("stay as they are across a restart", async () => {
     await restart(none);
     await settled([]);
     await lab.pods.create("after", {});
@@ -179,7 +179,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual(await runs(), []);
   });
 
-  test("selected are those that mount the node's plugin folders, and those that say so", async () => {
+  test("exclude those that mount the plugin directories, and those that opt in", async () => {
     await restart(told("selected"));
     await lab.cluster.apply(manifest("plugin.yaml"));
     await rollOut(["csi-node"]);
@@ -192,7 +192,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     assert.deepEqual([await runs(), await marks()], [["csi-node", "everywhere"], []]);
   });
 
-  test("another choice replaces pods by placeholders, and placeholders by pods", async () => {
+  test("replaces pods by placeholders, and placeholders by pods, when the selection changes", async () => {
     await restart(told("all"));
     await settled(agents);
     assert.deepEqual(await runs(), ["csi-node", ...agents].sort());
@@ -203,7 +203,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
   });
 
   if (byDefault)
-    test("a Node of before this choice runs all of them, as it did", async () => {
+    test("a Node created before this setting runs all DaemonSets, as before", async () => {
       await lab.cluster.mustKubectl(["annotate", "node", lab.cluster.nodeName, "graftlet.dev/daemon-sets-"]);
       await restart(isolated);
       await settled(agents);

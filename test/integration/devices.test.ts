@@ -79,7 +79,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("a pod is scheduled to the node for its devices, and its container has what they come with", async () => {
+  test("schedules a pod by its devices, and gives its container what they come with", async () => {
     const { pods } = lab;
     await pods.create("user", wanting(1));
     const pod = await pods.ready("user");
@@ -88,7 +88,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await shows("2/2");
   });
 
-  test("a monitor on the machine is told who has which device", async () => {
+  test("lists devices by pod for monitors on the machine", async () => {
     const folder = openSync(join(lab.cluster.layout.kubeletRoot, "pod-resources"), constants.O_DIRECTORY);
     // The whole path is longer than a socket's may be.
     const address = `unix:///proc/self/fd/${folder}/kubelet.sock`;
@@ -108,7 +108,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a device that fails is told of by the node and by the pod that has it, which runs on", async () => {
+  test("reports a failed device on the node and its pod, which runs on", async () => {
     const { pods } = lab;
     const before = containerId(await pods.ready("user"));
     plugin.show(["gpu-0:Unhealthy", "gpu-1"]);
@@ -128,7 +128,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     );
   });
 
-  test("past the scheduler, more than there are cannot be had", async () => {
+  test("rejects a pod bound beyond the available devices", async () => {
     const { pods, cluster } = lab;
     await pods.create("greedy", wanting(2, { nodeName: cluster.nodeName }));
     const { status } = await pods.until("greedy", "to be refused", (pod) => pod.status?.phase === "Failed");
@@ -139,7 +139,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     );
   });
 
-  test("after a restart of graftlet a pod runs on with its devices, and nobody else gets them", async () => {
+  test("a pod keeps its devices across a restart of graftlet", async () => {
     const { pods, cluster, agent } = lab;
     const before = containerId(await pods.ready("user"));
     await agent.kill("SIGKILL");
@@ -156,7 +156,7 @@ describe("device plugins", { timeout: 600_000 }, () => {
     assert.deepEqual(health(pod), [`${resource} gpu-0 Healthy`]);
   });
 
-  test("a pod that ends gives its devices back", async () => {
+  test("releases the devices of a pod that ends", async () => {
     const { pods } = lab;
     const gone = pods.gone("other");
     await pods.remove("other", 0);
@@ -166,14 +166,14 @@ describe("device plugins", { timeout: 600_000 }, () => {
     await pods.logged("heir", /^gpu-1\n/);
   });
 
-  test("a plugin that dies leaves none healthy; pods run on", async () => {
+  test("a dead plugin leaves no healthy devices; pods run on", async () => {
     plugin.die();
     await shows("0/2");
     const pod = await lab.pods.ready("user");
     assert.equal(pod.status?.phase, "Running");
   });
 
-  test("a plugin with a socket in plugins_registry is the node's as long as that is there, also after a restart", async () => {
+  test("serves a plugin with a socket in plugins_registry while it exists, also after a restart", async () => {
     const { pods, cluster } = lab;
     const other = "test.graftlet.dev/nic";
     const { kubeletRoot } = cluster.layout;

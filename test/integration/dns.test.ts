@@ -71,7 +71,7 @@ async function resolved(pod: string, names: readonly string[], spec: SpecDraft =
 const both = (): string => Object.values(ips).sort().join(" ");
 
 describe("names from a pod", { concurrency: 4 }, () => {
-  test("Services, near and far, headless ones, single pods, and the world outside", async () => {
+  test("resolve for Services, other namespaces, headless Services, pods and the outside", async () => {
     const { cluster, pods } = lab;
     const { spec } = (await cluster.get<{ spec: { clusterIP: string } }>("service", "web")) ?? {};
     const names = {
@@ -94,14 +94,14 @@ describe("names from a pod", { concurrency: 4 }, () => {
     assert.equal((await pods.until("names", "to be there", () => true)).spec.dnsPolicy, "ClusterFirst");
   });
 
-  test("the C library finds them too, and what answers is reached by name", async () => {
+  test("resolve by the C library, and connect by name", async () => {
     const get = (host: string) => `curl --silent --max-time 10 http://${host}/hostname; echo`;
     const script = [get("web"), get("desk.office:8080"), get("sofa.office.default.svc.cluster.local.:8080")];
     const said = await lab.pods.output("curls", shell(script.join("\n"), { image: images.agnhost }));
     assert.match(said, /^(desk|sofa)\ndesk\nsofa\s*$/);
   });
 
-  test("a name that is nowhere is told so at once", async () => {
+  test("are NXDOMAIN at once where unknown", async () => {
     // A question that is lost is asked again, after five seconds.
     const ask = "curl --silent http://no-such-name.example.com";
     const script = `before=\${EPOCHREALTIME/./}; ${ask}; echo $? $(((\${EPOCHREALTIME/./} - before) / 1000))`;
@@ -111,17 +111,17 @@ describe("names from a pod", { concurrency: 4 }, () => {
   });
 });
 
-describe("the DNS policies of pods", { concurrency: 4 }, () => {
+describe("DNS policies of pods", { concurrency: 4 }, () => {
   const names = ["web", "web.default.svc.cluster.local", outside.name];
   const webAddress = async () =>
     (await lab.cluster.get<{ spec: { clusterIP: string } }>("service", "web"))?.spec.clusterIP ?? "";
 
-  test("Default is the node's own resolver, which knows nothing of the cluster", async () => {
+  test("Default uses the node's resolver, which knows nothing of the cluster", async () => {
     const found = await resolved("policy-default", names, { dnsPolicy: "Default" });
     assert.deepEqual(Object.values(found), ["NXDOMAIN", "NXDOMAIN", outside.address]);
   });
 
-  test("a pod on the node's network has the node's resolver, unless it asks for the cluster's", async () => {
+  test("a host-network pod uses the node's resolver, unless it asks for the cluster's", async () => {
     const onHost = await resolved("host", names, { hostNetwork: true });
     assert.deepEqual(Object.values(onHost), ["NXDOMAIN", "NXDOMAIN", outside.address]);
     const asked = await resolved("host-cluster", names, { hostNetwork: true, dnsPolicy: "ClusterFirstWithHostNet" });
@@ -129,7 +129,7 @@ describe("the DNS policies of pods", { concurrency: 4 }, () => {
     assert.deepEqual(Object.values(asked), [address, address, outside.address]);
   });
 
-  test("None takes only what the pod says: its own search list, and ndots that keeps it from being used", async () => {
+  test("None uses only the pod's own search list and options", async () => {
     const dnsConfig = {
       nameservers: [addresses.dns],
       searches: ["office.default.svc.cluster.local", "default.svc.cluster.local"],
@@ -140,7 +140,7 @@ describe("the DNS policies of pods", { concurrency: 4 }, () => {
     assert.deepEqual(found, { desk: ips["desk"], web: await webAddress(), "abroad.other": "NXDOMAIN" });
   });
 
-  test("a pod's own search list and options go on top of the cluster's", async () => {
+  test("the pod's search list and options extend the cluster's", async () => {
     const dnsConfig = { searches: ["other.svc.cluster.local"] };
     const found = await resolved("policy-more", ["abroad", "web"], { dnsConfig });
     assert.deepEqual(found, { abroad: "10.96.7.7", web: await webAddress() });

@@ -24,7 +24,7 @@ const mostResident = 64;
 const heapReport = join(tmpdir(), `graftlet-heap-${process.pid}.json`);
 
 // Pods come and go; half of them are deleted before they run. Afterwards nothing of them is anywhere.
-describe(`${rate} pods a second come and go for ${seconds} s`, { timeout: (seconds + 300) * 1000 }, () => {
+describe(`starts and deletes ${rate} pods a second for ${seconds} s`, { timeout: (seconds + 300) * 1000 }, () => {
   let lab: DockerLab;
   before(async () => {
     lab = await startDockerLab("engine-churn", { env: heapReporting(heapReport) });
@@ -34,7 +34,7 @@ describe(`${rate} pods a second come and go for ${seconds} s`, { timeout: (secon
     rmSync(heapReport, { force: true });
   });
 
-  test("no container, network, mount, cgroup, file, process, descriptor or memory is left of them", async (t) => {
+  test("leaks no container, network, mount, cgroup, file, process, descriptor or memory", async (t) => {
     const { agent, cluster, engine, pods } = lab;
     await Promise.all(Array.from({ length: 4 }, (_, index) => live(lab, `warm-${index}`, index)));
     await untilEmpty(lab);

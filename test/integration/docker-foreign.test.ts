@@ -18,7 +18,7 @@ const ours = "registry.k8s.io/e2e-test-images/kitten:1.8";
 const ofNothing = createHash("sha256").digest("hex");
 
 // A daemon that others use, too: a running container, one that has ended, an image, a volume, a network.
-describe("a node heals itself on a Docker Engine that others use", { timeout: 600_000 }, () => {
+describe("node-pressure eviction and garbage collection on a shared Docker Engine", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let engine: DockerEngine;
   let store: ImageStore;
@@ -84,7 +84,7 @@ describe("a node heals itself on a Docker Engine that others use", { timeout: 60
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("images and dead containers are collected and a pod is evicted: what is others' is byte for byte as before", async () => {
+  test("collect images and dead containers, evict a pod, and leave everything of others unchanged", async () => {
     const untouched = await foreign();
     const pressing = {
       imageGCHighThresholdPercent: 2,

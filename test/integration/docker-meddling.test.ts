@@ -35,7 +35,7 @@ const runningOf = async (pod: string) =>
     .flatMap(({ State, Names }) => (State === "running" ? (Names[0]?.split("_")[1] ?? "") : []))
     .sort();
 
-describe("somebody ends what is the node's", { timeout: 400_000, concurrency: 4 }, () => {
+describe("meddling with the node's containers", { timeout: 400_000, concurrency: 4 }, () => {
   const endings: readonly (readonly [how: string, argv: readonly string[]])[] = [
     ["docker rm -f", ["rm", "--force"]],
     ["docker kill", ["kill"]],
@@ -43,7 +43,7 @@ describe("somebody ends what is the node's", { timeout: 400_000, concurrency: 4 
   ];
   for (const [how, argv] of endings) {
     const name = how.replaceAll(/[^a-z]+/g, "-");
-    test(`${how} of a container: the restart policy applies, once`, async () => {
+    test(`applies the restart policy once after ${how} of a container`, async () => {
       const { cluster, engine, pods } = lab;
       const policies = ["Always", "OnFailure", "Never"] as const;
       const podOf = (policy: string) => `${name}-${policy.toLowerCase()}`;
@@ -77,7 +77,7 @@ describe("somebody ends what is the node's", { timeout: 400_000, concurrency: 4 
       assert.deepEqual(starts(), [2, 2, 1]);
     });
 
-    test(`${how} of a sandbox: the pod gets a new one, and its containers are started in it`, async () => {
+    test(`creates a new sandbox and starts its containers after ${how} of a sandbox`, async () => {
       const { cluster, engine, pods } = lab;
       const pod = `${name}-sandbox`;
       await pods.create(pod, counted(cluster, pod, deaf));
@@ -95,7 +95,7 @@ describe("somebody ends what is the node's", { timeout: 400_000, concurrency: 4 
     });
   }
 
-  test("docker pause and unpause of a container: nothing restarts", async () => {
+  test("restarts nothing after docker pause and unpause of a container", async () => {
     const { engine, pods } = lab;
     await pods.create("paused", {});
     const began = await pods.ready("paused");
@@ -109,7 +109,7 @@ describe("somebody ends what is the node's", { timeout: 400_000, concurrency: 4 
   });
 });
 
-test("the node is at rest after all that, and links to logs that were removed are gone within two minutes", async () => {
+test("comes to rest after all that, and removes links to deleted logs within two minutes", async () => {
   const { cluster, invariants } = lab;
   const links = join(cluster.root, "var/log/containers");
   const dead = () =>
@@ -123,7 +123,7 @@ test("the node is at rest after all that, and links to logs that were removed ar
   await invariants.hold(new Map());
 });
 
-describe("what is not the node's is not touched", { timeout: 400_000 }, () => {
+describe("containers that are not the node's", { timeout: 400_000 }, () => {
   const foreign = (name: string, network: string, ...options: readonly string[]) =>
     lab.engine.docker([
       "run",
@@ -136,7 +136,7 @@ describe("what is not the node's is not touched", { timeout: 400_000 }, () => {
       "1000000",
     ]);
 
-  test("a container that has the very name of ours: it runs on, ours gets another and goes without a trace", async () => {
+  test("a container with the name of ours runs on, and ours gets another name and goes without a trace", async () => {
     const { cluster, engine, invariants, pods } = lab;
     // Held back from the scheduler, so that its UID, which is in the names, is known before its containers are made.
     const draft = counted(cluster, "namesake", deaf, { schedulingGates: [{ name: "graftlet.dev/test" }] });
@@ -172,7 +172,7 @@ describe("what is not the node's is not touched", { timeout: 400_000 }, () => {
     await engine.docker(["rm", "--force", ...names]);
   });
 
-  test("containers, images and networks of others", async () => {
+  test("are not touched: containers, images and networks", async () => {
     const { engine, pods } = lab;
     await engine.docker(["network", "create", "--subnet=10.99.0.0/24", "others"]);
     await foreign("bystander", "others");
@@ -199,7 +199,7 @@ describe("what is not the node's is not touched", { timeout: 400_000 }, () => {
     await engine.docker(["network", "rm", "others"]);
   });
 
-  test("the node's own network, removed by somebody while no pod ran, is made again", async () => {
+  test("recreates the node's own network, removed while no pod ran", async () => {
     const { engine, pods } = lab;
     await removeAll(lab);
     const own = async () => (await engine.networks()).find(({ Name }) => Name === "graftlet-node-1");

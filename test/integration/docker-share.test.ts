@@ -10,7 +10,7 @@ import { signalProcess, identify } from "../harness/processes.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
 
 // Two nodes on one Docker Engine: each has folders, a cgroup, a network and ports of its own, and its own pods only.
-describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
+describe("two nodes on one Docker Engine", { timeout: 600_000 }, () => {
   let lab: DockerLab;
   let second: Agent;
   let folder: string;
@@ -57,7 +57,7 @@ describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("each has its own pods, in a network of its own", async () => {
+  test("run their own pods, in their own networks", async () => {
     const { cluster, engine, pods } = lab;
     assert.deepEqual((await namesOn("node-1")).sort(), first);
     assert.deepEqual((await namesOn("node-2")).sort(), others);
@@ -80,7 +80,7 @@ describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
     assert.equal(await cluster.mustKubectl(["exec", "one-a", "--", "hostname"]), "one-a\n");
   });
 
-  test("what ends on one is started again there, and the other's go on undisturbed", async () => {
+  test("restart their own containers without disturbing the other's", async () => {
     const { engine, pods } = lab;
     const undisturbed = await standingOf("node-2");
     const before = await pods.ready("one-a");
@@ -99,7 +99,7 @@ describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual((await namesOn("node-2")).sort(), others);
   });
 
-  test("killed, and started again, each finds its own pods and leaves the other's", async () => {
+  test("find their own pods after a kill, and leave the other's", async () => {
     const before = await Promise.all(nodes.map(standingOf));
     const agent = identify(second.pid);
     assert.ok(agent && signalProcess(agent, "SIGKILL"));
@@ -109,7 +109,7 @@ describe("two nodes share a Docker Engine", { timeout: 600_000 }, () => {
     assert.deepEqual(await Promise.all(nodes.map(standingOf)), before);
   });
 
-  test("with all pods of one removed, the other's stay", async () => {
+  test("keep their pods when all of the other's are removed", async () => {
     const { cluster, engine } = lab;
     const before = await standingOf("node-2");
     const own = ["one-a", "one-c"];

@@ -15,7 +15,7 @@ import { openPods, type Pods, shell, statusOf } from "../harness/pods.ts";
 
 // Each way in which there is no Docker Engine to use is one sentence with the remedy in the node's Ready condition, and ends by
 // itself when there is one.
-describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
+describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let engine: DockerEngine;
   let pods: Pods;
@@ -55,7 +55,7 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     await Promise.all([pods.gone(name), pods.remove(name, 0)]);
   };
 
-  test("no socket, then one with nobody behind it, then the daemon", async (t) => {
+  test("becomes Ready through no socket, a socket without a daemon, and the daemon", async (t) => {
     await cluster.killRuntime();
     rmSync(socket, { force: true });
     await begin();
@@ -78,7 +78,7 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     await Promise.all([pods.gone("bold"), pods.remove("bold", 0)]);
   });
 
-  test("a daemon that is too old, until a newer one takes its place", async (t) => {
+  test("rejects a daemon that is too old, until a newer one replaces it", async (t) => {
     await cluster.killRuntime();
     rmSync(socket, { force: true });
     const old = await startEngineImpostor(socket, { Version: "19.03.15", ApiVersion: "1.40", MinAPIVersion: "1.12" });
@@ -93,7 +93,7 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     t.diagnostic(`Ready ${Math.round(await untilOf(/^True /))} ms after the daemon answered`);
   });
 
-  test("an engine that calls itself another's, until a Docker Engine takes its place", async () => {
+  test("rejects an engine that is not Docker, until a Docker Engine replaces it", async () => {
     await cluster.killRuntime();
     rmSync(socket, { force: true });
     const podman = {
@@ -115,7 +115,7 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     await untilOf(/^True /);
   });
 
-  test("a socket that its user may not open, until it may", async (t) => {
+  test("rejects a socket without permission, until it has it", async (t) => {
     // Root too needs the socket's group or owner once it has not the capability that passes permissions by.
     const powerless = ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all"];
     chownSync(socket, 65_534, 65_534);
@@ -129,7 +129,7 @@ describe("a Docker Engine that cannot be used", { timeout: 600_000 }, () => {
     chmodSync(socket, 0o660);
   });
 
-  test("wrong fields of its configuration end the start, each with one sentence", async () => {
+  test("refuses to start on invalid configuration fields, with one sentence each", async () => {
     const kubelet = join(cluster.layout.dir, "sound.yaml");
     writeFileSync(kubelet, stringify(kubeletConfiguration(cluster)));
     const kubeconfig = await cluster.kubeconfigFor(cluster.nodeName);

@@ -11,7 +11,7 @@ import { shell } from "../harness/pods.ts";
 import { run } from "../harness/processes.ts";
 import { isRemote } from "../harness/runtime-daemon.ts";
 
-describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
+describe("graftlet doctor on a running node", { timeout: 300_000 }, () => {
   let lab: Lab;
   let program: readonly string[];
   let flags: readonly string[];
@@ -43,7 +43,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("all is well: a line for each part, and exit code 0", async () => {
+  test("reports success: a line for each part, and exit code 0", async () => {
     const { code, stdout, stderr } = await doctor();
     assert.equal(code, 0, stdout + stderr);
     const checks = [
@@ -82,7 +82,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     assert.match(stdout, isRemote(lab.cluster.provider) ? /connected in \d+ ms/ : /the target is this machine/);
   });
 
-  test("a pod whose image has no program to run shows the way all the same", async () => {
+  test("checks the pod network although the pod's image has no program", async () => {
     await lab.pods.create("bare", { containers: [{ image: sandboxImage, command: undefined }] });
     await lab.pods.ready("bare");
     const exec = (await found()).find(({ check }) => check === "exec");
@@ -92,7 +92,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     await lab.pods.gone("bare");
   });
 
-  test("a network of the target that is the cluster's, too", async () => {
+  test("reports a pod network that overlaps the cluster's", async () => {
     const [network] = networksIn(await lab.cluster.mustRunInside(["cat", "/proc/net/route"]), "");
     assert.ok(network);
     const path = "/apis/networking.k8s.io/v1/servicecidrs";
@@ -107,7 +107,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     await lab.pods.api.remove(`${path}/of-the-target`);
   });
 
-  test("a pod's manifest: what would be held, and what is served", async () => {
+  test("checks a manifest for fields that would hold the pod", async () => {
     const manifest = async (name: string, spec: object) => {
       const file = join(lab.cluster.layout.dir, `${name}.json`);
       const template = { spec: { containers: [{ name: "c", image: "x" }], ...spec } };
@@ -128,7 +128,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     assert.match(stderr, /doctor pod is .*nowhere.*there is no such file/);
   });
 
-  test("the runtime is gone: it says so, and the exit code is 1", async () => {
+  test("reports a stopped runtime, with exit code 1", async () => {
     await lab.cluster.killRuntime();
     const findings = await found();
     for (const part of ["runtime", "exec"])
@@ -137,7 +137,7 @@ describe("graftlet doctor, on a node that runs", { timeout: 300_000 }, () => {
     await lab.cluster.startRuntime();
   });
 
-  test("a node that is not there yet, and an API server that does not answer", async () => {
+  test("reports a missing node, and an API server that does not answer", async () => {
     const absent = await doctor("--hostname-override=nobody", "--page-port=4195");
     assert.match(absent.stdout, /node +nobody is not registered yet/);
     assert.match(absent.stdout, /ports +page, port 4195 on 127\.0\.0\.1: free/);

@@ -17,7 +17,7 @@ import { type Release, releaseOf } from "./helm/release.ts";
 /** Where another API server is, and what takes tunnels for it. */
 const secondAddress = "10.10.0.3";
 
-describe("an API server that reaches kubelets through tunnels alone", { timeout: 600_000 }, () => {
+describe("an API server that reaches kubelets through egress tunnels alone", { timeout: 600_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let program: string;
@@ -88,7 +88,7 @@ describe("an API server that reaches kubelets through tunnels alone", { timeout:
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("logs, exec, attach and port-forward go through the node's own tunnel, and the condition says so", async () => {
+  test("carries logs, exec, attach and port-forward through the node's own tunnel, and the condition says so", async () => {
     await edge.install("--set=egressTunnel=rke2");
     await edge.runWorkload();
     await edge.reachIn();
@@ -96,7 +96,7 @@ describe("an API server that reaches kubelets through tunnels alone", { timeout:
     assert.match((await reachable())?.message ?? "", new RegExp(`through a tunnel .from ${addresses.node}:9345.$`));
   });
 
-  test("the server away: logs fail; it is back, and so are they", async () => {
+  test("logs recover after an outage of the tunnel server", async () => {
     const log = () => lab.cluster.kubectl(["get", "--raw", `/api/v1/nodes/${release.node}/proxy/healthz`]);
     assert.equal((await log()).code, 0);
     await server?.kill();
@@ -106,7 +106,7 @@ describe("an API server that reaches kubelets through tunnels alone", { timeout:
     await edge.reachIn();
   });
 
-  test("ten nodes of one release are each reached through a tunnel of their own", async () => {
+  test("reaches ten nodes of one release, each through its own tunnel", async () => {
     await runOnFurtherNodes(lab, names.slice(1), ["--set=egressTunnel=rke2"]);
     await tellAddresses();
     await eachIsReached(lab.cluster, names);
@@ -116,19 +116,19 @@ describe("an API server that reaches kubelets through tunnels alone", { timeout:
     }
   });
 
-  test("the server started anew: each of the ten is reached again", async () => {
+  test("reaches each of the ten again after the server restarts", async () => {
     await server?.kill();
     startServer();
     await eachIsReached(lab.cluster, names);
   });
 
-  test("by each of two API servers each of the ten is reached", async () => {
+  test("reaches each of the ten from each of two API servers", async () => {
     await startSecond();
     await eachIsReached(lab.cluster, names, `https://${secondAddress}:${addresses.apiServerPort}`);
     await eachIsReached(lab.cluster, names);
   });
 
-  test("without tunnels nothing leads there, and the condition says what to look at", async () => {
+  test("without tunnels reaches nothing, and the condition says what to check", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=egressTunnel=none"]);
     await lab.cluster.waitFor("the condition", async () => (await reachable())?.reason === "NoRoute", 60_000);
     assert.match((await reachable())?.message ?? "", /egress tunnel/);

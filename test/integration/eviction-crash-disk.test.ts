@@ -25,7 +25,7 @@ const unused = [`${suite}/kitten:1.8`, `${suite}/nautilus:1.8`, `${suite}/nginx:
 const thresholds = { "nodefs.available": "30%", "imagefs.available": "25%" };
 
 // The root directory and the runtime's images have small file systems each, so that nothing of the machine is filled.
-describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
+describe("graftlet killed while it reclaims disk space", { timeout: 900_000 }, () => {
   const { moments, startProxy } = particulars[providerUnderTest()];
   const evicted: string[] = [];
   let cluster: Cluster;
@@ -90,7 +90,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
   });
 
   for (const [index, moment] of (["before RemoveImage", "during RemoveImage", "after RemoveImage"] as const).entries())
-    it(`${moment}: the next start frees what is left to free, and no pod goes`, async () => {
+    it(`${moment}: the next start reclaims the rest, and evicts no pod`, async () => {
       await bringImages(index);
       const killed = proxy.stopAt(moment, () => agent.kill("SIGKILL"));
       await store.fill(77);
@@ -106,7 +106,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
     });
 
   for (const [index, moment] of moments.end.slice(0, 5).entries())
-    it(`a full disk, ${moment}: the same pod goes after the next start, and none other`, async () => {
+    it(`${moment}, with a full disk: the next start evicts the same pod, and no other`, async () => {
       await evictedTwice(moment, `hoarder-${index}`, keepingFiles(250), thresholds);
       await untilCondition(cluster, "DiskPressure", "False");
       await untouched(pods, ["modest", "entitled"]);
@@ -115,7 +115,7 @@ describe("graftlet killed while it makes room", { timeout: 900_000 }, () => {
     });
 
   for (const [index, moment] of [moments.end[0], moments.end[4]].entries())
-    it(`too many processes, ${moment}: the same pod goes after the next start, and none other`, async () => {
+    it(`${moment}, out of process IDs: the next start evicts the same pod, and no other`, async () => {
       processIds ??= await processIdsTurn();
       const few = { "pid.available": await pidsToLeave(cluster) };
       await agent.stop();

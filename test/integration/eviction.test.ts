@@ -26,7 +26,7 @@ import {
 import { runtimeDaemons } from "../harness/runtime-daemon.ts";
 import { parseExposition } from "../unit/metrics/exposition.ts";
 
-describe("a node that runs short", { timeout: 600_000 }, () => {
+describe("node-pressure eviction", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -58,7 +58,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("memory that pods share: the one goes that uses most beyond its request, and none comes that requests nothing", async () => {
+  test("evicts the pod that exceeds its memory request most, and rejects new BestEffort pods", async () => {
     await restart({});
     await restart(await scarceMemory(cluster, 400));
     await run({
@@ -90,7 +90,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await clear(pods, [...others, "much"]);
   });
 
-  test("the kernel tells when memory runs short: a pod goes before the next round", async (t) => {
+  test("evicts a pod on the kernel's memory notification, before the next interval", async (t) => {
     if (isCgroupV2(cluster)) return t.skip("cgroup version 2 has no events for thresholds of memory");
     const config = { kernelMemcgNotification: true, ...(await scarceMemory(cluster, 300)) };
     // By the time that a pod runs the limit of all pods is in force: the next agent's first round sees it.
@@ -106,7 +106,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await clear(pods, ["modest", "sudden"]);
   });
 
-  test("a file system that hangs hides its own figures alone: memory is looked after meanwhile", async (t) => {
+  test("a hanging file system hides only its own statistics: memory is still monitored", async (t) => {
     if (runtimeDaemons[cluster.provider].role !== "containerd")
       return t.skip("a Docker Engine's images hold up all of it");
     const own = await restart(await scarceMemory(cluster, 400));
@@ -139,7 +139,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await clear(pods, ["modest", "growing", "later"]);
   });
 
-  test("a full file system of the node: the pod goes whose files fill it, and what it kept is free again", async () => {
+  test("evicts the pod whose files fill the node's file system, and frees its space", async () => {
     if (agent) assert.equal(await agent.stop(), true);
     agent = undefined;
     const { kubeletRoot } = cluster.layout;
@@ -170,7 +170,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await clear(pods, ["hoarder", "modest", "entitled", "late"]);
   });
 
-  test("process IDs: the pod goes that has the most of them", async () => {
+  test("evicts the pod with the most process IDs", async () => {
     processIds ??= await processIdsTurn();
     await restart({ evictionHard: { "pid.available": await pidsToLeave(cluster) } });
     await run({ single: keepingProcesses(1) });
@@ -185,7 +185,7 @@ describe("a node that runs short", { timeout: 600_000 }, () => {
     await untouched(pods, ["single"]);
   });
 
-  test("each eviction is counted by its signal", async () => {
+  test("counts each eviction by its signal", async () => {
     const text = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
     const { samples = [] } = parseExposition(text).get("kubelet_evictions") ?? {};
     const counted = Object.fromEntries(samples.map(({ labels, value }) => [labels["eviction_signal"], value]));

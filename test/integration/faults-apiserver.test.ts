@@ -13,7 +13,7 @@ import { readState } from "../harness/state.ts";
 /** How long the API server is away, seconds. */
 const awaySeconds = 60;
 
-describe("the API server is away for a minute", { timeout: 600_000 }, () => {
+describe("a minute without the API server", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let invariants: Invariants;
   let agent: Agent;
@@ -101,7 +101,7 @@ describe("the API server is away for a minute", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("containers crash, finish and are probed meanwhile, and graftlet itself is killed; then everything is told as it was", async () => {
+  test("containers crash, finish and are probed, and graftlet is killed, and the statuses are right afterwards", async () => {
     const standing = await invariants.standing("steady", "steady-probed");
     const victim = await podOf("victim");
     const readySince = Object.fromEntries(

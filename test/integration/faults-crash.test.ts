@@ -60,7 +60,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   });
 
   for (const moment of moments.start) {
-    it(`${moment} of a pod's start: the next one finishes the start, once`, async () => {
+    it(`${moment} of a pod's start: the next life finishes the start, once`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       const standing = await invariants.standing("bystander");
       const killed = proxy.stopAt(moment, killAgent);
@@ -75,7 +75,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
     });
   }
 
-  it("between a container's making and its start: an init container, a sidecar, an ordinary and an ephemeral one run, once", async () => {
+  it("between create and start of an init, sidecar, regular and ephemeral container: each runs once", async () => {
     const { nodeName, layout } = cluster;
     const signs = (name: string) => join(layout.dir, "runs", name);
     const lines = () => (existsSync(signs("kinds")) ? readFileSync(signs("kinds"), "utf8").trim().split("\n") : []);
@@ -138,7 +138,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
   });
 
   for (const moment of moments.end) {
-    it(`${moment} of a pod's end: the next one finishes the end`, async () => {
+    it(`${moment} of a pod's end: the next life finishes the end`, async () => {
       const name = moment.replace(" ", "-").toLowerCase();
       await cluster.apply(podThatCounts(cluster, name));
       await untilStarted(name);
@@ -154,7 +154,7 @@ describe("graftlet killed", { timeout: 900_000 }, () => {
     });
   }
 
-  it("before the API object's delete: the next one deletes it", async () => {
+  it("before the API object's delete: the next life deletes it", async () => {
     await cluster.apply([podThatCounts(cluster, "kept"), ...noDeletionOf("kept")]);
     await untilStarted("kept");
     const standing = await invariants.standing("bystander");

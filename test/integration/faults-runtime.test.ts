@@ -37,7 +37,7 @@ const crashing = shell("sleep 1; exit 3");
 const named = (prefix: string, count: number): string[] =>
   Array.from({ length: count }, (_, index) => `${prefix}-${index}`);
 
-describe("the runtime is killed and started again under 20 pods", { timeout: 400_000 }, () => {
+describe("the runtime killed and restarted under 20 pods", { timeout: 400_000 }, () => {
   const steady = named("steady", 9);
   const probed = named("probed", 3);
   const loops = named("loop", 4);
@@ -63,7 +63,7 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
     );
   });
 
-  test("what runs is not touched, what ends meanwhile is reported, what was to be started or stopped is, at once", async (t) => {
+  test("leaves running containers alone, reports ends, and catches up with starts and stops at once", async (t) => {
     const { agent, cluster, pods } = lab;
     const ends = join(cluster.layout.dir, "ends");
     mkdirSync(ends);
@@ -151,7 +151,10 @@ describe("the runtime is killed and started again under 20 pods", { timeout: 400
   });
 });
 
-describe("what is missing is named, and the pod starts when it appears", { timeout: 400_000, concurrency: 4 }, () => {
+describe("missing references are named, and the pod starts once they exist", {
+  timeout: 400_000,
+  concurrency: 4,
+}, () => {
   let standing: Awaited<ReturnType<Invariants["standing"]>>;
   before(async () => {
     const { pods } = lab;
@@ -247,7 +250,7 @@ describe("what is missing is named, and the pod starts when it appears", { timeo
   });
 });
 
-test("no secret is in the log, whatever happened and however much is logged", { timeout: 300_000 }, async () => {
+test("logs no secret at any verbosity", { timeout: 300_000 }, async () => {
   const { agent, cluster, pods } = lab;
   const { password } = cluster.privateCredentials;
   await cluster.apply([

@@ -33,7 +33,7 @@ const config = {
   memoryReservationPolicy: "TieredReservation",
 };
 
-describe("a runtime that makes cgroups of version 2 itself, beside a systemd", { timeout: patience(300_000) }, () => {
+describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patience(300_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -80,7 +80,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("all pods together have what is not reserved, CPUs by number included, and the node says so", async () => {
+  test("enforces node allocatable for all pods together, including reserved CPUs, and reports it", async () => {
     const said = await there("cat /proc/meminfo /proc/sys/kernel/pid_max /proc/sys/kernel/threads-max; nproc");
     const memory = Number(/^MemTotal:\s+(\d+) kB/m.exec(said)?.[1]) * 1024;
     const [pidMax = 0, threadsMax = 0, cpus = 0] = said.trim().split("\n").slice(-3).map(Number);
@@ -100,7 +100,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(status?.allocatable?.["memory"], `${(memory - (256 + 100 + 16) * Mi) / 1024}Ki`);
   });
 
-  test("tiers, pods and containers have their weights and limits", async () => {
+  test("sets weights and limits of QoS classes, pods and containers", async () => {
     const burst: Resources = { requests: { cpu: "200m", memory: "32Mi" }, limits: { cpu: "400m", memory: "64Mi" } };
     await Promise.all([
       pods.create("huge", sleeping(alike({ cpu: "100m", memory: "64Mi", "hugepages-2Mi": "4Mi" }))),
@@ -132,7 +132,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(limit(burstable, "hugetlb.2MB.max", 1), "0", "who asks for no huge pages gets none");
   });
 
-  test("swap is limited, and with MemoryQoS memory is kept, by pod and class", async () => {
+  test("limits swap, and with MemoryQoS protects memory, by pod and class", async () => {
     const said = await there("cat /proc/meminfo");
     const bytes = (name: string) => Number(new RegExp(`^${name}:\\s+(\\d+) kB`, "m").exec(said)?.[1]) * 1024;
     const [huge, burstable, besteffort] = [
@@ -154,7 +154,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(read("kubepods", "memory.min"), String(96 * Mi));
   });
 
-  test("a pod of a class with overhead has it on top, its container does not", async () => {
+  test("adds a runtime class's overhead to the pod, not to its container", async () => {
     const spec = sleeping(alike({ cpu: "100m", memory: "32Mi" }));
     await pods.create("padded", { runtimeClassName: "padded", ...spec });
     const pod = await pods.ready("padded");
@@ -164,7 +164,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.deepEqual(limits(1), ["15000 100000", String(48 * Mi), String(weightOf(153))]);
   });
 
-  test("a resize in place changes container, pod and class", async () => {
+  test("resizes container, pod and class in place", async () => {
     const before = await pods.ready("burstable");
     const resize = async (name: string, resources: Resources): Promise<Pod> => {
       const spec = { containers: [{ name: "main", resources }] };
@@ -189,7 +189,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(read("kubepods", "memory.min"), String((64 + 32 + 48 + 16) * Mi));
   });
 
-  test("a process beyond its container's memory ends all of the container, and no other; with Docker itself alone", async () => {
+  test("OOM-kills the whole container and no other; by itself with Docker", async () => {
     const { uid } = (await outgrowMemory(cluster, pods, "hungry")).metadata;
     await pods.remove("hungry", 1);
     await cluster.waitFor("its cgroup to be gone", async () => !(await inForce()).join().includes(uid));
@@ -197,7 +197,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
       assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
 
-  test("limits hold while graftlet is away and systemd settles its own; the next graftlet, told another driver, says so once and adopts all", async () => {
+  test("keeps limits while graftlet is away and systemd reloads; adopts pods under another driver, with one warning", async () => {
     const names = ["burstable", "besteffort", "padded"];
     const before = await Promise.all(names.map(pods.ready));
     const { metadata } = await pods.ready("huge");
@@ -235,7 +235,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     assert.equal(existsSync(fileOf("kubepods.slice")), false);
   });
 
-  test("cgroups that somebody removed are there again after the agent's next round, a class's and pods', with their limits", async () => {
+  test("recreates removed QoS and pod cgroups with their limits at the next interval", async () => {
     const [burstable, besteffort] = [cgroupOf(await pods.ready("burstable")), cgroupOf(await pods.ready("besteffort"))];
     const removed = [burstable, "/kubepods/besteffort"].map((cgroup) => `/sys/fs/cgroup${cgroup}`).join(" ");
     await there(`find ${removed} -name cgroup.procs -exec cat {} + | while read -r pid; do echo "$pid" >/sys/fs/cgroup/cgroup.procs; done
@@ -256,7 +256,7 @@ describe("a runtime that makes cgroups of version 2 itself, beside a systemd", {
     for (const name of ["burstable", "besteffort"]) assert.equal(statusOf(await pods.ready(name))?.restartCount, 0);
   });
 
-  test("graftlet remove takes all of it away", async () => {
+  test("graftlet remove deletes them all", async () => {
     assert.ok(agent);
     const { program, flags } = commandLine(agent);
     assert.equal(await agent.stop(), true);

@@ -25,7 +25,7 @@ interface Summary {
   })[];
 }
 
-describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, () => {
+describe("limits on cgroup v2 with systemd", { timeout: patience(300_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -55,7 +55,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
   const resize = (name: string, spec: object) =>
     pods.api.patch<Pod>(`/api/v1/namespaces/default/pods/${name}/resize`, { spec });
 
-  test("a pod and its container have their CPU, memory, process IDs and huge pages, and no swap", async () => {
+  test("limits CPU, memory, process IDs and huge pages of a pod and its container, without swap", async () => {
     const amounts = { cpu: "100m", memory: "64Mi", "hugepages-2Mi": "4Mi" };
     await pods.create("huge", sleeping({ requests: amounts, limits: amounts }));
     await pods.create("burstable", sleeping(burstable));
@@ -81,7 +81,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     assert.equal(limit(await pods.ready("unbounded"), "memory.swap.max", onDocker() ? 1 : 0), "0");
   });
 
-  test("a resize in place changes container, pod and class", async () => {
+  test("resizes container, pod and class in place", async () => {
     const before = await pods.ready("burstable");
     const resources = { requests: { cpu: "300m", memory: "48Mi" }, limits: { cpu: "600m", memory: "96Mi" } };
     const pod = await pods.resized(await resize("burstable", { containers: [{ name: "main", resources }] }));
@@ -95,7 +95,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     assert.deepEqual(statusOf(pod)?.resources, resources);
   });
 
-  test("resources of a pod as a whole limit it and its containers, also after a resize", async () => {
+  test("limits a pod and its containers by pod-level resources, also after a resize", async () => {
     const whole = (cpu: string, memory: string) => ({ requests: { cpu, memory }, limits: { cpu, memory } });
     await pods.create("whole", { resources: whole("100m", "64Mi"), ...sleeping({}) });
     const before = await pods.ready("whole");
@@ -110,7 +110,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     assert.equal(containerId(pod), containerId(before));
   });
 
-  test("summary and resource metrics have each pod's CPU, memory, swap and pressure", async () => {
+  test("reports CPU, memory, swap and pressure of each pod in summary and resource metrics", async () => {
     const proxied = (path: string) =>
       cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/${path}`]);
     const { node, pods: measured } = JSON.parse(await proxied("stats/summary")) as Summary;
@@ -133,7 +133,7 @@ describe("limits on cgroup v2 below a systemd", { timeout: patience(300_000) }, 
     assert.equal(sample("container_swap_limit_bytes", { pod: "burstable" }), 0);
   });
 
-  test("a process beyond its container's memory ends all of the container; with Docker itself alone", async () => {
+  test("OOM-kills the whole container; by itself with Docker", async () => {
     await outgrowMemory(cluster, pods, "group");
     if (onDocker()) assert.equal(limit(await pods.ready("group"), "memory.oom.group"), "0");
   });

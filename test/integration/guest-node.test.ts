@@ -13,7 +13,7 @@ const names = [
   "[sig-node] MemoryQoS [Serial] tiered protection edge cases should use memory.low for Burstable pod where memory req == limit but CPU differs",
 ];
 
-test("a whole node in a guest: upstream's own tests start graftlet as a unit of systemd, and pass", {
+test("upstream's node e2e tests pass in a guest with graftlet as a systemd unit", {
   timeout: patience(900_000),
 }, async () => {
   using folder = mkdtempDisposableSync(join(tmpdir(), "graftlet-guest-node-"));

@@ -21,7 +21,7 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-test("a database on a local volume has every committed row after its machine's power was cut", async () => {
+test("a database on a local volume keeps every committed row after a power cut", async () => {
   const { cluster, pods } = lab;
   await addImage("library/postgres", servedStore(cluster.layout), console.error);
   assert.equal((await cluster.runInside(["mkdir", "-p", "/srv/database"])).code, 0);
@@ -41,7 +41,7 @@ test("a database on a local volume has every committed row after its machine's p
   await database.stop();
 });
 
-test("after a reboot the node is Ready again, its pods run again with their data and their limits", async () => {
+test("after a reboot the node is Ready, and its pods run with their data and limits", async () => {
   const { pods, cluster } = lab;
   const bootId = async () => {
     const node = await pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);

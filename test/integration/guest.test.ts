@@ -30,8 +30,8 @@ async function says(...argv: readonly string[]): Promise<string> {
 const limit = (pod: Pod, file: string) => cgroupValue(lab.cluster, firstProcess(lab.cluster, pod), [file]);
 const inPages = (bytes: number) => String(Math.floor(bytes / 4096) * 4096);
 
-describe("a target with a kernel of its own", () => {
-  test("it has cgroup v2 below a systemd, two NUMA nodes, swap, AppArmor and every right", async () => {
+describe("a target with its own kernel", () => {
+  test("has cgroup v2 with systemd, two NUMA nodes, swap, AppArmor and full privileges", async () => {
     assert.equal(await says("stat", "-f", "-c", "%T", "/sys/fs/cgroup"), "cgroup2fs");
     assert.equal(await says("cat", "/proc/1/comm"), "systemd");
     assert.equal(await says("cat", "/sys/devices/system/node/online"), "0-1");
@@ -41,7 +41,7 @@ describe("a target with a kernel of its own", () => {
     assert.equal(await says("hostname"), lab.cluster.nodeName);
   });
 
-  test("with LimitedSwap a Burstable pod's swap is the part of it that its request is of the memory, others have none", async () => {
+  test("with LimitedSwap gives Burstable pods swap in proportion to their memory request, and others none", async () => {
     const { pods } = lab;
     const asking = (resources: object) => ({ containers: [shell("exec sleep 3600", { resources })] });
     await pods.create("burstable", asking({ requests: { memory: "128Mi" } }));
@@ -56,7 +56,7 @@ describe("a target with a kernel of its own", () => {
     for (const pod of others) assert.equal(limit(pod, "memory.swap.max"), "0", pod.metadata.name);
   });
 
-  test("memory of a container with swap is not resized in place: the pod says why, and keeps what it has", async () => {
+  test("does not resize the memory of a container with swap, and reports why", async () => {
     const { pods } = lab;
     const before = limit(await pods.ready("burstable"), "memory.swap.max");
     const { name } = (await pods.ready("burstable")).spec.containers[0] ?? assert.fail();
@@ -74,7 +74,7 @@ describe("a target with a kernel of its own", () => {
     assert.equal(limit(held, "memory.swap.max"), before);
   });
 
-  test("with MemoryQoS what pods request is kept for them, and containers are slowed down before their limits", async () => {
+  test("with MemoryQoS protects requested memory, and throttles containers before their limits", async () => {
     const { pods, cluster } = lab;
     const requests = { memory: "64Mi" };
     await pods.create("limited", {

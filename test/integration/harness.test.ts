@@ -91,7 +91,7 @@ async function survivesRestarts(cluster: Cluster): Promise<void> {
   );
 }
 
-test("two clusters side by side: an agent (the real kubelet where the runtime is one of CRI) runs pods on one, the other's owner is killed, nothing is left of either", {
+test("two clusters side by side: one runs pods, the other's owner is killed, and nothing is left of either", {
   timeout: 900_000,
 }, async () => {
   const links = await must(["ip", "-o", "link", "show"]);

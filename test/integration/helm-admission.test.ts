@@ -54,7 +54,7 @@ const nodes = [{ oid: organization, value: "system:nodes" }];
 const named = (name: string) => [{ oid: commonName, value: `system:node:${name}` }];
 const own = named("edge-1");
 
-describe("what the chart lets the account of a release do, on a real API server", { timeout: 600_000 }, () => {
+describe("the admission policies of the chart, on a real API server", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let helm: Helm;
   let made = 0;
@@ -103,7 +103,7 @@ describe("what the chart lets the account of a release do, on a real API server"
   });
   after(() => cluster?.[Symbol.asyncDispose]());
 
-  test("the API server finds nothing wrong with the policies", async () => {
+  test("have no type-checking warnings", async () => {
     const { items } = JSON.parse(
       await cluster.mustKubectl(["get", "validatingadmissionpolicies", "--output=json"]),
     ) as { items: { status?: { typeChecking?: { expressionWarnings?: unknown } } }[] };
@@ -111,7 +111,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     for (const { status } of items) assert.equal(status?.typeChecking?.expressionWarnings, undefined);
   });
 
-  test("graftlet's own requests for its nodes pass, and are approved", async () => {
+  test("allow and approve graftlet's own requests for its nodes", async () => {
     const key = await newKey();
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
       const subject = { commonName: `system:node:${name}`, organization: "system:nodes", names: [] };
@@ -120,13 +120,13 @@ describe("what the chart lets the account of a release do, on a real API server"
     }
   });
 
-  test("so do the forms of the same that other keys and lines give", async () => {
+  test("allow the same requests with other key types and line lengths", async () => {
     assert.equal(await ask(pemOf(requestDer([nodes, own]))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own], { key: "rsa" }))), "");
     assert.equal(await ask(pemOf(requestDer([nodes, own]), 76)), "");
   });
 
-  test("another node's name, and whatever is not exactly the subject, does not", async () => {
+  test("deny another node's name and any subject that is not exact", async () => {
     const stranger = named("stranger");
     const unit = [{ oid: organizationalUnit, value: "x" }];
     const masters = [{ oid: organization, value: "system:masters" }];
@@ -155,7 +155,7 @@ describe("what the chart lets the account of a release do, on a real API server"
       assert.match(await ask(pemOf(requestDer([nodes, stranger], { key }))), /of its own nodes alone/, key);
   });
 
-  test("nor does a request that hides another", async () => {
+  test("deny a request that hides another", async () => {
     const good = requestDer([nodes, own]);
     const bad = requestDer([nodes, named("stranger")]);
     const broken = good.subarray(0, good.length - 9);
@@ -187,7 +187,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.match(await ask(texts["a block that PEM passes over first"]), /no single PEM block/);
   });
 
-  test("another signer is refused; serving certificates are for nodes that have the account's identity", async () => {
+  test("deny another signer, and serving certificates for nodes with identity: certificate", async () => {
     const pem = pemOf(requestDer([nodes, own]));
     const client = { signerName: "kubernetes.io/kube-apiserver-client" };
     assert.match(await ask(pem, client), /asks for certificates of the signers/);
@@ -196,7 +196,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.equal(await ask(pemOf(requestDer([nodes, named("edge-2.press")])), { signerName: serving }), "");
   });
 
-  test("other users are not concerned", async () => {
+  test("ignore other users", async () => {
     const pem = pemOf(requestDer([nodes, named("stranger")]));
     assert.equal(await ask(pem, { as: "" }), "");
     await cluster.mustKubectl(["create", "serviceaccount", "other", "--namespace", namespace]);
@@ -231,7 +231,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     return own?.spec?.clusterIP ?? "";
   };
 
-  test("the account approves what a node of its release asks for itself: its name, its Service's address", async () => {
+  test("let the account approve a serving certificate of its nodes with their names and Service addresses", async () => {
     for (const name of ["edge-1", many[99]?.name ?? "", values.nodes.at(-1)?.name ?? ""]) {
       const request = await wish(name, name, await addressOf(name));
       await cluster.waitFor(
@@ -249,7 +249,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.equal(await approve({ request, as: "edge-1", usages }), "");
   });
 
-  test("and approves nothing else, and denies nobody", async () => {
+  test("let it approve nothing else, and deny no one else", async () => {
     const address = await addressOf("edge-1");
     const elsewhere = await addressOf("edge-2.press");
     const request = await wish("edge-1", "edge-1", address);
@@ -305,10 +305,10 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.match(await approve(stranger, { type: "Denied" }), asking);
   });
 
-  test("where nodes are reached at the Pod, and published there, the addresses of the Pod that asks count", () =>
+  test("with nodes reached and published at the Pod, allow the addresses of the requesting Pod alone", () =>
     askingPodsCount(cluster, namespace));
 
-  test("identity: serviceAccount writes its own Node, Lease and pods, and no other's", async () => {
+  test("identity: serviceAccount writes its own Node, Lease and pods, and no others", async () => {
     const node = (name: string) => JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name } });
     const lease = (name: string) =>
       JSON.stringify({
@@ -344,7 +344,7 @@ describe("what the chart lets the account of a release do, on a real API server"
   test("identity: serviceAccount writes of Nodes, claims and events what a node may", () =>
     nodeRestrictionHolds(cluster, namespace));
 
-  test("through the API server the account reaches /healthz of its nodes' kubelet API, and no exec", async () => {
+  test("the account reaches /healthz of its nodes' kubelet API through the API server, but not exec", async () => {
     await cluster.mustKubectl(["create", "--filename=-"], {
       stdin: JSON.stringify({ apiVersion: "v1", kind: "Node", metadata: { name: "edge-1" } }),
     });
@@ -357,9 +357,9 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.match((await cluster.kubectl(["get", "--raw=/api/v1/nodes/edge-1/proxy/pods"])).stderr, past);
   });
 
-  test("the account changes the taints of its release, and nothing else", () => taintsAreKept(cluster, namespace));
+  test("let the account change the taints of its release, and nothing else", () => taintsAreKept(cluster, namespace));
 
-  test("the account that drains deletes pods of the release's nodes alone", async () => {
+  test("let the drain account delete pods of the release's nodes alone", async () => {
     const hooks = objectsIn(await helm.mustHelm(["get", "hooks", "edge", "--namespace", namespace]));
     await cluster.apply(hooks.filter(({ metadata, kind }) => metadata.name.endsWith("leave") && kind !== "Job"));
     await cluster.apply(pod("leaving", "edge-2.press"));
@@ -369,7 +369,7 @@ describe("what the chart lets the account of a release do, on a real API server"
     assert.equal((await remove("leaving")).stderr, "");
   });
 
-  test("uninstalled, nothing of the release is left", async () => {
+  test("leave nothing of the release after uninstall", async () => {
     await helm.mustHelm(["uninstall", "edge", "--namespace", namespace, "--no-hooks"]);
     const names = await cluster.mustKubectl(["api-resources", "--verbs=list", "--output=name"]);
     const kinds = names.split("\n").filter((name) => name !== "" && !/^(events|componentstatuses)/.test(name));

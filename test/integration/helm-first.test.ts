@@ -4,7 +4,7 @@ import { chart } from "../harness/helm.ts";
 import { type HelmLab, release, startHelmLab } from "../harness/helm-lab.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 
-describe("helm install where graftlet runs the first node too, in the kubelet's place", { timeout: 1_800_000 }, () => {
+describe("helm install where graftlet runs the first node, in place of the kubelet", { timeout: 1_800_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
 
@@ -14,7 +14,7 @@ describe("helm install where graftlet runs the first node too, in the kubelet's 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("a release without nodes installs, says what to add, and goes", async () => {
+  test("a release without nodes installs, says what to add, and uninstalls", async () => {
     const at = ["--namespace=bare", "--timeout=60s"];
     const said = await lab.mustHelm(["install", "bare", chart, ...at, "--create-namespace", "--wait"]);
     assert.match(said, /Release bare has no node yet[^]*nodes\[0\]\.name=edge-1/);
@@ -29,7 +29,7 @@ describe("helm install where graftlet runs the first node too, in the kubelet's 
     assert.match(await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
   });
 
-  test("a rollout goes unnoticed by the node's pods", () =>
+  test("a rollout does not disturb the node's pods", () =>
     edge.unnoticed(() =>
       lab.cluster.mustKubectl(["rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace]),
     ));

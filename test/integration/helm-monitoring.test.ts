@@ -108,7 +108,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("all four paths are scraped, and each series that an alert looks at is there", async () => {
+  test("scrapes all four paths, and finds each series that an alert uses", async () => {
     await until('count(up{job="graftlet"} == 1) == 4');
     // A node that is well has no series of the runtime's errors.
     const unknown = { name: "main", image: "registry.invalid/unknown:1" };
@@ -125,7 +125,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
   });
 
   for (const dashboard of ["fleet", "node"])
-    test(`each query of the dashboard ${dashboard} has data`, async () => {
+    test(`has data for each query of the dashboard ${dashboard}`, async () => {
       const { panels } = JSON.parse(
         readFileSync(join(chart, "files", "dashboards", `${dashboard}.json`), "utf8"),
       ) as Dashboard;
@@ -137,7 +137,7 @@ describe("a real Prometheus that scrapes a node of the chart", { timeout: 300_00
         }
     });
 
-  test("a node that is well raises none; one whose machine is out of reach does", async () => {
+  test("fires no alert for a healthy node, and one for an unreachable machine", async () => {
     await new Promise((resolve) => setTimeout(resolve, 6_000));
     // The disk is the machine's own.
     const { blocks, bfree } = statfsSync(lab.cluster.layout.dir);

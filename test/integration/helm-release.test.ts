@@ -11,7 +11,7 @@ import { firstBlocks, followReadme } from "./helm/readme.ts";
 import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 import { podsOf } from "./helm/workload.ts";
 
-describe("a stranger with a cluster, an SSH login and what a release publishes", { timeout: 1_800_000 }, () => {
+describe("a new user with a cluster, an SSH login and a published release", { timeout: 1_800_000 }, () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-release-test-"));
   const say = (line: string) => console.error(line);
   let lab: HelmLab;
@@ -32,7 +32,7 @@ describe("a stranger with a cluster, an SSH login and what a release publishes",
     rmSync(folder, { recursive: true, force: true });
   });
 
-  test("reaches a running pod with two commands of the README, and its log and a shell in it", async () => {
+  test("gets a running pod, its log and a shell with two commands of the README", async () => {
     assert.equal(firstBlocks().done.length, 2);
     await followReadme({ lab, chart: `oci://${published.chart}`, released: true, explain: edge.log });
     const pod = await lab.cluster.mustKubectl([
@@ -44,20 +44,20 @@ describe("a stranger with a cluster, an SSH login and what a release publishes",
     assert.equal(pod, `${release.node} Running`);
   });
 
-  test("graftlet's Pod runs the release's image, by its digest, as the node's runtime has pulled it", async () => {
+  test("runs the release's image by digest, as pulled by the node's runtime", async () => {
     const [pod] = await edge.pods();
     assert.equal(pod?.spec.containers[0]?.image, `${published.image}@${published.imageDigest}`);
     assert.equal(pod?.status?.containerStatuses?.[0]?.imageID, `${published.image}@${published.imageDigest}`);
   });
 
-  test("a Deployment with a node selector runs on the machine, and kubectl reaches into it", async () => {
+  test("runs a Deployment with a node selector on the machine, within reach of kubectl", async () => {
     await edge.runWorkload();
     for (const pod of await podsOf(lab.cluster, "web")) assert.equal(pod.spec.nodeName, release.node);
     await edge.reachIn();
     assert.match(await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
   });
 
-  test("the key of the login is in Secrets alone, and goes with the release", async () => {
+  test("keeps the login key in Secrets alone, and deletes it with the release", async () => {
     const key = lab.edge.login["ssh-privatekey"].split("\n")[1] ?? "";
     const encoded = Buffer.from(lab.edge.login["ssh-privatekey"]).toString("base64");
     assert.ok((await listed("secrets")).includes(encoded));

@@ -17,7 +17,7 @@ import { argvOf } from "../harness/argv.ts";
 const nodePort = 30022;
 const { target, agent, sshPort } = agentAddresses;
 
-describe("a release whose machine dials in itself", { timeout: 600_000 }, () => {
+describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let unit: HostProcess | undefined;
@@ -73,7 +73,7 @@ describe("a release whose machine dials in itself", { timeout: 600_000 }, () => 
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("it is registered and says that it has not dialled in; it does, and is served at once", async () => {
+  test("registers with ReverseTunnelDown, and is served as soon as the tunnel is up", async () => {
     const { cluster } = lab;
     const settings = [
       `nodes[0].name=${release.node}`,
@@ -95,13 +95,13 @@ describe("a release whose machine dials in itself", { timeout: 600_000 }, () => 
     await edge.reachIn();
   });
 
-  test("graftlet gets another Pod: the machine dials that one, and no pod notices", async () => {
+  test("the machine connects to graftlet's next Pod, and no pod notices", async () => {
     await edge.unnoticed(() =>
       lab.cluster.mustKubectl(["rollout", "restart", inNamespace, "deployment/edge-graftlet"]),
     );
   });
 
-  test("without its link for half a minute: its pods live on, and it comes back", async () => {
+  test("pods live through half a minute without the tunnel", async () => {
     const before = await standing(lab.cluster);
     await lab.edge.unplug();
     await lab.cluster.waitFor("the loss", async () => (await ready())?.status !== "True", { timeoutMs: 60_000 });
@@ -111,7 +111,7 @@ describe("a release whose machine dials in itself", { timeout: 600_000 }, () => 
     assert.deepEqual(await standing(lab.cluster), before);
   });
 
-  test("uninstall with drain: the Pod that cleans the machine is dialled, too, and nothing is left", async () => {
+  test("uninstall with drain uses the tunnel, too, and leaves nothing", async () => {
     const marker = randomUUID();
     await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=5m", `--description=${marker}`], {
       timeoutMs: 320_000,

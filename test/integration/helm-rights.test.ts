@@ -22,7 +22,7 @@ import { type Right, rightsIn, unused } from "./helm/rights.ts";
 /** A second node on the same machine, which speaks as the account. */
 const accountNode = "edge-2";
 
-describe("the rights of a release", { timeout: 1_800_000 }, () => {
+describe("the RBAC rules of a release", { timeout: 1_800_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let rights: readonly Right[];
@@ -50,7 +50,7 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("two nodes of one release, by their own certificate and by the account", async () => {
+  test("serve two nodes, by their own certificates and by the account", async () => {
     await edge.install("--set=approveServingCertificates=false");
     await nodeReady(lab.cluster, accountNode);
     // Before its serving certificate is approved a node's logs cannot be read, and helm test says why.
@@ -66,7 +66,7 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
     await edge.reachIn();
   });
 
-  test("by a node's certificate only secrets of the node's own pods are read", async () => {
+  test("a node's certificate reads only secrets of the node's own pods", async () => {
     await lab.cluster.apply([
       ...["own", "foreign"].map((name) => ({
         apiVersion: "v1",
@@ -84,7 +84,7 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
     assert.match(refused.stderr, /no relationship found between node 'edge-1' and this object/);
   });
 
-  test("the account has no more than its nodes need", async () => {
+  test("give the account no more than its nodes need", async () => {
     const account = `--as=system:serviceaccount:${release.namespace}:${release.name}-graftlet`;
     for (const asked of [
       ["get", "nodes/node-1"],
@@ -95,7 +95,7 @@ describe("the rights of a release", { timeout: 1_800_000 }, () => {
       assert.equal((await lab.cluster.kubectl(["auth", "can-i", ...asked, account])).stdout, "no\n", asked.join(" "));
   });
 
-  test("a tour of both nodes, their removal, and no rule of the chart is left unused", async () => {
+  test("a tour of both nodes and their removal leaves no rule of the chart unused", async () => {
     await lab.mustHelm(["test", release.name, inNamespace, "--timeout=120s"]);
     await lab.cluster.apply([
       runtimeClass,

@@ -56,7 +56,7 @@ describe("kubectl while graftlet is rolled out", { timeout: 3_600_000 }, () => {
     },
   };
 
-  test(`no request fails once a roll-out is done, in ${rollouts} under the load of ${load} processes`, async (t) => {
+  test(`no request fails after ${rollouts} roll-outs, under the load of ${load} processes`, async (t) => {
     const uses: Use[] = [];
     const stop = new AbortController();
     const once = async (verb: string, ask: () => Promise<unknown>) => {

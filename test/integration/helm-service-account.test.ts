@@ -44,7 +44,7 @@ const talker = (where: string) => [
   },
 ];
 
-describe("identity: serviceAccount, with the rights of the chart and no others", { timeout: 600_000 }, () => {
+describe("identity: serviceAccount with the chart's RBAC alone", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let helm: Helm;
@@ -113,7 +113,7 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     });
   };
 
-  test("helm test says why a log does not come back", async () => {
+  test("helm test reports why a log cannot be read", async () => {
     await cluster.waitFor("the node to know that it has no certificate", async () => {
       const { conditions = [] } = (await cluster.get<Node>("node", "node-1"))?.status ?? {};
       return conditions.some(({ reason }) => reason === "CertificateNotApproved");
@@ -123,7 +123,7 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     assert.match(stdout, /^node node-1: the pod ran, but its log came back as 500 .*kubectl certificate approve /);
   });
 
-  test("the node registers, and its serving certificate is the account's request", async () => {
+  test("registers the node, and requests its serving certificate as the account", async () => {
     const node = await cluster.get<Node>("node", "node-1");
     assert.equal(node?.spec?.providerID, "graftlet://edge/edge/node-1");
     const request = await cluster.waitFor("the request", async () => {
@@ -137,7 +137,7 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     await cluster.mustKubectl(["certificate", "approve", request.metadata.name]);
   });
 
-  test("helm test then reads it, and leaves no pod", async () => {
+  test("helm test then reads the log, and leaves no pod", async () => {
     const said = await cluster.waitFor("the certificate to be served", async () => {
       const { code, stdout } = await helmTest();
       return code === 0 ? stdout : undefined;
@@ -149,7 +149,7 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     });
   });
 
-  test("a pod of its namespaces has its Secret, its ConfigMap and a token; logs, exec and the end of it work", async () => {
+  test("serves pods of its namespaces with Secret, ConfigMap and token; logs, exec and deletion work", async () => {
     await cluster.apply(talker("default"));
     const logs = () => cluster.kubectl(["logs", "talker"]);
     await cluster.waitFor("logs", async () => (await logs()).stdout === "secret config default\n", {
@@ -162,11 +162,11 @@ describe("identity: serviceAccount, with the rights of the chart and no others",
     await cluster.mustKubectl(["delete", "pod", "talker", "--timeout=60s"]);
   });
 
-  test("nothing that it needed for that was forbidden", () => {
+  test("is forbidden nothing that it needs", () => {
     assert.doesNotMatch(agent.log(), /forbidden|permission_denied/i);
   });
 
-  test("of other namespaces it reads no Secret: a pod there waits", async () => {
+  test("reads no Secret of other namespaces: a pod there waits", async () => {
     await cluster.apply(talker("other"));
     await cluster.waitFor("the pod to be seen", () => /permission_denied|forbidden/i.test(agent.log()));
     const pod = await cluster.get<Pod>("pod", "talker", "other");

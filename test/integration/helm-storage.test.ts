@@ -22,7 +22,7 @@ import { placed } from "./helm/workload.ts";
 const kubeletRoot = "/var/lib/kubelet";
 const below = { node: "edge-2", root: `${kubeletRoot}/beside` } as const;
 
-describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () => {
+describe("a vendor's CSI driver on a node of the chart", { timeout: 900_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
   let driver: CsiDriver;
@@ -80,7 +80,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
       containers: [{ name: "c", image: images.busybox, ...shell(script, { volumeMounts: [mount("v")] }) }],
     });
 
-  test("its DaemonSet runs there, registers, and a claim's data is on a volume of the driver's", async () => {
+  test("its DaemonSet runs and registers, and a claim's data lie on its volume", async () => {
     await lab.cluster.apply([
       pod("beside", {
         nodeName: below.node,
@@ -107,7 +107,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     assert.match(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/pods\/.*kubernetes\.io~csi/);
   });
 
-  test("a pod that comes after finds the row; the node below is not touched, though its root is in the driver's reach", async () => {
+  test("a later pod finds the data, and the node below is untouched although the driver can reach its root", async () => {
     await kubectl("delete", "pod", "data", "--timeout=60s");
     await lab.cluster.apply([using("data", "echo row >> /v/table; sleep 3600")]);
     await ready("data");
@@ -117,7 +117,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     assert.match(await inside(`ls ${below.root}`), /pods/);
   });
 
-  test("one graftlet after another: the claim's pod runs on", async () => {
+  test("the claim's pod runs on through a change of graftlet's Pod", async () => {
     const { uid } = (await lab.cluster.get<Pod>("pod", "data"))?.metadata ?? {};
     await kubectl("rollout", "restart", `deployment/${release.name}-graftlet`, inNamespace);
     await kubectl("rollout", "status", `deployment/${release.name}-graftlet`, inNamespace, "--timeout=120s");
@@ -136,7 +136,7 @@ describe("a vendor's driver on a node of the chart's", { timeout: 900_000 }, () 
     assert.equal(said, "row\nrow\n");
   });
 
-  test("helm uninstall with onUninstall: drain gives the volume back, and nothing is left below either root", async () => {
+  test("helm uninstall with onUninstall: drain unmounts the volume, and leaves nothing below either root", async () => {
     await lab.mustHelm(["uninstall", release.name, inNamespace, "--timeout=240s"]);
     await edge.isGone();
     assert.doesNotMatch(await inside("cat /proc/self/mountinfo"), /\/var\/lib\/kubelet\/./);

@@ -36,7 +36,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("the README's first commands, with this checkout's chart, give a node whose pods are reached", async () => {
+  test("the README's first commands, with this checkout's chart, give a node whose pods are reachable", async () => {
     await followReadme({ lab, chart, explain: edge.log });
     await lab.cluster.mustKubectl(["delete", "pod", "hello", "--grace-period=1", "--timeout=60s"]);
     // Upgrades take the login from a Secret that the user has made; a rollback goes back to the chart's own.
@@ -59,7 +59,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.equal((await edge.pods())[0]?.spec.nodeName, lab.cluster.nodeName);
   });
 
-  test("its pods are placed by the scheduler, and no others; kubectl reaches into them", async () => {
+  test("the scheduler places its pods and no others, within reach of kubectl", async () => {
     await edge.runWorkload();
     for (const app of ["web", "greeter", "parrot"])
       for (const pod of await podsOf(lab.cluster, app)) assert.equal(pod.spec.nodeName, nodeName);
@@ -75,11 +75,11 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.ok(nodes[0]?.pods.some(({ name: pod }) => pod === "parrot"));
   });
 
-  test("helm test runs a pod on the node and reads its log back", async () => {
+  test("helm test runs a pod on the node and reads its log", async () => {
     assert.match(await lab.mustHelm(["test", name, inNamespace, "--timeout=120s"]), /Phase:\s+Succeeded/);
   });
 
-  test("the release has approved its node's certificate, and leaves requests that it has not made", async () => {
+  test("the release approves its node's certificate, and ignores requests that are not its own", async () => {
     const serving = (await edge.requests()).filter(({ spec }) => spec.signerName.endsWith("kubelet-serving"));
     assert.deepEqual(
       serving.map(({ spec, status }) => [spec.username, status?.conditions?.map(({ reason }) => reason)]),
@@ -88,13 +88,13 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     strangers = await strangeRequests(lab.cluster);
   });
 
-  test("an upgrade goes unnoticed by the node's pods", () =>
+  test("an upgrade does not disturb the node's pods", () =>
     edge.unnoticed(
       () => lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=50", ...marks]),
       () => takesPods("50"),
     ));
 
-  test("a label, an annotation and a taint that an upgrade adds come to the Node, and come back when they are changed by hand", async () => {
+  test("an upgrade adds a label, an annotation and a taint to the Node, and restores them after manual changes", async () => {
     await lab.cluster.mustKubectl(["label", "node", nodeName, "example.org/by-hand=stays"]);
     await lab.cluster.waitFor("the marks", async () => (await marksOf()).join() === "north,7 b,press", explain);
     await lab.cluster.mustKubectl(["label", "--overwrite", "node", nodeName, "example.org/site=south"]);
@@ -111,13 +111,13 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     await lab.mustHelm(["upgrade", ...lab.told, "--dry-run=server", "--set=nodes[0].rootDir=/var/lib/kubelet/edge-1"]);
   });
 
-  test("a rollback goes unnoticed by the node's pods", () =>
+  test("a rollback does not disturb the node's pods", () =>
     edge.unnoticed(
       () => lab.mustHelm(["rollback", name, "1", inNamespace]),
       () => takesPods("110"),
     ));
 
-  test("what it no longer names leaves the Node, and what others have set stays", async () => {
+  test("removes from the Node what the release no longer names, and keeps what others set", async () => {
     await lab.cluster.waitFor("the marks to go", async () => (await marksOf()).join() === ",,", explain);
     const { metadata, spec } = (await edge.node()) ?? {};
     assert.equal(metadata?.labels?.["example.org/by-hand"], "stays");
@@ -125,20 +125,20 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.deepEqual(spec?.taints, [{ key: "graftlet.dev/target", value: nodeName, effect: "NoSchedule" }]);
   });
 
-  test("two Pods later it has approved none of them", async () => {
+  test("has approved no foreign request after two more Pods", async () => {
     const left = (await edge.requests()).filter(({ status }) => status?.conditions === undefined);
     assert.deepEqual(left.map(({ metadata }) => metadata.name).toSorted(), [...strangers].toSorted());
     await lab.cluster.mustKubectl(["delete", "csr", ...strangers]);
   });
 
-  test("the end of graftlet's Pod goes unnoticed by the node's pods", () =>
+  test("the end of graftlet's Pod does not disturb the node's pods", () =>
     edge.unnoticed(async () => {
       const [pod] = await edge.pods();
       const kill = ["delete", "pod", pod?.metadata.name ?? "", inNamespace, "--grace-period=0", "--force"];
       await lab.cluster.mustKubectl(kill);
     }));
 
-  test("uninstall leaves the pods to the machine, nothing of the release to the cluster; a new release takes them up", async () => {
+  test("uninstall leaves the pods on the machine and nothing in the cluster; a new release adopts them", async () => {
     const before = await standing(lab.cluster);
     const running = lab.edge.podProcesses();
     assert.notDeepEqual(running, []);
@@ -157,7 +157,7 @@ describe("helm install: the Deployment that is a node", { timeout: 1_800_000 }, 
     assert.equal((await edge.node())?.metadata.uid, uid);
   });
 
-  test("onUninstall: drain takes the pods, what the machine held of them, and the node away", async () => {
+  test("onUninstall: drain removes the pods, their traces on the machine, and the Node", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, "--set=onUninstall=drain"]);
     await nodeReady(lab.cluster, nodeName);
     await lab.mustHelm(["uninstall", name, inNamespace, "--timeout=180s"]);

@@ -13,7 +13,7 @@ const [steady, attacked] = ["steady", "attacked"] as const;
 const mostExtraMs = 1_000;
 
 // The hostile target is the cluster's machine itself, by an SSH server that lies.
-describe("a node whose machine turns hostile, beside another one in the same process", { timeout: 600_000 }, () => {
+describe("a machine that turns hostile, next to another node in the same process", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let pods: Pods;
@@ -59,7 +59,7 @@ describe("a node whose machine turns hostile, beside another one in the same pro
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("the attacked node is not Ready and says why; the other keeps its Lease and answers exec as before", async () => {
+  test("makes its own node NotReady with a reason; the other keeps its Lease and answers exec", async () => {
     const usual = Math.max(await execMs(), await execMs(), await execMs());
     const since = Date.now();
     await target.begin();

@@ -23,7 +23,7 @@ const theirs = "docker.io/library/busybox:1.37";
 const borrowed = `${suite}/nonewprivs:1.4`;
 
 // The runtime's images lie on a small file system, which the tests fill up.
-describe("images on a file system that fills up", { timeout: 600_000 }, () => {
+describe("image garbage collection", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let store: ImageStore;
   let agent: Agent;
@@ -99,7 +99,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("the image goes first whose last use is longest ago", async () => {
+  test("removes the least recently used image first", async () => {
     await again(from(80));
     // Two rounds see each of them.
     for (const [index, image] of unused.entries()) await once(`again-${index}`, image, 6_500);
@@ -117,7 +117,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     await pods.ready("running");
   });
 
-  test("killed while it removes images, it goes on after the next start; what is used stays; the rest is told", async () => {
+  test("continues after a kill, keeps images in use, and reports the rest", async () => {
     const before = await stillThere(unused);
     await agent.kill("SIGKILL");
     await store.fill(90);
@@ -155,7 +155,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     await pods.ready("after");
   });
 
-  test("an image whose pull a kill cut off is the node's, too", async () => {
+  test("collects an image whose pull was cut off by a kill", async () => {
     await store.fill(0);
     await again();
     const record = join(cluster.layout.kubeletRoot, "graftlet", "images.json");
@@ -178,7 +178,7 @@ describe("images on a file system that fills up", { timeout: 600_000 }, () => {
     await untilGone([late]);
   });
 
-  test("of ended containers no more stay than the node keeps: the oldest go, with their logs", async () => {
+  test("keeps the configured number of dead containers, and removes the oldest with their logs", async () => {
     await agent.kill("SIGKILL");
     const args = ["--maximum-dead-containers=2", "--minimum-container-ttl-duration=0s"];
     agent = await startGraftlet(cluster, { env: hastyGarbage, args, providerConfig: providerConfig() });

@@ -22,7 +22,7 @@ interface Unpacked {
   readonly config: { readonly architecture: string; readonly config: { readonly User: string } };
 }
 
-describe("the image, as docker build makes it", { timeout: 1_800_000 }, () => {
+describe("the image built by docker build", { timeout: 1_800_000 }, () => {
   const scratch = mkdtempSync(join(tmpdir(), "graftlet-image-test-"));
   let tools: Tools;
   let rig: RuntimeRig;
@@ -65,7 +65,7 @@ describe("the image, as docker build makes it", { timeout: 1_800_000 }, () => {
     rmSync(scratch, { recursive: true, force: true });
   });
 
-  test("it runs with a read-only root, as nobody in particular, on the Node that package.json pins", async () => {
+  test("runs as a non-root user with a read-only root, on the Node.js that package.json pins", async () => {
     assert.match(await runs("graftlet/graftlet", "--version"), /^Kubernetes v1\.36\.\d+ \(graftlet /);
     const asked = await runs(
       "--entrypoint=/usr/local/bin/node",
@@ -80,7 +80,7 @@ describe("the image, as docker build makes it", { timeout: 1_800_000 }, () => {
     assert.deepEqual(JSON.parse(asked), [65532, 65532, `v${pinned}`]);
   });
 
-  test("every provider can be loaded from the one file", async () => {
+  test("loads every provider from the single file", async () => {
     const refused = runs(
       "graftlet/graftlet",
       "--provider=ssh",
@@ -90,7 +90,7 @@ describe("the image, as docker build makes it", { timeout: 1_800_000 }, () => {
     await assert.rejects(refused, /\/none\.yaml/);
   });
 
-  test("over its base it is at most 60 MiB, without a shell, npm or headers, with the licences", async (t) => {
+  test("adds at most 60 MiB to its base, without a shell, npm or headers, with licences", async (t) => {
     const { layers, folder, config } = await unpack(archive, "own");
     assert.equal(config.config.User, "65532:65532");
     const sizes = await Promise.all(
@@ -108,7 +108,7 @@ describe("the image, as docker build makes it", { timeout: 1_800_000 }, () => {
     assert.doesNotMatch(names, /(bin\/(sh|bash|npm|npx)|\/include\/|node_modules\/)/);
   });
 
-  test("the one for the other architecture is built by a build argument, and nothing of it is run", async () => {
+  test("builds for the other architecture by a build argument, without running its code", async () => {
     const other = await unpack(await graftletArchive(tools, (line) => console.error(line), otherArchitecture), "other");
     assert.equal(other.config.architecture, otherArchitecture);
     assert.equal((await look(other)).machine, machines[otherArchitecture]);

@@ -90,15 +90,15 @@ const create = (name: string, image: string, imagePullPolicy: string, spec: obje
 const isRefused = (pod: Pod): boolean => /^(ErrImagePull|ImagePullBackOff)$/.test(waiting(pod));
 const waiting = (pod: Pod): string => statusOf(pod)?.state?.waiting?.reason ?? "";
 
-describe("images of a registry that asks for credentials", { concurrency: 3 }, () => {
-  test("are pulled with the node's own, and are then there for all of its pods", async () => {
+describe("images of a registry with authentication", { concurrency: 3 }, () => {
+  test("pulls with the node's credentials for all of its pods", async () => {
     await create("of-node", imageOf("node"), "Always");
     await pods.ready("of-node");
     await create("of-anyone", imageOf("node"), "Never");
     await pods.ready("of-anyone");
   });
 
-  test("are pulled with those of a plugin, which is asked once as long as its answer holds", async () => {
+  test("pulls with a credential provider's, which is called once while its answer is cached", async () => {
     await create("of-plugin", imageOf("plugin"), "Always");
     await pods.ready("of-plugin");
     await create("of-plugin-again", imageOf("plugin"), "Always");
@@ -114,7 +114,7 @@ describe("images of a registry that asks for credentials", { concurrency: 3 }, (
     assert.match(metrics, /^kubelet_credential_provider_config_info\{hash="sha256:[0-9a-f]{64}"\} 1$/m);
   });
 
-  test("are pulled with those that a plugin has for the pod's service account, and are that one's", async () => {
+  test("pulls with service account credentials of a provider, for that account alone", async () => {
     const image = imageOf("account");
     await create("of-account", image, "IfNotPresent", { serviceAccountName: "annotated" });
     await pods.ready("of-account");
@@ -135,7 +135,7 @@ describe("images of a registry that asks for credentials", { concurrency: 3 }, (
   });
 });
 
-test("none of them stand in the log", () => {
+test("logs no credentials", () => {
   const { username, password } = cluster.privateCredentials;
   const encoded = Buffer.from(`${username}:${password}`).toString("base64");
   const [{ serviceAccountToken } = assert.fail()] = asked("for-accounts");

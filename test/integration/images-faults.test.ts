@@ -28,8 +28,8 @@ after(async () => {
   await lab?.[Symbol.asyncDispose]();
 });
 
-describe("a registry that does not do as it should", { timeout: 600_000 }, () => {
-  test("one that never answers holds up no other pull, and its pod ends when it is asked to", async () => {
+describe("a faulty registry", { timeout: 600_000 }, () => {
+  test("a registry that never answers blocks no other pull, and its pod can be deleted", async () => {
     const { pods } = lab;
     await pods.create("hanging", { containers: [{ image: `${address}/hanging:1` }] });
     await pods.event("hanging", "Pulling", `Pulling image "${address}/hanging:1"`);
@@ -42,7 +42,7 @@ describe("a registry that does not do as it should", { timeout: 600_000 }, () =>
     await gone;
   });
 
-  test("every fault is told as a pull that failed, and tried again after a pause", async () => {
+  test("reports each fault as a failed pull, and retries with back-off", async () => {
     const { pods } = lab;
     const names = ["unauthorized", "limited", "broken", "torn", "other"];
     const faulty: readonly (readonly [string, string])[] = [
@@ -75,7 +75,7 @@ describe("a registry that does not do as it should", { timeout: 600_000 }, () =>
 });
 
 describe("whatever hangs", { timeout: 300_000 }, () => {
-  test("probes, hooks, a pull, streams and reviews: graftlet ends within ten seconds", async () => {
+  test("graftlet ends within ten seconds while probes, hooks, pulls, streams and reviews hang", async () => {
     assert.equal(await lab.agent.stop(), true);
     await endsWhileAllHangs(lab);
   });

@@ -50,7 +50,7 @@ test("IfNotPresent pulls once, Always each time, Never not at all", async () => 
 });
 
 describe("images", { concurrency: 4 }, () => {
-  test("Never without the image says so and starts nothing", async () => {
+  test("Never without the image reports it, and starts nothing", async () => {
     const { pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/nginx:1.15-4";
     await pods.create("never-absent", { containers: [{ image, imagePullPolicy: "Never" }] });
@@ -61,7 +61,7 @@ describe("images", { concurrency: 4 }, () => {
     await pods.event("never-absent", "Failed", "Error: ErrImageNeverPull");
   });
 
-  test("an image that does not exist: ErrImagePull, then ImagePullBackOff, until another one is named", async () => {
+  test("a missing image: ErrImagePull, then ImagePullBackOff, until the pod names another", async () => {
     const { pods } = lab;
     const image = "registry.k8s.io/e2e-test-images/no-such-image:1";
     await pods.create("absent", { containers: [{ image }, { name: "other" }] });
@@ -88,7 +88,7 @@ describe("images", { concurrency: 4 }, () => {
     assert.deepEqual([statusOf(ready)?.restartCount, statusOf(ready, "other")?.restartCount], [0, 0]);
   });
 
-  test("a name that is none", async () => {
+  test("rejects an invalid image name", async () => {
     const { pods } = lab;
     await pods.create("misnamed", { containers: [{ image: "Not/An Image" }] });
     const pod = await pods.until("misnamed", "to be refused", (one) => waits(one, "InvalidImageName"));
@@ -100,7 +100,7 @@ describe("images", { concurrency: 4 }, () => {
     await pods.event("misnamed", "Failed", "Error: InvalidImageName");
   });
 
-  test("imagePullSecrets open a registry that asks for credentials; they stand in no log", async () => {
+  test("pulls with imagePullSecrets, and logs none of them", async () => {
     const { pods, cluster, agent } = lab;
     const { username, password } = cluster.privateCredentials;
     await cluster.apply([pullSecret(cluster, "right"), pullSecret(cluster, "wrong", "guess")]);
@@ -134,7 +134,7 @@ describe("images", { concurrency: 4 }, () => {
     for (const secret of [password, encoded]) assert.ok(!agent.log().includes(secret));
   });
 
-  test("an image that was pulled with a secret is there for no pod without those credentials", async () => {
+  test("denies an image that was pulled with a secret to pods without those credentials", async () => {
     const { pods, cluster } = lab;
     const secrets = ["owner", "copy"].map((name) => pullSecret(cluster, name));
     await cluster.apply([...secrets, pullSecret(cluster, "other", "guess")]);

@@ -111,7 +111,7 @@ const mayApprove = [
   },
 ];
 
-describe("as in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 600_000 }, () => {
+describe("in a Pod: no kubeconfig, a service account, a Service for the kubelet API", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let agent: Agent;
   let file: string;
@@ -172,7 +172,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("the account asks for the node's certificate; the node's own identity does the rest", async () => {
+  test("requests the node's certificate as the account, and works with the node's identity", async () => {
     const client = (await requests()).find(({ spec }) => spec.signerName.endsWith("client-kubelet"));
     assert.ok(client);
     assert.equal(client.spec.username, `system:serviceaccount:${namespace}:graftlet`);
@@ -183,7 +183,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     assert.equal(mayWrite.stdout, "no\n");
   });
 
-  test("the kubelet API is reached through the Service, pods have the machine's own address", async () => {
+  test("serves the kubelet API through the Service, and gives pods the machine's own address", async () => {
     const service = await cluster.get<Service>("service", "kubelet", namespace);
     const internal = (await node())?.status?.addresses?.find(({ type }) => type === "InternalIP")?.address;
     assert.equal(internal, service?.spec?.clusterIP);
@@ -214,7 +214,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     await cluster.waitFor("the way to be found open", async () => (await reachable())?.status === "True");
   });
 
-  test("with the certificate that graftlet got, the secrets of its node's pods are read, and no other's", async () => {
+  test("reads secrets of its node's pods with its certificate, and no others", async () => {
     const { layout, tools } = cluster;
     const opaque = (name: string) => ({ apiVersion: "v1", kind: "Secret", metadata: { name }, data: { key: "djE=" } });
     const reader = (name: string, nodeName: string) => ({
@@ -259,7 +259,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
       assert.match((await read(secret, of)).stderr, /^Error from server \(Forbidden\): .* no relationship found/);
   });
 
-  test("a new Pod, with nothing but the Secret, goes on with the same certificates", async () => {
+  test("a new Pod with only the Secret continues with the same certificates", async () => {
     const before = (await requests()).length;
     const uid = (await node())?.metadata.uid;
     assert.equal(await agent.stop(), true);
@@ -272,7 +272,7 @@ describe("as in a Pod: no kubeconfig, a service account, a Service for the kubel
     assert.equal((await cluster.get<Pod>("pod", "talker"))?.status?.containerStatuses?.[0]?.restartCount, 0);
   });
 
-  test("another Service, such as one of the node's own, is its address and port from the next start; its pods do not notice", async () => {
+  test("uses another Service from the next start, without disturbing its pods", async () => {
     const shared = await cluster.get<Service>("service", "kubelet", namespace);
     const port = 11_250;
     await cluster.apply(serviceOf("kubelet-1", port));

@@ -36,7 +36,7 @@ authorizationTests(lab, callers);
 servedTests(lab, callers);
 floodTests(lab, callers);
 
-test("configured otherwise: anonymous callers by RBAC, no debugging handlers", async () => {
+test("kubelet API with anonymous authentication, and without debugging handlers", async () => {
   const { cluster, agent } = lab();
   assert.ok(await agent.stop());
   const authentication = {

@@ -194,14 +194,14 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("nobody is asked, nobody says yes: nothing is done", async () => {
+  test("does nothing without confirmation", async () => {
     await using asked = leave(fileOf(...leaving), "--deployment=graftlet");
     assert.equal(await asked.ended(), 1);
     assert.match(asked.stdout(), /edge-1, edge-2\. .*\nnothing was done: run this with --yes to do it\n$/);
     assert.equal((await cluster.get<Node>("node", "edge-1"))?.spec?.unschedulable, undefined);
   });
 
-  test("killed at every step and begun again it ends well: pods, machine, Nodes, all of it is gone, and nothing else", async () => {
+  test("killed at every step and repeated, removes pods, traces on the machine and Nodes, and nothing else", async () => {
     const flags = [fileOf(...leaving), "--deployment=graftlet", "--timeout=30s", "--yes"];
     for (const step of [
       "it takes no new pods",
@@ -249,7 +249,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     assert.match(again.stdout(), /^node edge-1: nothing of node edge-1 is left$/m);
   });
 
-  test("by hand, without a Deployment: it says when graftlet is to be stopped", async () => {
+  test("without a Deployment says when to stop graftlet", async () => {
     const flags = [`--kubeconfig=${cluster.adminKubeconfig}`, fileOf("home"), "--node=home", "--yes"];
     await using byHand = leave(...flags);
     await byHand.says("stop graftlet of this node now");

@@ -20,7 +20,7 @@ const isRunning = (pod: Pod, name: string): boolean => statusOf(pod, name)?.stat
 const restarts = (pod: Pod, name: string): number => statusOf(pod, name)?.restartCount ?? 0;
 
 describe("hooks", { concurrency: 4 }, () => {
-  test("postStart runs before the container counts as running; preStop before its SIGTERM, in its grace period", async () => {
+  test("postStart runs before the container counts as running; preStop before SIGTERM, within the grace period", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "hooked");
     await pods.create("hooked", {
@@ -45,7 +45,7 @@ describe("hooks", { concurrency: 4 }, () => {
     assert.equal(last.status?.phase, "Succeeded");
   });
 
-  test("a postStart hook that fails: its container is killed, says why, and starts again", async () => {
+  test("a failing postStart hook kills its container, reports why, and restarts it", async () => {
     const { pods } = lab;
     await pods.create("unstarted", {
       containers: [{ lifecycle: { postStart: sh("echo no good >&2; exit 7") } }],
@@ -62,7 +62,7 @@ describe("hooks", { concurrency: 4 }, () => {
     await pods.until("unstarted", "to be tried again", (pod) => restarts(pod, "main") > 0);
   });
 
-  test("hooks ask their servers over HTTP, from the target", async () => {
+  test("call their servers over HTTP, from the target", async () => {
     const { pods } = lab;
     await pods.create("server", { containers: [{ image: images.agnhost, command: undefined, args: ["netexec"] }] });
     const server = await pods.ready("server");
@@ -74,7 +74,7 @@ describe("hooks", { concurrency: 4 }, () => {
     await pods.logged("server", /GET \/echo\?msg=from-the-hook/);
   });
 
-  test("a sleep before the end lasts as long as it says, and no longer than the grace period", async () => {
+  test("a sleep hook lasts as configured, at most the grace period", async () => {
     const { pods } = lab;
     const sleeper = (name: string, grace: number, seconds: number) =>
       pods.create(name, {
@@ -112,7 +112,7 @@ describe("sidecars", { concurrency: 4 }, () => {
       },
     );
 
-  test("start in their turn, run beside the others, keep no pod alive, and end in reverse", async () => {
+  test("start in order, run next to the others, keep no pod alive, and end in reverse order", async () => {
     const { pods } = lab;
     const note = (what: string, name: string) => shell(`echo ${what} >> /work/log`, { name, volumeMounts });
     await pods.create("accompanied", {
@@ -143,7 +143,7 @@ describe("sidecars", { concurrency: 4 }, () => {
     assert.equal(condition(began ?? done, "Initialized")?.status, "True");
   });
 
-  test("start again whatever the pod's policy, and are as ready as their probe says", async () => {
+  test("restart whatever the pod's policy, and are ready by their probe", async () => {
     const { pods } = lab;
     await pods.create("relapsing", {
       ...work,
@@ -175,7 +175,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
   const ephemeral = (pod: Pod, name: string) =>
     pod.status?.ephemeralContainerStatuses?.find((status) => status.name === name);
 
-  test("join a running pod, see their target's processes, are reached by exec and logs, and run once", async () => {
+  test("join a running pod, see their target's processes, support exec and logs, and run once", async () => {
     const { pods, cluster } = lab;
     await pods.create("patient", {});
     const before = await pods.ready("patient");
@@ -198,7 +198,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
     await pods.event("patient", "Started", "Container started");
   });
 
-  test("that cannot start say why, and leave their pod alone", async () => {
+  test("that cannot start report why, and leave their pod alone", async () => {
     const { pods } = lab;
     await pods.create("unmatched", {});
     await pods.ready("unmatched");
@@ -214,7 +214,7 @@ describe("ephemeral containers", { concurrency: 4 }, () => {
 describe("restart policies of containers", { concurrency: 4 }, () => {
   const rule = (action: string, ...values: number[]) => ({ action, exitCodes: { operator: "In", values } });
 
-  test("a container's rules decide by its exit code, whatever the pod's policy", async () => {
+  test("rules of a container decide by its exit code, whatever the pod's policy", async () => {
     const { pods } = lab;
     await pods.create("ruled", {
       ...work,
@@ -232,7 +232,7 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
     assert.deepEqual([state?.terminated?.exitCode, lastState?.terminated?.exitCode, restartCount], [7, 42, 1]);
   });
 
-  test("a container may have all start anew: init containers too, in the sandbox that is there", async () => {
+  test("a container can restart all others, init containers too, in the same sandbox", async () => {
     const { pods } = lab;
     await pods.create("anew", {
       ...work,
@@ -263,8 +263,8 @@ describe("restart policies of containers", { concurrency: 4 }, () => {
   });
 });
 
-describe("what else a pod may ask for", { concurrency: 4 }, () => {
-  test("a pod that is past its deadline fails, whatever it does", async () => {
+describe("other fields of a pod", { concurrency: 4 }, () => {
+  test("activeDeadlineSeconds fails a pod, whatever it does", async () => {
     const { pods } = lab;
     // On a busy machine a pod may take longer to begin than a deadline that a test waits for.
     await pods.create("late", { activeDeadlineSeconds: 600, containers: [{}, { name: "other" }] });
@@ -278,7 +278,7 @@ describe("what else a pod may ask for", { concurrency: 4 }, () => {
     await pods.event("late", "DeadlineExceeded", text);
   });
 
-  test("a name of its own, or its whole name", async () => {
+  test("sets its own hostname, or the FQDN", async () => {
     const { pods } = lab;
     assert.equal(await pods.output("named", shell("hostname"), { hostnameOverride: "else-where" }), "else-where\n");
     assert.equal(
@@ -287,7 +287,7 @@ describe("what else a pod may ask for", { concurrency: 4 }, () => {
     );
   });
 
-  test("variables from files that an init container wrote", async () => {
+  test("reads variables from files that an init container wrote", async () => {
     const { pods } = lab;
     const fileKeyRef = { volumeName: "work", path: "env", key: "WORD" };
     const spec = {
@@ -298,7 +298,7 @@ describe("what else a pod may ask for", { concurrency: 4 }, () => {
     assert.equal(await pods.output("filed", main, spec), "from the file\n");
   });
 
-  test("safe kernel parameters; others are refused", async () => {
+  test("sets safe sysctls, and rejects others", async () => {
     const { pods, cluster } = lab;
     const sysctls = [
       { name: "kernel.shm_rmid_forced", value: "1" },

@@ -30,7 +30,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     });
   };
 
-  test("a killed process does not cost it the lock for longer than a moment, and its pods notice nothing", async (t) => {
+  test("acquires the lock again after its holder was killed, and its pods notice nothing", async (t) => {
     const { cluster, agent, pods } = lab;
     if (remote) {
       const holders = `for fd in /proc/[0-9]*/fd/8; do
@@ -56,7 +56,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     assert.equal(statusOf(await pods.ready("steady"))?.restartCount, 0);
   });
 
-  test("stopped for 90 seconds, it starts nothing on a target that another has taken meanwhile", async (t) => {
+  test("after 90 seconds stopped, starts nothing on a target that another agent has acquired", async (t) => {
     if (!remote) return t.skip("on its own machine a stopped process keeps its lock");
     const { cluster, agent, pods } = lab;
     {
@@ -81,7 +81,7 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
     await pods.ready("late");
   });
 
-  test("stopped for 90 seconds, it keeps its own machine, where a second agent is refused", async (t) => {
+  test("after 90 seconds stopped, keeps its own machine, where a second agent is refused", async (t) => {
     if (remote) return t.skip("over SSH a stopped process loses its lock");
     const { cluster, agent, pods } = lab;
     agent.signal("SIGSTOP");

@@ -53,7 +53,7 @@ const lines = (first: number, last: number): string =>
 const writing = (first: number, last: number) => `seq ${first} ${last} | sed 's/$/ ${padding}/'`;
 
 describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
-  test("a follower gets each line of 40 MB once, at full speed, across rotations", async (t) => {
+  test("a follower reads each line of 40 MB once, at full speed, across rotations", async (t) => {
     const { pods } = lab;
     const [first, last] = [1_000_000, 1_400_000];
     const script = `echo begin; until [ -e /tmp/go ]; do sleep 0.1; done; ${writing(first, last)}; sleep 10; echo end`;
@@ -69,7 +69,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     assert.ok(files.some((name) => rotated.test(name)));
   });
 
-  test("a follower that stands still while logs are rotated and compressed misses nothing", async (t) => {
+  test("a paused follower misses nothing while logs are rotated and compressed", async (t) => {
     if (isDocker) return t.diagnostic("Docker rotates its logs itself, and removes the oldest");
     const { pods, cluster } = lab;
     // More at a time than the connections on the way take in.
@@ -94,7 +94,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     assert.ok(text === expected, `${text.length} characters, and not those that were written`);
   });
 
-  test("files are as many as may be, the older ones compressed; without --follow the current one shows", async () => {
+  test("keeps the configured number of files, compresses older ones, and shows the current one without --follow", async () => {
     const { pods, cluster } = lab;
     const script = `n=0; while :; do ${writing(1, 4000)}; sleep 3; done`;
     await pods.create("steady", { containers: [shell(script)] });
@@ -124,7 +124,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     );
   });
 
-  test("a rotation that was cut short after each of its steps is mended, and a follower sees nothing of it", async (t) => {
+  test("completes a rotation cut short after any of its steps, unseen by a follower", async (t) => {
     if (isDocker) return t.diagnostic("Docker rotates its logs itself");
     const { pods, cluster } = lab;
     const script = "n=0; until [ -e /tmp/end ]; do n=$((n+1)); echo $n; sleep 0.1; done; sleep 2; echo written $n";
@@ -148,7 +148,7 @@ describe("the logs of containers", { timeout: 300_000, concurrency: 4 }, () => {
     assert.equal(text, `${Array.from({ length: count }, (_, at) => at + 1).join("")}written ${count}`);
   });
 
-  test("a container whose process the kernel ended shows it, and is no system OOM; one of the whole machine is", async () => {
+  test("reports a container OOM kill on the container, and a system OOM on the node", async () => {
     const { pods, cluster } = lab;
     const nodeEvents = () =>
       pods.api

@@ -24,8 +24,8 @@ const cgroupFiles = (path: string, file: string): string[] =>
     .map((hierarchy) => join(hierarchy, machine.layout.cgroup, path, file))
     .filter(existsSync);
 
-describe("a machine with a systemd of its own", () => {
-  test("all of its units run, with containerd and sshd among them", async () => {
+describe("a machine with its own systemd", () => {
+  test("runs all of its units, containerd and sshd among them", async () => {
     assert.equal(await machine.must(["systemctl", "list-units", "--failed", "--plain", "--no-legend"]), "");
     assert.equal(await machine.must(["systemctl", "is-system-running"]), "running\n");
     for (const unit of ["containerd", "ssh", "dbus", "systemd-logind", "systemd-journald"])
@@ -34,7 +34,7 @@ describe("a machine with a systemd of its own", () => {
     assert.match(await machine.must(["journalctl", "--boot", "--unit=ssh"]), /Started ssh\.service/);
   });
 
-  test("a slice with a limit is a cgroup of this kernel with that limit", async () => {
+  test("applies a slice's limit in the cgroup of this kernel", async () => {
     const asked = ["--slice=x.slice", "--unit=sleeper", "-p", "MemoryMax=64M", "-p", "CPUQuota=20%"];
     await machine.must(["systemd-run", ...asked, "sleep", "infinity"]);
     const unit = "x.slice/sleeper.service";
@@ -47,7 +47,7 @@ describe("a machine with a systemd of its own", () => {
     await waitFor("the service's cgroups to go", () => cgroupFiles(unit, "cgroup.procs").length === 0);
   });
 
-  test("over SSH: commands run there, and D-Bus answers on its socket", async () => {
+  test("runs commands over SSH, and answers D-Bus on its socket", async () => {
     await using target = await sshTargetOn(machine, "ssh-systemd");
     const { stdout } = await target.host.run(argvOf(["systemctl", "is-active", "containerd"]));
     assert.equal(stdout, "active\n");
@@ -60,7 +60,7 @@ describe("a machine with a systemd of its own", () => {
     assert.equal((await target.runtime.version(AbortSignal.timeout(10_000))).runtimeName, "containerd");
   });
 
-  test("restarted, it is booted anew with what is on its disk", async () => {
+  test("boots anew with its disk when it is restarted", async () => {
     const before = machine.systemd();
     const bootIdThere = () => machine.must(["cat", "/proc/sys/kernel/random/boot_id"]);
     const old = await bootIdThere();
@@ -77,7 +77,7 @@ describe("a machine with a systemd of its own", () => {
     assert.equal((await target.host.run(argvOf(["cat", "/root/kept"]))).stdout, "kept\n");
   });
 
-  test("nothing is left of it when it is disposed of, nor of one whose test is killed", async () => {
+  test("leaves nothing after disposal, nor after its test is killed", async () => {
     await machine[Symbol.asyncDispose]();
     assert.deepEqual(traces(machine.layout), []);
     const layout = layoutOf(clusterName("machines-b", "cri"));

@@ -34,7 +34,7 @@ test("kubectl top node", async () => {
   assert.match(`${cpuPercent} ${memoryPercent}`, /^\d+% \d+%$/);
 });
 
-test("kubectl top pod: what each container uses, once it has run for a while", async () => {
+test("kubectl top pod shows the usage of each container, once it has run for a while", async () => {
   const { cluster, pods } = lab;
   await pods.create("two", {
     volumes: [{ name: "memory", emptyDir: { medium: "Memory" } }],

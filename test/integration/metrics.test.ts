@@ -129,7 +129,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("what a kubelet has too has its type, labels and buckets; beside it is only what is graftlet's own", (t) => {
+  test("match the kubelet's in type, labels and buckets, and add only graftlet's own", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
     const own = [
       "graftlet_build_info",
@@ -161,7 +161,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     }
   });
 
-  test("the numbers are those of the pods that ran", () => {
+  test("count the pods that ran", () => {
     assert.equal(value("kubelet_node_name", { node: cluster.nodeName }), 1);
     assert.equal(value("kubelet_running_pods"), 2);
     assert.equal(value("kubelet_running_containers", { container_state: "running" }), 1);
@@ -200,7 +200,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.ok((value("prober_probe_total", readiness, graftlet.probes) ?? 0) > 0);
   });
 
-  test("directly: to those who may get nodes/metrics, zipped where they take that", async () => {
+  test("are served directly to callers with nodes/metrics, compressed if they accept it", async () => {
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     const { status, body } = await askKubelet(cluster, "/metrics", { certificate });
     assert.equal(status, 200);
@@ -227,7 +227,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.equal((await askKubelet(cluster, "/metrics", {})).status, 401);
   });
 
-  test("traces are a kubelet's: a pod's pass with the calls to the runtime in it, which are told; a caller's trace goes on", async () => {
+  test("traces match the kubelet's: a pod's sync with its runtime calls, within a caller's trace", async () => {
     const apiRequests = [
       { name: "HTTP PATCH", path: /\/pods\/[^/]+\/status/ },
       { name: "HTTP POST", path: /\/namespaces\/default\/events/ },
@@ -290,7 +290,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     assert.deepEqual([served.name, served.kind, served.parentSpanId], ["/pods", 2, "b7ad6b7169203331"]);
   });
 
-  test("the page shows the node, its pods and their usage to a browser, by its own means alone", async () => {
+  test("the dashboard shows the node, its pods and their usage in a browser", async () => {
     await using way = await forwardedPort(cluster.spawnAtAgent, pagePort);
     const origin = `http://127.0.0.1:${way.port}`;
     await using looked = await look(`${origin}/`);
@@ -319,7 +319,7 @@ describe("metrics", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a pod that is gone leaves no series of its probes", async () => {
+  test("no series of a deleted pod's probes remain", async () => {
     await Promise.all([pods.remove("probed"), pods.remove("broken")]);
     const labels = { volume_plugin: "kubernetes.io/configmap", operation_name: "volume_unmount", status: "success" };
     await cluster.waitFor("its volumes to be taken down", async () => {

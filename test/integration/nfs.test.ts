@@ -19,7 +19,7 @@ async function says(...argv: readonly string[]): Promise<string> {
 }
 
 // The guest is the server, too.
-test("directories of an NFS server are mounted for claims and for pods, read-only where they say so, and leave with the pod, also when the server is gone", async () => {
+test("mounts NFS for claims and pods, read-only if asked, and unmounts with the pod, also without the server", async () => {
   const { cluster, pods } = lab;
   await says("sh", "-c", "mkdir -p /srv/nfs && echo kept > /srv/nfs/file && chmod 777 /srv/nfs");
   await says("sh", "-c", "echo '/srv/nfs *(rw,fsid=0,no_subtree_check,insecure,no_root_squash)' > /etc/exports");

@@ -18,7 +18,7 @@ const Mi = 2 ** 20;
 /** A round of the agent's, and something to spare, milliseconds. */
 const roundMs = 90_000;
 
-describe("shares of pods together and of the machine's own processes", { timeout: patience(900_000) }, () => {
+describe("node allocatable and QoS weights", { timeout: patience(900_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -88,7 +88,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("pods together get what is not reserved, reserved cgroups what is, and the node tells of it", async () => {
+  test("limits all pods together to allocatable, and reserved cgroups to theirs, and reports both", async () => {
     await restart({
       kubeReserved: { cpu: "200m", memory: "256Mi", pid: "1000" },
       systemReserved: { cpu: "300m", memory: "128Mi" },
@@ -113,7 +113,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
       await untilTold(`Normal NodeAllocatableEnforced Updated limits on ${name} reserved cgroup ${given(name)}`);
   });
 
-  test("Burstable pods weigh what they request together, at each start and each end; BestEffort pods the least", async () => {
+  test("weighs Burstable pods by their requests at each start and end; BestEffort pods get the minimum", async () => {
     await pods.create("first", asking("200m"));
     await pods.create("second", asking("300m"));
     const [first] = await Promise.all(["first", "second"].map(pods.ready));
@@ -130,7 +130,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
     );
   });
 
-  test("graftlet that is killed leaves limits in force", async () => {
+  test("keeps limits in force when graftlet is killed", async () => {
     const before = [memoryLimit("kubepods"), shares("kubepods/burstable")];
     await agent?.kill("SIGKILL");
     assert.deepEqual([memoryLimit("kubepods"), shares("kubepods/burstable")], before);
@@ -149,7 +149,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
     };
   };
 
-  test("a limit below what pods use is set once they use less, or has who is over it killed; what others changed is mended with it", async () => {
+  test("applies a limit below current usage later, or OOM-kills, and repairs changes by others", async () => {
     await restart({ enforceNodeAllocatable: ["pods"] });
     await pods.create("greedy", greedy());
     const used = () => Number(read("kubepods", "memory.usage_in_bytes", "memory.current"));
@@ -173,7 +173,7 @@ describe("shares of pods together and of the machine's own processes", { timeout
     await until("the tiers' shares", () => [204, 2].map(expected).join() === tiers.map(shares).join(), mended);
   });
 
-  test("a reserved cgroup that is missing, and more reserved than there is, are told in one sentence, and no node starts", async () => {
+  test("refuses to start, in one sentence, without a reserved cgroup or with too much reserved", async () => {
     if (agent) assert.equal(await agent.stop(), true);
     const refused = async (config: object, sentence: RegExp) => {
       await using refusing = await startGraftlet(cluster, { config: { ...config }, untilReady: false });

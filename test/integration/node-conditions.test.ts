@@ -20,7 +20,7 @@ function softly(evictionSoft: Readonly<Record<string, string>>): Record<string, 
   return { evictionSoft, evictionSoftGracePeriod: Object.fromEntries(grace) };
 }
 
-describe("the node's conditions and what the cluster makes of them", { timeout: 900_000 }, () => {
+describe("node conditions and the cluster's reaction to them", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let agent: Agent | undefined;
 
@@ -114,7 +114,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("while memory is short a pod that requests none is refused unless it tolerates that; others run", async () => {
+  test("under memory pressure rejects BestEffort pods without a toleration; others run", async () => {
     await restart({ config: { providerID: "lab:///one", ...softly({ "memory.available": "99.99%" }) } });
     await until("to be short of memory", (found) => has(found, "MemoryPressure True KubeletHasInsufficientMemory"));
     await cluster.apply([
@@ -127,7 +127,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     for (const name of ["tolerant", "burstable", "critical"]) await untilRunning(name);
   });
 
-  test("memory, disk and process IDs below their thresholds are pressures, told by conditions, events and the cluster's taints", async () => {
+  test("reports memory, disk and PID pressure by conditions, events and the cluster's taints", async () => {
     await restart({
       config: { providerID: "lab:///one", evictionHard: { "memory.available": "1Gi" }, ...everythingShort },
     });
@@ -159,7 +159,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     );
   });
 
-  test("under every pressure new pods are refused but critical ones; those that run already run on", async () => {
+  test("under every pressure rejects new pods except critical ones; running ones run on", async () => {
     const names = ["tolerant", "burstable", "critical"];
     const before = await containersOf(names);
     await cluster.apply([
@@ -179,7 +179,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await cluster.mustKubectl(["delete", "pod", "--all"]);
   });
 
-  test("with sane thresholds they are gone again", async () => {
+  test("clears them with sane thresholds", async () => {
     await restart({});
     await until("to be fine", (found) =>
       [
@@ -196,7 +196,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await until("to lose its taints", ({ spec }) => !spec?.taints?.length);
   });
 
-  test("while it is at rest its lease is renewed every ten seconds, and nothing else is written", async () => {
+  test("at rest renews its Lease every ten seconds, and writes nothing else", async () => {
     const lease = async (): Promise<string> =>
       (
         JSON.parse(
@@ -228,7 +228,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
       assert.ok(pause >= 9_500 && pause < 20_000, `${pause} ms between renewals`);
   });
 
-  test("without a pod network it is not Ready and says why; pods wait, those of the host's network run; all is well when it is back", async () => {
+  test("without a pod network is NotReady with a reason; host-network pods run, others wait, and it recovers", async () => {
     const restore = await particulars[cluster.provider].loseNetwork(cluster);
     await cluster.apply(sleeper("notices"));
     const down = await until("to be NotReady", (found) => has(found, "Ready False KubeletNotReady"));
@@ -249,7 +249,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await untilEvents("Node", cluster.nodeName, ["NodeNotReady", "NodeReady"].map(flip));
   });
 
-  test("a Node that somebody deletes is there again within seconds, and its pods have not noticed", async () => {
+  test("registers a deleted Node again within seconds, unnoticed by its pods", async () => {
     const pods = async () =>
       Promise.all(
         ["waits", "on-host"].map(async (name) => {
@@ -287,7 +287,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     await cluster.mustKubectl(["delete", "pod", "--all"]);
   });
 
-  test("--register-node=false makes no Node; one made by hand is kept up to date as it is", async () => {
+  test("--register-node=false creates no Node, and keeps a manual one up to date", async () => {
     assert.equal(await agent?.stop(), true);
     await cluster.mustKubectl(["delete", "node", cluster.nodeName]);
     const began = agent?.log().length ?? 0;
@@ -313,7 +313,7 @@ describe("the node's conditions and what the cluster makes of them", { timeout: 
     assert.ok(kept.status?.capacity?.["memory"]);
   });
 
-  test("a Node that is there at the start is taken over: default labels and the annotation are set right, all else is left", async () => {
+  test("adopts an existing Node: corrects default labels and the annotation, and keeps the rest", async () => {
     const { uid } = (await node()).metadata;
     await restart({ args: ["--node-labels=example.com/zone=a"] });
     const taken = await until(

@@ -69,7 +69,7 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("says what the target is, and how it is", async () => {
+  test("reports what the target is, and its state", async () => {
     const { status } = await node();
     const info = status?.nodeInfo;
     const uname = (await cluster.runInside(["uname", "-r"])).stdout.trim();
@@ -91,7 +91,7 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("says what the target has, and what of it pods may use", async () => {
+  test("reports the target's capacity and allocatable", async () => {
     const found = await node();
     const { status } = found;
     const cores = Number((await cluster.runInside(["nproc", "--all"])).stdout);
@@ -103,7 +103,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal(ki(status?.capacity) - ki(status?.allocatable), kept);
   });
 
-  test("what somebody adds to its capacity is for pods", async () => {
+  test("offers capacity that others add to pods", async () => {
     const patch = JSON.stringify({ status: { capacity: { "example.com/dongle": "4" } } });
     await cluster.mustKubectl(["patch", "node", cluster.nodeName, "--subresource=status", "--patch", patch]);
     await until("to offer it", (found) => found.status?.allocatable?.["example.com/dongle"] === "4", 30_000);
@@ -119,7 +119,7 @@ describe("the node", { timeout: 600_000 }, () => {
     });
   });
 
-  test("its images are shown, the largest first", async () => {
+  test("lists its images, the largest first", async () => {
     const spec = {
       nodeName: cluster.nodeName,
       tolerations: [{ operator: "Exists" }],
@@ -134,7 +134,7 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("its lease is renewed and belongs to it", async () => {
+  test("renews a Lease that it owns", async () => {
     const lease = async () => {
       const found = JSON.parse(
         await cluster.mustKubectl(["get", "lease", "-n", "kube-node-lease", cluster.nodeName, "-o", "json"]),
@@ -152,14 +152,14 @@ describe("the node", { timeout: 600_000 }, () => {
     );
   });
 
-  test("says on the node what happened to it", async () => {
+  test("reports its own events", async () => {
     await cluster.waitFor("the node's events", async () => {
       const reasons = await events();
       return ["Starting", "NodeReady", "NodeHasSufficientMemory"].every((reason) => reasons.includes(reason));
     });
   });
 
-  test("cordoned, and no longer, it says so", async () => {
+  test("reports being cordoned and uncordoned", async () => {
     const said = (reason: string) =>
       cluster.waitFor(`the event ${reason}`, async () => (await events()).includes(reason));
     await cluster.mustKubectl(["cordon", cluster.nodeName]);
@@ -168,7 +168,7 @@ describe("the node", { timeout: 600_000 }, () => {
     await said("NodeSchedulable");
   });
 
-  test("stopped and started again it stays Ready; labels and taints of the command line are not set again", async () => {
+  test("stays Ready across a restart, without setting labels and taints of the command line again", async () => {
     const readySince = condition(await node(), "Ready").lastTransitionTime;
     await cluster.mustKubectl(["label", "node", cluster.nodeName, "example.com/zone-"]);
     await cluster.mustKubectl(["taint", "node", cluster.nodeName, "example.com/first-"]);
@@ -183,7 +183,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal((await events()).includes("NodeNotReady"), false);
   });
 
-  test("deleted, it is registered again within seconds and is Ready", async () => {
+  test("registers again within seconds when deleted, and is Ready", async () => {
     const { uid } = (await node()).metadata;
     await cluster.mustKubectl(["delete", "node", cluster.nodeName, "--wait=false"]);
     const again = await until(
@@ -194,7 +194,7 @@ describe("the node", { timeout: 600_000 }, () => {
     assert.equal(again.metadata.labels?.["example.com/zone"], "a");
   });
 
-  test("a runtime that goes away makes it NotReady with the reason, one that is back makes it Ready", async () => {
+  test("a stopped runtime makes it NotReady with the reason, and a running one Ready", async () => {
     await cluster.killRuntime();
     const down = await until("to be NotReady", (found) => !isReady(found), 60_000);
     assert.match(condition(down, "Ready").message ?? "", /container runtime is down/);

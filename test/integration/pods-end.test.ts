@@ -13,8 +13,8 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("a pod's end", { concurrency: 4 }, () => {
-  test("deletion: SIGTERM is handled, then the object goes, when runtime and machine are clean", async () => {
+describe("termination of a pod", { concurrency: 4 }, () => {
+  test("deletion: SIGTERM is handled, and the object goes when runtime and machine are clean", async () => {
     const { pods, cluster } = lab;
     const folder = join(cluster.layout.dir, "farewell");
     const volumes = [
@@ -49,7 +49,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     await pods.event("polite", "Killing", "Stopping container main");
   });
 
-  test("deletion: what ignores SIGTERM is killed when its grace period is over, and not before", async () => {
+  test("deletion: kills a process that ignores SIGTERM after its grace period, not before", async () => {
     const { pods } = lab;
     await pods.create("stubborn", {
       terminationGracePeriodSeconds: 4,
@@ -66,7 +66,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     assert.equal(last.status?.phase, "Failed");
   });
 
-  test("deletion by force: the object goes at once, the processes and directories follow", async () => {
+  test("deletion by force: the object goes at once, processes and directories follow", async () => {
     const { pods, cluster } = lab;
     await pods.create("forced", {
       terminationGracePeriodSeconds: 600,
@@ -84,7 +84,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     );
   });
 
-  test("deletion: names that are no text and paths beyond the system's longest in its volume do not keep a pod", async () => {
+  test("deletion: names that are not UTF-8 and paths longer than PATH_MAX in its volume do not keep a pod", async () => {
     const { pods, cluster } = lab;
     const fill = [
       "cd /disk; mkdir \"$(printf '\\376')\"; touch \"$(printf '\\377')\" \"$(printf '\\376/\\377')\"",
@@ -105,7 +105,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     assert.equal((await gone).found, false);
   });
 
-  test("deletion: a file that nobody may remove is told in an event, and the pod goes once somebody may", async () => {
+  test("deletion: reports an immutable file in an event, and completes once it is mutable", async () => {
     const { pods, cluster } = lab;
     const volumes = [{ name: "disk", emptyDir: {} }];
     const volumeMounts = [{ name: "disk", mountPath: "/disk" }];
@@ -130,7 +130,7 @@ describe("a pod's end", { concurrency: 4 }, () => {
     assert.equal((await gone).found, false);
   });
 
-  test("a grace period may be shortened while a pod ends", async () => {
+  test("a grace period can be shortened while a pod ends", async () => {
     const { pods } = lab;
     await pods.create("hurried", {
       terminationGracePeriodSeconds: 600,

@@ -16,8 +16,8 @@ const time = (text: string | undefined): number => Date.parse(text ?? "");
 const phases = (history: readonly Pod[]): string[] =>
   history.map((pod) => pod.status?.phase ?? "").filter((phase, index, all) => phase !== all[index - 1]);
 
-describe("a pod's life", { concurrency: 6 }, () => {
-  test("a Deployment and a Job are placed by the scheduler, run and become ready or complete", async () => {
+describe("the life of a pod", { concurrency: 6 }, () => {
+  test("the scheduler places a Deployment and a Job, which become ready and complete", async () => {
     const { cluster, pods } = lab;
     const template = (spec: object, app: string) => ({
       metadata: { labels: { app } },
@@ -71,7 +71,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     await Promise.all(["Pulled", "Created", "Started"].map((reason) => pods.event(summed.metadata.name, reason)));
   });
 
-  test("status: conditions, addresses, QoS class, start time and container state of a running pod", async () => {
+  test("status shows conditions, addresses, QoS class, start time and container state of a running pod", async () => {
     const { pods, cluster } = lab;
     const resources = { limits: { cpu: "100m", memory: "32Mi" } };
     await Promise.all([
@@ -159,7 +159,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     assert.equal(statusOf(during, "first")?.ready, true);
   });
 
-  test("an init container that fails is run again, except under Never: then the pod fails and nothing else starts", async () => {
+  test("reruns a failing init container, except under Never, where the pod fails and starts nothing else", async () => {
     const { pods } = lab;
     const volumes = [{ name: "work", emptyDir: {} }];
     const initContainers = [
@@ -180,7 +180,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     assert.deepEqual(condition(failed, "Ready")?.reason, "PodFailed");
   });
 
-  test("restart policies: Always restarts an exit 0, OnFailure only a failure, Never nothing", async () => {
+  test("restart policies: Always restarts after exit 0, OnFailure after a failure, Never not at all", async () => {
     const { cluster, pods } = lab;
     const marked = {
       volumes: [{ name: "work", emptyDir: {} }],
@@ -224,7 +224,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     assert.ok(!phases(pods.history("always")).includes("Succeeded"));
   });
 
-  test("a container that keeps failing is restarted at once, then after 10 s, then after 20 s, and says so", async () => {
+  test("restarts a failing container at once, then after 10 s and 20 s, and reports the back-off", async () => {
     const { pods } = lab;
     await pods.create("crashing", { containers: [shell("exit 1")] });
     const waits = (delay: string) => (pod: Pod) =>
@@ -255,7 +255,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     );
   });
 
-  test("a change of its image replaces a container, and nothing else does", async () => {
+  test("a change of its image replaces a container, and nothing else", async () => {
     const { pods } = lab;
     await pods.create("changed", { containers: [{}, { name: "other" }] });
     const old = await pods.ready("changed");
@@ -278,7 +278,7 @@ describe("a pod's life", { concurrency: 6 }, () => {
     assert.equal((await pods.events("changed")).filter(({ reason }) => reason === "Killing").length, 1);
   });
 
-  test("a pod whose sandbox is killed gets a new one: init containers and main containers run again", async () => {
+  test("a pod whose sandbox is killed gets a new one, and runs init and main containers again", async () => {
     const { pods } = lab;
     await pods.create("sandboxed", { initContainers: [shell("date")] });
     const old = await pods.ready("sandboxed");
@@ -308,7 +308,7 @@ async function statusWrites(): Promise<number> {
   return writes.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
 }
 
-test("nothing is written, nor asked to be written, of pods to which nothing happens", async () => {
+test("writes nothing, and asks for nothing, for pods at rest", async () => {
   const { pods, cluster } = lab;
   const gone = ["always", "crashing"].map((name) => pods.gone(name));
   await Promise.all(["always", "crashing"].map((name) => pods.remove(name)));

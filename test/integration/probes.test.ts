@@ -65,8 +65,8 @@ async function flips(
 
 const restarted = (pod: Pod): boolean => (statusOf(pod)?.restartCount ?? 0) > 0;
 
-describe("liveness and startup", { concurrency: 4 }, () => {
-  test("a container that is not alive is killed with the probe's grace, and started again", async () => {
+describe("liveness and startup probes", { concurrency: 4 }, () => {
+  test("kill an unhealthy container with the probe's grace period, and restart it", async () => {
     const { pods } = lab;
     await pods.create("hung", {
       terminationGracePeriodSeconds: 60,
@@ -90,7 +90,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
     await pods.event("hung", "Killing", "Container main failed liveness probe, will be restarted");
   });
 
-  test("where the policy forbids a restart a container that is not alive ends its pod", async () => {
+  test("end the pod of an unhealthy container whose policy forbids a restart", async () => {
     const { pods } = lab;
     const livenessProbe = { ...quick, exec: { command: ["false"] } };
     await pods.create("mortal", { restartPolicy: "Never", containers: [{ livenessProbe }] });
@@ -98,7 +98,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
     assert.ok(!pods.history("mortal").some(restarted));
   });
 
-  test("until a container has started nothing else is asked; then it is Ready and lives by its liveness probe", async () => {
+  test("startup holds back other probes until it succeeds; then the pod is Ready and liveness applies", async () => {
     const { pods } = lab;
     const asks = (file: string) => ({ ...quick, exec: { command: ["cat", file] } });
     await pods.create("slow-start", {
@@ -118,7 +118,7 @@ describe("liveness and startup", { concurrency: 4 }, () => {
     assert.ok(told.length > 0 && told.every(({ message }) => message?.startsWith("Startup probe failed: ")));
   });
 
-  test("a container that does not start in time is killed and started again", async () => {
+  test("kill and restart a container that does not start in time", async () => {
     const { pods } = lab;
     const startupProbe = { ...quick, failureThreshold: 3, tcpSocket: { port: 9 } };
     await pods.create("stuck", { containers: [shell("exec sleep infinity", { startupProbe })] });
@@ -128,8 +128,8 @@ describe("liveness and startup", { concurrency: 4 }, () => {
   });
 });
 
-describe("readiness", { concurrency: 4 }, () => {
-  test("by a command, and a Service sends traffic accordingly", async () => {
+describe("readiness probes", { concurrency: 4 }, () => {
+  test("by command control the traffic of a Service", async () => {
     const { pods, cluster } = lab;
     await cluster.apply({
       apiVersion: "v1",
@@ -168,7 +168,7 @@ describe("readiness", { concurrency: 4 }, () => {
     await flips("by-http", probed, /^Readiness probe failed: HTTP probe failed with statuscode: 404$/);
   });
 
-  test("by HTTP of servers that are not strict, as a hook asks them", async () => {
+  test("by HTTP accept lenient servers, as hooks do", async () => {
     const { pods } = lab;
     const answers = {
       "bare-lf": "HTTP/1.1 200 OK\\n\\nok",
@@ -252,7 +252,7 @@ while :; do nc -l -p "$PORT" -e sh /tmp/answer; done & until [ "$(grep -c asked 
     );
   });
 
-  test("waits for its initial delay and for as many successes as it is told", async () => {
+  test("respect the initial delay and success threshold", async () => {
     const { pods } = lab;
     const works: Probe = { exec: { command: ["true"] }, periodSeconds: 1 };
     await pods.create("delayed", { containers: [{ readinessProbe: { ...works, initialDelaySeconds: 4 } }] });
@@ -269,7 +269,7 @@ while :; do nc -l -p "$PORT" -e sh /tmp/answer; done & until [ "$(grep -c asked 
     }
   });
 
-  test("a command that takes too long is a failure", async () => {
+  test("fail a command that exceeds its timeout", async () => {
     const { pods } = lab;
     await pods.create("slow", {
       containers: [{ readinessProbe: { ...quick, exec: { command: ["sleep", "20"] }, timeoutSeconds: 1 } }],

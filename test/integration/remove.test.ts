@@ -58,7 +58,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("while graftlet runs nothing is removed", async () => {
+  test("removes nothing while graftlet runs", async () => {
     await using pods = await openPods(cluster);
     await pods.api.create(`/api/v1/namespaces/${pods.namespace}/configmaps`, {
       apiVersion: "v1",
@@ -108,7 +108,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     assert.equal(existsSync(join(cluster.root, directory, "bound", "inner", "file")), true);
   });
 
-  test("without a yes all is listed, and stays", async () => {
+  test("lists everything without confirmation, and removes nothing", async () => {
     assert.equal(await agent.stop(), true);
     // While it ran it would have ended a pod that it does not know in a runtime of its own.
     const withoutStranger = await targetTraces(cluster);
@@ -132,7 +132,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     );
   });
 
-  test("what is mounted and cannot be unmounted keeps its pod's directory; the rest goes", async () => {
+  test("keeps the directory of a pod with a mount that cannot be unmounted, and removes the rest", async () => {
     const [uid] = (await cluster.mustKubectl(["get", "pod", "volumes", "--output=jsonpath={.metadata.uid}"])).split(
       "\n",
     );
@@ -154,7 +154,7 @@ describe("graftlet remove", { timeout: 800_000 }, () => {
     }
   });
 
-  test("then all of it goes, and nothing else; again, and there is nothing to do", async () => {
+  test("then removes all of it and nothing else; a second run finds nothing", async () => {
     const { code, said } = await remove("--yes");
     assert.equal(code, 0, said.join("\n"));
     assert.equal(said.at(-1), `if the Node object is still in the cluster: kubectl delete node ${cluster.nodeName}`);

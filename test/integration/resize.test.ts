@@ -67,14 +67,14 @@ async function allocatableMilli(): Promise<number> {
   return quantityMilli(node.status?.allocatable?.["cpu"] ?? "0");
 }
 
-describe("a pod that runs is resized", { concurrency: 4 }, () => {
+describe("resize of a running pod", { concurrency: 4 }, () => {
   // What follows wants the room.
   after(async () => {
     const names = ["three", "added", "restarts", "whole", "full"].filter((name) => lab.pods.history(name).length > 0);
     await Promise.all(names.flatMap((name) => [lab.pods.gone(name), lab.pods.remove(name, 0)]));
   });
 
-  test("its containers go on with what they are given, more or less; status, events and cgroups tell", async () => {
+  test("raises and lowers resources without a restart; status, events and cgroups show it", async () => {
     const { pods } = lab;
     const before = { a: has("100m", "35Mi"), b: has("110m", "37Mi"), c: has("120m", "39Mi") };
     const wish = { a: has("125m", "40Mi"), b: has("85m", "32Mi"), c: has("145m", "44Mi") };
@@ -113,7 +113,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     await pods.event("three", "ResizeCompleted", /^Pod resize completed: \{.*"generation":2\}$/);
   });
 
-  test("limits and requests where there were none, and amounts too small to tell apart", async () => {
+  test("adds limits and requests, and ignores differences too small to apply", async () => {
     const { pods } = lab;
     const only = (requests: Resources["requests"], limits?: Resources["limits"]): Resources => ({
       ...(requests && { requests }),
@@ -140,7 +140,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     );
   });
 
-  test("a container whose policy says so starts anew with what it is given, the others go on", async () => {
+  test("restarts a container whose policy asks for it, and leaves the others", async () => {
     const { pods } = lab;
     const resizePolicy: Container["resizePolicy"] = [
       { resourceName: "cpu", restartPolicy: "NotRequired" },
@@ -162,7 +162,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     await pods.event("restarts", "Killing", "Container a resize requires restart");
   });
 
-  test("a sidecar too, and the amounts of a pod as a whole", async () => {
+  test("resizes a sidecar, and pod-level resources", async () => {
     const { pods } = lab;
     await pods.create("whole", {
       resources: has("100m", "64Mi"),
@@ -184,7 +184,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
     );
   });
 
-  test("memory that is in use is not taken away: it is shown and told, and done once it can be", async () => {
+  test("defers a decrease below used memory, reports it, and completes once possible", async () => {
     const { pods } = lab;
     const hold =
       "x=$(head -c 30000000 /dev/zero | tr '\\0' x); echo held; trap 'exit 0' TERM; while :; do sleep 0.2; done";
@@ -206,7 +206,7 @@ describe("a pod that runs is resized", { concurrency: 4 }, () => {
 });
 
 describe("a resize that does not fit", () => {
-  test("waits, says why, and is done when another pod has gone", async () => {
+  test("is Deferred with a reason, and granted when another pod has gone", async () => {
     const { pods } = lab;
     const milli = await allocatableMilli();
     const most = `${Math.ceil(milli * 0.6)}m`;
@@ -235,7 +235,7 @@ describe("a resize that does not fit", () => {
     await lab.pods.resized(await resize("waits", { main: { requests: { cpu: "10m" } } }));
   });
 
-  test("asked for while nobody looks after the node, it is weighed as a resize: the pod runs on with what it had", async () => {
+  test("requested while graftlet is down, is decided as a resize: the pod runs on with what it had", async () => {
     const { pods, cluster } = lab;
     await pods.create("asleep", { containers: [sleeper("main", { requests: { cpu: "10m" } })] });
     const before = await pods.ready("asleep");
@@ -253,7 +253,7 @@ describe("a resize that does not fit", () => {
     assert.deepEqual(statusOf(small)?.resources, { requests: { cpu: "20m" } });
   });
 
-  test("one that waits is not granted by a restart, though no container tells what the pod has", async () => {
+  test("a Deferred one is not granted by a restart, although no container shows the allocation", async () => {
     const { pods, cluster } = lab;
     const main = sleeper("main", { requests: { cpu: "10m" } });
     await pods.create("begins", { initContainers: [sleeper("init", {})], containers: [main] });

@@ -45,14 +45,14 @@ describe("runtime classes", () => {
     await lab?.[Symbol.asyncDispose]();
   });
 
-  test("the node says which handlers its runtime has, and what each can do, where the runtime tells", async () => {
+  test("lists the runtime's handlers and their features on the node, where the runtime reports them", async () => {
     const { cluster } = lab;
     const { status } = (await cluster.get<Node>("node", cluster.nodeName)) ?? {};
     const told = status?.runtimeHandlers?.toSorted((a, b) => (a.name ?? "").localeCompare(b.name ?? ""));
     assert.deepEqual(told, await handlersOf(cluster));
   });
 
-  test("a pod of a class is placed as that says, runs with its handler, and has what its sandbox needs on top", async () => {
+  test("schedules a pod by its class, runs it with the handler, and adds the overhead", async () => {
     const { cluster, pods } = lab;
     const resources = { requests: { cpu: "100m", memory: "16Mi" }, limits: { cpu: "200m", memory: "32Mi" } };
     await pods.create("classed", { runtimeClassName: "second", containers: [{ resources }] });
@@ -72,7 +72,7 @@ describe("runtime classes", () => {
     assert.deepEqual(limits(1), ["45000", String(64 * 2 ** 20)]);
   });
 
-  test("what a sandbox needs counts at admission", async () => {
+  test("counts the overhead at admission", async () => {
     await makeClass("heavy", secondRuntimeHandler, { overhead: { podFixed: { cpu: "1000" } } });
     await onNode("heavy", { runtimeClassName: "heavy" });
     const { status } = await lab.pods.until("heavy", "to be refused", (pod) => pod.status?.phase === "Failed");
@@ -80,7 +80,7 @@ describe("runtime classes", () => {
     assert.match(status?.message ?? "", /requested: 1000000, /);
   });
 
-  test("a handler that the runtime does not have is named in the event, and nothing of the pod starts", async () => {
+  test("names a missing handler in the event, and starts nothing of the pod", async () => {
     const { pods } = lab;
     await makeClass("nowhere", "no-such-handler");
     await onNode("nowhere", { runtimeClassName: "nowhere" });
@@ -92,7 +92,7 @@ describe("runtime classes", () => {
     await gone;
   });
 
-  test("a class that went before its pod came is missed by name; when it is there again the pod runs", async () => {
+  test("names a deleted class, and runs the pod once it is back", async () => {
     const { pods, cluster } = lab;
     const selected = { scheduling: { tolerations: [{ key: taint.key, operator: "Exists" }] } };
     await makeClass("brief", secondRuntimeHandler, selected);
@@ -108,7 +108,7 @@ describe("runtime classes", () => {
     assert.equal(await sandboxHandler(cluster, await pods.ready("brief")), secondRuntimeHandler);
   });
 
-  test("after a restart of graftlet a pod of a class runs on, and one without has the runtime's default", async () => {
+  test("keeps pods of a class running across a restart, and the default handler for others", async () => {
     const { cluster, pods, agent } = lab;
     const before = await pods.ready("classed");
     await agent.kill("SIGKILL");

@@ -23,7 +23,7 @@ function documentedUnit(): string {
 const hasty = "[Service]\nWatchdogSec=6s\nTimeoutAbortSec=2s\nRestartSec=1\n";
 
 // The built program on a machine with a systemd, as its unit has it: the node is the machine itself, without SSH.
-describe("graftlet as a service of systemd", { timeout: 600_000 }, () => {
+describe("graftlet as a systemd service", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   before(async () => {
@@ -68,7 +68,7 @@ describe("graftlet as a service of systemd", { timeout: 600_000 }, () => {
   const journal = async () => (await cluster.runInside(["journalctl", "--unit=graftlet", "--lines=30"])).stdout;
   const property = (name: string) => onMachine("systemctl", "show", `--property=${name}`, "--value", "graftlet");
 
-  test("its start lasts until the node is served, and its node runs pods", async () => {
+  test("is activating until the node is served, and the node runs pods", async () => {
     await onMachine("systemctl", "daemon-reload");
     const since = performance.now();
     await onMachine("systemctl", "start", "graftlet");
@@ -83,7 +83,7 @@ describe("graftlet as a service of systemd", { timeout: 600_000 }, () => {
     await pods.ready("steady");
   });
 
-  test("restarted by hand, and by systemd once it hangs, it leaves its pods alone", async () => {
+  test("restarted by hand, and by the watchdog once it hangs, leaves its pods alone", async () => {
     const before = await pods.ready("steady");
     await onMachine("systemctl", "restart", "graftlet");
     assert.equal(await property("NRestarts"), "0");
@@ -107,7 +107,7 @@ describe("graftlet as a service of systemd", { timeout: 600_000 }, () => {
     assert.equal(statusOf(await pods.ready("steady"))?.restartCount, 0);
   });
 
-  test("powered off: the machine waits until its pod has ended", async () => {
+  test("a power-off waits until its pod has ended", async () => {
     const machine = machineOf(cluster.layout) ?? assert.fail("no machine");
     await cluster.waitFor(
       "the node to delay a shutdown",

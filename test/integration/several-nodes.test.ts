@@ -14,7 +14,7 @@ const inMemory = (name: string): NodeEntry => ({ name, provider: "fake", kubelet
 /** Clear of the ports that the cluster's own programs have on the machine. */
 const firstPort = 11_000;
 
-describe("nodes whose machines are in memory, in one process", { timeout: 600_000 }, () => {
+describe("many nodes with in-memory machines in one process", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let report: string;
   before(async () => {
@@ -32,7 +32,7 @@ describe("nodes whose machines are in memory, in one process", { timeout: 600_00
     return agent;
   };
 
-  test("an idle node more costs at most 5 MiB; each of twenty runs its pod; every log line names its node", async () => {
+  test("cost at most 5 MiB per idle node, each run their pod, and name the node in every log line", async () => {
     const alone = await start(1);
     const one = await heapOf(alone, report);
     assert.equal(await alone.stop(), true);
@@ -67,7 +67,7 @@ describe("nodes whose machines are in memory, in one process", { timeout: 600_00
     assert.deepEqual(strayLines(agent), []);
   });
 
-  test("an error that nothing handles costs the node in which it arises a new start, and no other node anything", async () => {
+  test("an unhandled error restarts the node in which it arises, and no other", async () => {
     const faultFile = join(cluster.layout.dir, "fault");
     const broken: NodeEntry = { ...inMemory("broken"), providerConfig: { faultFile }, port: firstPort + 1 };
     const names = ["sound", "broken"];
@@ -111,7 +111,7 @@ describe("nodes whose machines are in memory, in one process", { timeout: 600_00
     assert.deepEqual(strayLines(agent), []);
   });
 
-  test("a node that cannot start says why in its Ready condition, and the others run; mended, it starts", async () => {
+  test("a node that cannot start reports why in its Ready condition, and starts once that is fixed; others run", async () => {
     const portHolder = cluster.spawnInside(["socat", "TCP-LISTEN:10333,fork", "EXEC:cat"]);
     const host = { host: "127.0.0.1", port: 9, hostKeyFingerprints: [`SHA256:${"A".repeat(43)}`] };
     await using agent = await startSeveral(cluster, "failing", {

@@ -83,7 +83,7 @@ function holding(bytes: number, resources?: ContainerDraft["resources"]): Contai
   return shell(script, { resources });
 }
 
-describe("pods of each quality of service class beside an open session", { timeout: patience(600_000) }, () => {
+describe("pods of each QoS class next to an open session", { timeout: patience(600_000) }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let cgroups: TargetCgroups;
@@ -113,7 +113,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("who wants all of a CPU gets of it by requests, and the session echoes", async (t) => {
+  test("share a CPU by requests, and the session stays responsive", async (t) => {
     const burning = (resources?: ContainerDraft["resources"]): ContainerDraft => ({
       command: [...onOneCpu, "sh", "-c", "while :; do :; done"],
       resources,
@@ -148,7 +148,7 @@ describe("pods of each quality of service class beside an open session", { timeo
     await Promise.all(names.map((name) => pods.remove(name, 0)));
   });
 
-  test("who uses more than it asked for is killed when pods want more memory than they may have", async () => {
+  test("a pod over its memory request is killed when pods exceed their common limit", async () => {
     assert.equal(await agent?.stop(), true);
     const all = await capacity();
     // Else a guest's node, whose pods take their memory slowly, evicts one before the kernel kills it.

@@ -36,7 +36,7 @@ printf '[Unit]\\nDefaultDependencies=no\\n[Service]\\nType=oneshot\\nExecStart=/
 systemctl daemon-reload
 busctl call org.freedesktop.login1 /org/freedesktop/login1 org.freedesktop.login1.Manager PowerOff b false`;
 
-describe("a machine that shuts down", { timeout: 600_000 }, () => {
+describe("graceful node shutdown", { timeout: 600_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent;
@@ -93,14 +93,14 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
   const endOf = (pod: Pod) => Date.parse(statusOf(pod)?.state?.terminated?.finishedAt ?? "");
   const goingDown = /^False KubeletNotReady .*node is shutting down/;
 
-  test("before: logind waits as long as the node asks it to, and the node delays a shutdown", async () => {
+  test("beforehand logind's delay is as configured, and the node holds an inhibitor lock", async () => {
     await untilDelayed(true);
     assert.equal(await delaySeconds(), allSeconds);
     const file = await onMachine("cat", "/etc/systemd/logind.conf.d/99-kubelet.conf");
     assert.equal(file, `# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=${allSeconds}\n`);
   });
 
-  test("a shutdown that another user of the machine announces changes nothing", async () => {
+  test("ignores a shutdown announced by another user of the machine", async () => {
     const emit = "busctl emit /org/freedesktop/login1 org.freedesktop.login1.Manager PrepareForShutdown b true";
     await onMachine("setpriv", "--reuid=nobody", "--clear-groups", ...emit.split(" "));
     await create("undisturbed", lasting(0));
@@ -110,7 +110,7 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     await pods.remove("undisturbed", 0);
   });
 
-  test("pods end, critical ones last; no other begins; called off, all is as before", async () => {
+  test("ends pods, critical ones last, and admits none; cancelled, it restores the node", async () => {
     await create("usual", lasting(3));
     await create("critical", lasting(1, critical));
     await create("endless", {
@@ -159,7 +159,7 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     });
   });
 
-  test("the bus starts anew: the node hears of the next shutdown", async () => {
+  test("hears of the next shutdown after the bus has restarted", async () => {
     await onMachine("systemctl", "restart", "dbus");
     await cluster.waitFor(
       "the node to listen again",
@@ -174,7 +174,7 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, /^True /, 10_000);
   });
 
-  test("killed in mid-shutdown, the agent holds up nothing; started again, it serves a machine that stays", async () => {
+  test("an agent killed in mid-shutdown delays nothing; restarted, it serves a machine that stays up", async () => {
     await create("slow", lasting(6));
     await pods.ready("slow");
     await untilDelayed(true);
@@ -188,7 +188,7 @@ describe("a machine that shuts down", { timeout: 600_000 }, () => {
     await untilReadiness(cluster, /^True /, 10_000);
   });
 
-  test("powered off: the machine waits for its pods and no longer; its Node says why it is gone until it is back", async () => {
+  test("a power-off waits for the pods and no longer; the Node reports why it is down until it is back", async () => {
     await create("to-the-end", lasting(4));
     await pods.ready("to-the-end");
     await untilDelayed(true);

@@ -11,7 +11,7 @@ import { cutSsh } from "../harness/ssh-way.ts";
 import type { Pod } from "../../src/objects.ts";
 
 // Who owns a target that is reached over SSH: locks there die with the link, and agents meet there though neither listens there.
-describe("one target over SSH, and more than one who wants it", { timeout: 600_000 }, () => {
+describe("one target over SSH claimed by several agents", { timeout: 600_000 }, () => {
   let lab: Lab;
   let steady: Pod;
   before(async () => {
@@ -21,7 +21,7 @@ describe("one target over SSH, and more than one who wants it", { timeout: 600_0
   });
   after(async () => lab?.[Symbol.asyncDispose]());
 
-  test("a second graftlet with a root directory of its own waits, and its Node says why, where the runtime is the first's alone", async (t) => {
+  test("a second graftlet with its own root directory waits, with a reason on its Node, while the first has the runtime", async (t) => {
     const { cluster } = lab;
     if (cluster.provider !== "ssh") return t.skip("a Docker Engine is shared by all nodes");
     await using _second = await startGraftlet(cluster, {
@@ -41,7 +41,7 @@ describe("one target over SSH, and more than one who wants it", { timeout: 600_0
     assert.equal(existsSync(join(cluster.layout.dir, "second", "pods")), false);
   });
 
-  test("taken by another while the link was cut: the node says so and touches nothing; free again, it goes on", async () => {
+  test("a target acquired by another during a cut is left alone, with a reason, and resumed once free", async () => {
     const { cluster, agent, pods } = lab;
     await using cut = await cutSsh(cluster);
     await untilReadiness(cluster, /^False LinkDown /);

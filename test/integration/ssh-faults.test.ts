@@ -47,8 +47,8 @@ async function live(name: string): Promise<Readonly<Record<"ready" | "exec" | "l
   return { ready: exec + ready, exec, log, gone: lap() };
 }
 
-describe("a network that is bad in other ways than being cut", { timeout: 600_000 }, () => {
-  test("a hundredth of all packets is lost each way: pods live, and 64 MiB come whole through exec", async () => {
+describe("a degraded network", { timeout: 600_000 }, () => {
+  test("with 1% packet loss each way pods live, and 64 MiB pass through exec complete", async () => {
     const { cluster, pods } = lab;
     await pods.create("blob", {
       containers: [shell("head -c 67108864 /dev/urandom > /blob; sha256sum /blob; sleep infinity")],
@@ -79,7 +79,7 @@ describe("a network that is bad in other ways than being cut", { timeout: 600_00
   });
 
   for (const deaf of ["agent", "target"] as const)
-    test(`a link of which one half is dead, ${deaf} hears nothing: the node says so within 15 s, and heals`, async () => {
+    test(`with a link dead in one direction, to ${deaf}, the node reports it within 15 s, and recovers`, async () => {
       await using deafness = await deafenToSsh(lab.cluster, deaf);
       const down = await lab.nodeSays("False", "LinkDown", 30_000);
       assert.match(down.message, /^the connection to root@\S+ is lost: it no longer answers\. /);
@@ -91,7 +91,7 @@ describe("a network that is bad in other ways than being cut", { timeout: 600_00
     });
 
   for (const distance of [0, 20, 100])
-    test(`${distance} ms there and back: a pod lives as it does near by`, async () => {
+    test(`with ${distance} ms round trip a pod lives as it does near by`, async () => {
       await using way = await openSlowWay(lab.cluster, distance);
       await lab.restart({ providerConfig: way.providerConfig });
       try {
@@ -106,7 +106,7 @@ describe("a network that is bad in other ways than being cut", { timeout: 600_00
 });
 
 describe("graftlet's machine dies", { timeout: 400_000 }, () => {
-  test("once sshd has noticed, by its own settings, a successor works on, and the pods have run on", async () => {
+  test("a successor takes over once sshd has noticed, and the pods have run on", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -131,8 +131,8 @@ describe("graftlet's machine dies", { timeout: 400_000 }, () => {
   });
 });
 
-describe("a key that is taken away", { timeout: 300_000 }, () => {
-  test("the node says so, no pod is lost, and once the key is back it heals by itself", async () => {
+describe("a revoked key", { timeout: 300_000 }, () => {
+  test("is reported by the node, costs no pod, and heals by itself once it is back", async () => {
     const { cluster } = lab;
     const file = join(cluster.layout.ssh, "authorized_keys");
     const keys = readFileSync(file);
@@ -152,8 +152,8 @@ describe("a key that is taken away", { timeout: 300_000 }, () => {
   });
 });
 
-describe("a target that boots", { timeout: 400_000 }, () => {
-  test("event Rebooted; pods are started once, in the order of their init containers; what ended for good stays ended", async () => {
+describe("a target that reboots", { timeout: 400_000 }, () => {
+  test("reports Rebooted, starts pods once in init order, and keeps finished ones finished", async () => {
     const { cluster, pods } = lab;
     const note = (word: string) => shell(`echo ${word} >> /notes/all`, { volumeMounts });
     const volumeMounts = [
@@ -212,8 +212,8 @@ describe("a target that boots", { timeout: 400_000 }, () => {
   });
 });
 
-describe("whatever hangs, the link and its target's sshd too", { timeout: 300_000 }, () => {
-  test("probes, hooks, a pull, streams and reviews: graftlet ends as soon as the link counts as dead", async () => {
+describe("whatever hangs, including the link and its target's sshd", { timeout: 300_000 }, () => {
+  test("graftlet ends as soon as the link counts as dead while probes, hooks, pulls, streams and reviews hang", async () => {
     assert.equal(await lab.agent().stop(), true);
     await endsWhileAllHangs(lab);
   });

@@ -33,7 +33,7 @@ function endIn(state: ContainerState | undefined, at: number): NonNullable<Conta
 const secondsOf = (text: string | undefined): number => Date.parse(text ?? "") / 1000;
 
 describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, () => {
-  test("graftlet sees nothing of the target but through SSH; the node's address is its own, the pods' host is the target", async () => {
+  test("reaches the target only over SSH; the node has its own address, and the pods the target's as host", async () => {
     const { cluster } = lab;
     const root = `/proc/${lab.agent().pid}/root`;
     const steady = await lab.pods.ready("steady");
@@ -67,7 +67,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     assert.equal(await lab.pods.log("steady"), "");
   });
 
-  test("a link that is cut for a minute: the node says so, no pod is lost, and what ended meanwhile is reported and restarted", async () => {
+  test("a link cut for a minute is reported, costs no pod, and ends meanwhile are reported and restarted", async () => {
     const { cluster, pods } = lab;
     await pods.create("victim", {});
     await pods.create("leaver", {});
@@ -136,7 +136,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     assert.ok(up.ms < 30_000);
   });
 
-  test("sshd is killed and started: NotReady at once, Ready within seconds, the same containers", async () => {
+  test("a restarted sshd makes the node NotReady at once and Ready within seconds, with the same containers", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     const down = await lab.nodeSays("False", "LinkDown", 10_000);
@@ -146,7 +146,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("graftlet started while sshd is down: the Node is there and says what to do, and becomes Ready by itself", async () => {
+  test("a start without sshd registers the Node with a remedy, and it becomes Ready by itself", async () => {
     const { cluster } = lab;
     await cluster.killSshd();
     await lab.nodeSays("False", "LinkDown", 30_000);
@@ -162,7 +162,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("a key that the target does not take: the reason, one login each half minute, and Ready once it is taken", async () => {
+  test("reports a rejected key, tries one login each half minute, and is Ready once it is accepted", async () => {
     const { cluster } = lab;
     const key = join(cluster.layout.ssh, "new");
     await makeKey(key);
@@ -189,7 +189,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     await lab.steadyStands();
   });
 
-  test("a target with another host key is not talked to: the reason, and no second try for minutes", async () => {
+  test("does not talk to a target with another host key, and does not retry for minutes", async () => {
     const { cluster } = lab;
     const other = join(cluster.layout.ssh, "other-host");
     await makeKey(other);

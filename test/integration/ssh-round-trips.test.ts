@@ -99,8 +99,8 @@ function uptime(text: string): number {
   return seconds;
 }
 
-describe("a target that is far away", { timeout: 600_000 }, () => {
-  test("what a user waits for grows by few round trips", async () => {
+describe("a distant target", { timeout: 600_000 }, () => {
+  test("user-visible operations take few round trips", async () => {
     const took = new Map<number, Record<What, Measured>>();
     for (const distance of distances) {
       await using way = await openSlowWay(lab.cluster, distance);

@@ -61,10 +61,10 @@ const server = shell("mkdir /www; echo hello > /www/hello; exec busybox httpd -f
   readinessProbe: { httpGet: { path: "/hello", port: 9000 }, periodSeconds: 1 },
 });
 
-describe("an sshd with other settings than it comes with", { timeout: 800_000 }, () => {
+describe("an sshd with unusual settings", { timeout: 800_000 }, () => {
   const settings = ["AllowTcpForwarding no", "AllowStreamLocalForwarding no", "DisableForwarding yes"];
   for (const [index, setting] of [...settings, "MaxSessions 1", "MaxSessions 2", "MaxSessions 3"].entries())
-    test(`${setting}: a pod starts, is probed, executed in and forwarded to, and ends`, async () => {
+    test(`${setting}: a pod starts, is probed, supports exec and port-forward, and ends`, async () => {
       const { cluster, pods } = lab;
       await restartSshd([setting]);
       await nodeIsReady();
@@ -87,14 +87,14 @@ describe("an sshd with other settings than it comes with", { timeout: 800_000 },
       await Promise.all([name, refused].map((pod) => pods.remove(pod, 1)));
     });
 
-  test("the settings that sshd comes with again", async () => {
+  test("the default sshd settings again", async () => {
     await restartSshd();
     await nodeIsReady();
   });
 });
 
 describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
-  test("an sshd that allows no sessions: the Node says so, and is Ready once it does; graftlet lives on", async () => {
+  test("reports an sshd without sessions, and is Ready once it allows them; graftlet lives on", async () => {
     const { cluster } = lab;
     await restartSshd(["MaxSessions 0"]);
     await nodeSays("False", "NoSessions");
@@ -108,7 +108,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     assert.ok(agent.isRunning());
   });
 
-  test("a login shell that hangs in its start-up files: the Node says so within seconds, and is Ready once it does not", async () => {
+  test("reports a hanging login shell within seconds, and is Ready once it works", async () => {
     const { cluster } = lab;
     const startUp = join(cluster.layout.ssh, "home", ".bashrc");
     writeFileSync(startUp, "sleep 600\n");
@@ -122,7 +122,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeIsReady();
   });
 
-  test("no runtime at the socket that is named: the Node lists what was tried, and is Ready once there is one", async () => {
+  test("lists the sockets tried where the configured one has no runtime, and is Ready once there is one", async () => {
     const { cluster } = lab;
     const socket = "/run/runtime-to-come.sock";
     await restart({ providerConfig: { runtime: `unix://${socket}` } });
@@ -135,7 +135,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeIsReady();
   });
 
-  test("a root directory on a file system that is full: the Node says so, and is Ready once there is room", async () => {
+  test("reports a root directory without space, and is Ready once there is some", async () => {
     const { cluster } = lab;
     const rootDir = join(cluster.layout.dir, "small");
     mkdirSync(rootDir);
@@ -164,7 +164,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
       sentence: /^root@no-such-machine\.invalid:2222 cannot be reached \(.*\): .*(check host|check this machine's DNS)/,
     },
   ])
-    test(`${name}: the Node says what to look at`, async () => {
+    test(`${name}: the Node reports what to check`, async () => {
       await restart({ providerConfig });
       await nodeSays("False", "LinkDown", sentence);
       assert.ok(agent.isRunning());

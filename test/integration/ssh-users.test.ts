@@ -73,7 +73,7 @@ describe("a user with sudo", { timeout: 500_000 }, () => {
   before(async () => void (lab = await startUserLab("ssh", "sudo")));
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("has every right that a node needs: pods live, secrets are kept in memory", async () => {
+  test("has every privilege that a node needs: pods live, secrets are in memory", async () => {
     const { cluster } = lab;
     assert.deepEqual(await privileges(cluster), ["True", "the login has every right on the target that a node needs"]);
     const pod = await liveWithSecret(lab);
@@ -105,7 +105,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("the node is Ready and names what is missing, with the remedy", async () => {
+  test("makes the node Ready with the missing privileges and the remedy", async () => {
     const [status, message] = await privileges(lab.cluster);
     assert.equal(status, "False");
     assert.match(
@@ -114,7 +114,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
     );
   });
 
-  test("pods live; their secrets lie on disk where nobody else looks, which an event says", async () => {
+  test("runs pods whose secrets lie on a private disk directory, which an event reports", async () => {
     const { cluster, pods, user } = lab;
     const pod = await liveWithSecret(lab);
     const directory = join(user.home, "graftlet", "pods", pod.metadata.uid);
@@ -127,7 +127,7 @@ describe("a user in the docker group", { timeout: 500_000 }, () => {
     await endsWithoutTrace(lab, pod, directory);
   });
 
-  test("a pod that needs files of another owner is held, and told why", async () => {
+  test("holds a pod that needs files of another owner, and reports why", async () => {
     const { pods } = lab;
     await pods.create("owner", { securityContext: { runAsUser: 1000 } });
     const { message } = await pods.event("owner", "FieldNotServed");

@@ -59,7 +59,7 @@ describe("start-up", { timeout: 900_000 }, () => {
   });
   after(async () => cluster?.[Symbol.asyncDispose]());
 
-  test("--version and --help answer from source and from the built file, from that in under 0.3 s", async () => {
+  test("--version and --help work from source and in the bundle, there in under 0.3 s", async () => {
     for (const file of [join(project, "src", "main.ts"), built]) {
       assert.match(await must([process.execPath, file, "--version"]), /^Kubernetes v1\.36\.\d+ \(graftlet [\d.]+\)\n$/);
       const help = await must([process.execPath, file, "--help"]);
@@ -73,14 +73,14 @@ describe("start-up", { timeout: 900_000 }, () => {
     }
   });
 
-  test("the built file is one that needs nothing beside it, with the notices of what is in it", async () => {
+  test("the bundle is one file that needs nothing else, with licence notices", async () => {
     assert.match(readFileSync(join(project, "dist", "THIRD-PARTY-NOTICES.txt"), "utf8"), /@grpc\/grpc-js/);
     const alone = join(cluster.layout.dir, "graftlet.mjs");
     writeFileSync(alone, readFileSync(built));
     assert.match(await must([process.execPath, alone, "--version"]), /graftlet/);
   });
 
-  test("a command line that cannot be served ends the start with one sentence: setting, value, remedy", async () => {
+  test("refuses an invalid command line with one sentence: setting, value, remedy", async () => {
     const late = (...args: readonly string[]) => [...sound, ...args];
     await refused([], /^graftlet: --kubeconfig is not given: .*; give --kubeconfig with the path of a kubeconfig$/);
     await refused(
@@ -98,7 +98,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await refused(late("--provider=nowhere"), /^graftlet: .*--provider "nowhere" is not known: use one of cri/);
   });
 
-  test("so does a configuration: an unknown field, a wrong type, an impossible value", async () => {
+  test("refuses an invalid configuration: an unknown field, a wrong type, an impossible value", async () => {
     const withField = (fields: object) => [...sound.slice(1), `--config=${writeConfig("wrong.yaml", fields)}`];
     await refused(withField({ maxPodz: 5 }), /wrong\.yaml: maxPodz .*(no such field|not a field|unknown)/);
     await refused(
@@ -108,7 +108,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     await refused(withField({ port: 70_000 }), /port.* is 70000: /);
   });
 
-  test("so do thresholds that cannot hold, in the kubelet's words", async () => {
+  test("refuses invalid thresholds in the kubelet's words", async () => {
     const wrong: readonly (readonly [object, RegExp])[] = [
       [{ evictionHard: { "memory.free": "1Gi" } }, /unsupported eviction signal memory\.free: /],
       [{ evictionHard: { "memory.available": "110%" } }, /memory\.available must be <= 100%: 110%$/],
@@ -130,21 +130,21 @@ describe("start-up", { timeout: 900_000 }, () => {
       await refused([...sound.slice(1), `--config=${writeConfig("thresholds.yaml", fields)}`], sentence);
   });
 
-  test("so does a client certificate that has expired", async () => {
+  test("refuses an expired client certificate", async () => {
     await refused(
       [...sound, `--kubeconfig=${await expired(cluster, kubeconfig)}`],
       /the client certificate \(.*\) expired at 2020-01-02T00:00:00\.000Z; renew it$/,
     );
   });
 
-  test("so does a root directory that cannot be written", async () => {
+  test("refuses a root directory that is not writable", async () => {
     await refused(
       [...sound, "--root-dir=/sys/graftlet"],
       /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it so, or name another directory$/,
     );
   });
 
-  test("so does a port that is taken, by whatever says nothing there", async () => {
+  test("refuses a port in use, whatever listens there", async () => {
     for (const [port, field] of [
       [10_250, "port"],
       [10_248, "healthzPort"],
@@ -159,12 +159,12 @@ describe("start-up", { timeout: 900_000 }, () => {
     }
   });
 
-  test("so does another agent's health endpoint", async () => {
+  test("refuses another agent's health endpoint", async () => {
     await using _kubelet = await listen(cluster, 10_248, "HTTP/1.1 200 OK\\r\\nContent-Length: 2\\r\\n\\r\\nok");
     await refused(sound, /another agent answers on the target's port 10248 \(RuntimeInUse\): stop /);
   });
 
-  test("the API server need not be there: said once, tried again, the node registers when it comes; the built file runs it", async () => {
+  test("without the API server warns once, retries, and registers when it comes; with the bundle", async () => {
     await cluster.stopApiServer();
     await using agent = await startGraftlet(cluster, { built: true, untilReady: false });
     const complaints = () =>
@@ -206,7 +206,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.deepEqual(await agent.ended, { code: 0, signal: null });
   });
 
-  test("no name server need answer: the node serves and ends as ever; once its name resolves the Node says so, and while nobody can say goes on saying so", async () => {
+  test("without a name server serves and ends as usual, and reports a host name that does not resolve", async () => {
     const nodeName = "late-name";
     const hosts = join(cluster.layout.dir, "late-hosts");
     const resolvConf = join(cluster.layout.dir, "late-resolv.conf");
@@ -240,7 +240,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await again.stop(10_000), true, again.log());
   });
 
-  test("an API server whose name nobody looks up does not hold up the end", async () => {
+  test("ends promptly although the API server's name does not resolve", async () => {
     const resolvConf = join(cluster.layout.dir, "silent-resolv.conf");
     writeFileSync(resolvConf, "nameserver 127.0.0.9\noptions timeout:20 attempts:3\n");
     const mount = `mount --bind ${resolvConf} /etc/resolv.conf; exec "$@"`;
@@ -256,7 +256,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     assert.equal(await agent.stop(10_000), true, agent.log());
   });
 
-  test("the runtime need not be there: the node is NotReady with the reason, said once; Ready when it comes. Drop-ins win over the file, flags over both, and what is not served is named", async () => {
+  test("without the runtime is NotReady with the reason, reported once, and Ready when it comes; drop-ins override the file, flags both", async () => {
     const dropIns = join(cluster.layout.dir, "drop-ins");
     mkdirSync(dropIns);
     const part = (fields: object) =>

@@ -67,7 +67,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("a file's pod runs, and its mirror pod shows it, owned by the node", async () => {
+  test("run from a file, with a mirror pod owned by the node", async () => {
     write("web.json", manifest("web"));
     const pod = await pods.ready(nameOf("web"));
     const node = await pods.api.get<Node>(`/api/v1/nodes/${cluster.nodeName}`);
@@ -83,12 +83,12 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(pod.status?.observedGeneration, undefined);
   });
 
-  test("logs and exec work by the mirror pod's name", async () => {
+  test("support logs and exec by the mirror pod's name", async () => {
     assert.match(await pods.log(nameOf("web")), /^started/);
     assert.equal(await versionInside("web"), "one\n");
   });
 
-  test("a manifest that takes seconds to read holds up nobody, and takes bounded memory", async () => {
+  test("a manifest that takes seconds to read blocks nothing, and takes bounded memory", async () => {
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     forgetPeak(agent.pid);
     const before = memoryOf(agent.pid).peak;
@@ -112,7 +112,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a mirror pod that is deleted, gently or not, comes back, and the container runs on", async () => {
+  test("a deleted mirror pod comes back, and the container runs on", async () => {
     for (const force of [[], ["--grace-period=0", "--force"]]) {
       const standing = await mirrorOf("web");
       await cluster.mustKubectl(["delete", "pod", nameOf("web"), "--wait=false", ...force]);
@@ -126,7 +126,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a mirror pod that somebody changes is the API server's to refuse, its status the node's to mend", async () => {
+  test("the API server rejects changes of a mirror pod, and the node restores its status", async () => {
     const status = { status: { phase: "Failed", message: "meddled" } };
     const { metadata } = await pods.api.patch<Pod>(`${path("web")}/status`, status);
     const isLater = (pod: Pod) => Number(pod.metadata.resourceVersion) > Number(metadata.resourceVersion);
@@ -137,7 +137,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a file that changes is another pod: the old one ends in its own time, then the new one begins", async () => {
+  test("a changed file is another pod: the old one ends in its own time, then the new one starts", async () => {
     const standing = await mirrorOf("web");
     const changedAt = Date.now();
     write("web.json", manifest("web", { env: "two" }));
@@ -155,7 +155,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     );
   });
 
-  test("a file taken away and put back unchanged while its pod ends starts it anew", async () => {
+  test("a file removed and restored unchanged while its pod ends starts it again", async () => {
     const standing = await mirrorOf("web");
     rmSync(fileOf("web.json"));
     // A node serves no logs of a pod that no file wants any more, as a kubelet: its folder of logs is still there.
@@ -172,7 +172,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("web"));
   });
 
-  test("a file taken away and put back at once starts its pod anew, and its restart is counted", async () => {
+  test("a file removed and restored at once restarts its pod, and counts the restart", async () => {
     write("swift.json", manifest("swift"));
     const standing = await pods.ready(nameOf("swift"));
     rmSync(fileOf("swift.json"));
@@ -187,7 +187,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("swift"));
   });
 
-  test("bad files are named by log and event, and harm no other", async () => {
+  test("reports invalid files by log and event, and serves the others", async () => {
     write("good.yaml", manifest("good"));
     const bad: Readonly<Record<string, object | string>> = {
       "text.yaml": "a: [b",
@@ -227,7 +227,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(statusOf(await mirrorOf("good"))?.restartCount, 0);
   });
 
-  test("graftlet restarted: static pods run on, under the same mirror pods", async () => {
+  test("static pods run on across a restart, with the same mirror pods", async () => {
     const standing = await mirrorOf("good");
     const seen = mirrorsSeen("good");
     await agent.kill("SIGKILL");
@@ -238,7 +238,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     assert.equal(mirrorsSeen("good"), seen);
   });
 
-  test("graftlet restarted: what was ready and had started stays so", async () => {
+  test("what was ready and started stays so across a restart", async () => {
     const probe = { exec: { command: ["true"] }, periodSeconds: 30 };
     const container = { name: "main", image: images.busybox, command: ["sleep", "3600"] };
     const spec = {
@@ -264,14 +264,14 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("probed"));
   });
 
-  test("a file that goes while graftlet is away takes its pod and its mirror pod with it", async () => {
+  test("a file removed while graftlet is down takes its pod and mirror pod with it", async () => {
     await agent.kill("SIGKILL");
     rmSync(fileOf("good.yaml"));
     agent = await startGraftlet(cluster);
     await pods.gone(nameOf("good"));
   });
 
-  test("pods of a URL, asked for with its header", async () => {
+  test("runs pods of a URL, requested with its header", async () => {
     let body = JSON.stringify({ apiVersion: "v1", kind: "PodList", items: [manifest("far"), manifest("near")] });
     const server = createServer((request, response) =>
       request.headers["x-key"] === "right" ? response.end(body) : response.writeHead(401).end(),
@@ -296,7 +296,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     }
   });
 
-  test("a kubelet's static pods are taken over as they run, and given back", {
+  test("adopts a kubelet's static pods as they run, and hands them back", {
     skip: providerUnderTest() !== "cri" && "the kubelet runs pods through CRI alone",
   }, async () => {
     await agent.stop();
@@ -313,7 +313,7 @@ describe("static pods", { timeout: 600_000 }, () => {
     await pods.gone(nameOf("taken"));
   });
 
-  test("without a kubeconfig the node stands alone, and runs its static pods", async () => {
+  test("without a kubeconfig runs its static pods standalone", async () => {
     await agent.stop();
     write("alone.json", manifest("alone"));
     const config = {

@@ -131,7 +131,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("the metrics that a kubelet has too have its types and labels", (t) => {
+  test("metrics have the kubelet's types and labels", (t) => {
     if (!kubelet) return t.diagnostic("this runtime has no kubelet to compare with");
     for (const part of ["resource", "cadvisor"] as const) {
       for (const [name, family] of graftlet[part]) {
@@ -180,7 +180,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     within("its processes", processes?.process_count, 1, 10);
   });
 
-  test("what it wrote is in its layer, its log and its volumes", () => {
+  test("writes are counted in the layer, log and volumes", () => {
     const pod = user();
     const [container] = pod.containers;
     within("its layer", container?.rootfs?.usedBytes, written, 2 * written);
@@ -194,7 +194,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     within("the node's disk", fs?.usedBytes, mebibyte, fs?.capacityBytes ?? 0);
   });
 
-  test("cAdvisor's series of its container and its sandbox", () => {
+  test("cAdvisor series cover the container and its sandbox", () => {
     const series = (name: string, container: string) =>
       graftlet.cadvisor
         .get(name)
@@ -206,7 +206,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     within("rss", series("container_memory_rss", "main"), 1, 1e9);
   });
 
-  test("what has ended is absent", async () => {
+  test("omits ended containers", async () => {
     assert.equal(podIn(graftlet.summary, "task"), undefined);
     assert.ok(
       graftlet.resource.get("pod_cpu_usage_seconds_total")?.samples.every(({ labels }) => labels["pod"] !== "task"),
@@ -215,14 +215,14 @@ describe("statistics", { timeout: 600_000 }, () => {
     assert.equal(uid, pods.history("user").at(-1)?.metadata.uid);
   });
 
-  test("only CPU and memory", async () => {
+  test("only_cpu_and_memory omits the rest", async () => {
     const { node, pods: all } = await summarize("?only_cpu_and_memory=true");
     assert.ok(node.cpu && node.memory && !node.fs);
     const pod = all.find(({ podRef }) => podRef.name === "user");
     assert.ok(pod?.cpu && pod.memory && !pod.volume && !pod.network && !pod.containers[0]?.rootfs);
   });
 
-  test("to those who may get nodes/stats and nodes/metrics alone", async () => {
+  test("are served only to callers with nodes/stats and nodes/metrics", async () => {
     const certificate = certificatesIn(cluster.layout.pki).apiServerKubeletClient;
     for (const path of ["/stats/summary", "/metrics/resource", "/metrics/cadvisor"]) {
       assert.equal((await askKubelet(cluster, path, { certificate })).status, 200, path);
@@ -230,7 +230,7 @@ describe("statistics", { timeout: 600_000 }, () => {
     }
   });
 
-  test("the machine's logs through the API server, and no way out of them", async () => {
+  test("serves the machine's logs through the API server, and nothing outside them", async () => {
     await cluster.runInside(["mkdir", "-p", "/var/log/service"]);
     await cluster.runInside(["sh", "-c", "echo started >/var/log/service/its.log"]);
     assert.match(await proxied("logs/"), /<a href="service\/">service\/<\/a>/);

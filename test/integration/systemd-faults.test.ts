@@ -11,7 +11,7 @@ import { addTargetUser } from "../harness/target-user.ts";
 
 const Mi = 2 ** 20;
 
-describe("a target whose systemd, cgroup driver or hierarchies are in trouble", { timeout: 900_000 }, () => {
+describe("a target with faults in systemd, cgroup driver or hierarchies", { timeout: 900_000 }, () => {
   let cluster: Cluster;
   let pods: Pods;
   let agent: Agent | undefined;
@@ -57,7 +57,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("without a system bus pods have their slices by systemctl; with one again, by the bus", async () => {
+  test("creates slices with systemctl without a system bus, and over the bus once it is back", async () => {
     await lives("before");
     await there("systemctl", "stop", "dbus.socket", "dbus.service");
     assert.notEqual((await cluster.runInside(["busctl", "status"])).code, 0);
@@ -67,7 +67,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     assert.equal(await there("systemctl", "is-system-running"), "running");
   });
 
-  test("a system bus that denies each wish: slices are made by systemctl, a new pod waits for the runtime, and others go on", async () => {
+  test("with a bus that denies requests creates slices with systemctl; a new pod waits for the runtime, others run on", async () => {
     await pods.create("standing", limited);
     await pods.ready("standing");
     const policy = "/etc/dbus-1/system.d/denied.conf";
@@ -109,7 +109,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     await cluster.waitFor("its slice to be gone", async () => !(await isThere(slice)));
   });
 
-  test("a login with sudo asks systemd as root, though the bus knows it as itself", async () => {
+  test("a login with sudo calls systemd as root, though the bus knows it as itself", async () => {
     const { name } = await addTargetUser(cluster, "deploy", "sudo");
     await restart({ providerConfig: { user: name } });
     const relay = async () =>
@@ -118,7 +118,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     await restart();
   });
 
-  test("another cgroup driver than before: pods go on where they are, and what is left there goes with them", async () => {
+  test("after a change of the cgroup driver pods stay where they are, and their old cgroups go with them", async () => {
     const switched = async (driver: CgroupDriver) => {
       if (agent) assert.equal(await agent.stop(), true);
       agent = undefined;
@@ -156,7 +156,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     assert.doesNotMatch(await there("systemctl", "list-units", "--failed", "--plain", "--no-legend"), /kubepods/);
   });
 
-  test("a configuration that names another cgroup driver than the runtime's: one sentence says so, and the runtime's is used", async () => {
+  test("reports a configured cgroup driver that differs from the runtime's, and uses the runtime's", async () => {
     await restart({ config: { cgroupDriver: "cgroupfs" } });
     await lives("told-otherwise");
     const said = agent?.log().match(/"msg":"the runtime's cgroup driver is used, not the configuration's"/g);
@@ -164,7 +164,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
     assert.equal(await isThere("/kubepods"), false);
   });
 
-  test("without the hierarchy of an optional controller pods run; without that of a needed one no node does", async () => {
+  test("runs pods without an optional controller's hierarchy, and no node without a required one", async () => {
     const nodeEvents = async () => {
       const of = `involvedObject.kind=Node,involvedObject.name=${cluster.nodeName}`;
       return (await pods.api.get<{ items: CoreEvent[] }>(`/api/v1/events?fieldSelector=${of}`)).items;

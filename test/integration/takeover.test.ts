@@ -211,7 +211,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     await cluster?.[Symbol.asyncDispose]();
   });
 
-  test("graftlet takes over from a kubelet: the same node, nothing restarts, nobody stops being ready", async () => {
+  test("graftlet adopts a kubelet's node, restarts nothing, and every pod stays ready", async () => {
     assert.equal(statusOf(await pods.ready("restarted"))?.restartCount, 1);
     const byKubelet = await declared();
     assert.ok(byKubelet.includes("ExtendWebSocketsToKubelet"), byKubelet.join());
@@ -247,16 +247,16 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     );
   });
 
-  test("an image that the kubelet pulled with a secret is there for that secret, and for a copy of it", async () => {
+  test("an image that the kubelet pulled with a secret is allowed for that secret, and for a copy of it", async () => {
     await staysPrivate("graftlet", "copy");
   });
 
-  test("what the kubelet started graftlet ends without a trace", async () => {
+  test("removes without a trace what the kubelet started", async () => {
     await run("stays");
     await undisturbed(["stays"], () => leaves("plain", "init", "done"));
   });
 
-  test("a second graftlet ends with one sentence and touches nothing: same root directory, or another on the same target", async () => {
+  test("a second graftlet with the same root directory or target ends with one sentence and touches nothing", async () => {
     const argv = readFileSync(`/proc/${agent.pid}/cmdline`, "utf8")
       .split("\0")
       .filter((word) => word !== "");
@@ -281,7 +281,7 @@ describe("graftlet and the kubelet take over from each other", { timeout: 800_00
     });
   });
 
-  test("SIGTERM stops graftlet at once and leaves the pods; the next start adopts them and reports what ended meanwhile", async () => {
+  test("SIGTERM stops graftlet at once and leaves the pods; the next start adopts them and reports ends", async () => {
     const [, finishes] = await Promise.all([
       run("crashes"),
       run("finishes", { restartPolicy: "Never", containers: [shell("sleep 6; exit 7")] }),

@@ -7,7 +7,7 @@ import { inNamespace, type Release, releaseOf } from "./helm/release.ts";
 import { addressOf, server, service } from "./helm/tunnel.ts";
 import { placed } from "./helm/workload.ts";
 
-describe("a network that is left to the machine, where the Docker Engine runs the pods", { timeout: 600_000 }, () => {
+describe("network: auto on a machine whose Docker Engine runs the pods", { timeout: 600_000 }, () => {
   let lab: HelmLab;
   let edge: Release;
 
@@ -38,19 +38,19 @@ describe("a network that is left to the machine, where the Docker Engine runs th
     await uninstall();
   };
 
-  test("a new node is tunneled without being told", async () => {
+  test("a new node is tunneled by default", async () => {
     assert.equal(await isolation(), undefined);
     assert.match(await rules(), /table ip graftlet-/);
   });
 
-  test("names, connections and datagrams", async () => {
+  test("names, connections and datagrams work", async () => {
     assert.equal(await said("far", "curl --silent --max-time 10 http://web/hostname"), "web");
     assert.equal(await said("far", "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3"), "web");
     const version = "curl --silent --insecure --max-time 10 https://kubernetes.default/version";
     assert.match(await said("far", version), /"major": "1"/);
   });
 
-  test("a container that is no pod of the node's has no way, even on its network", async () => {
+  test("a container that is not a pod of the node does not reach the tunnel, even on its network", async () => {
     const web = await addressOf(lab.cluster, "web");
     const ask = `curl --silent --max-time 2 http://${web}/hostname; echo $?`;
     for (const network of ["bridge", `graftlet-${release.node}`]) {
@@ -60,7 +60,7 @@ describe("a network that is left to the machine, where the Docker Engine runs th
     }
   });
 
-  test("a target that lacks something leaves its new node isolated, and the condition says what", async () => {
+  test("a target without a requirement leaves its new node isolated, and the condition names it", async () => {
     await drain();
     await lab.edge.mustInside(["mount", "--bind", "/dev/null", "/usr/sbin/nft"]);
     await edge.install();
@@ -70,7 +70,7 @@ describe("a network that is left to the machine, where the Docker Engine runs th
     assert.match(message, /When the node was new, nft does not work there: install nftables/);
   });
 
-  test("a node that was isolated before stays so, whether or not the chart knows of it", async () => {
+  test("an isolated node stays isolated, whether or not the chart knows of it", async () => {
     await drain();
     await edge.install("--set=nodes[0].ssh.network=isolated");
     const rights = () => lab.cluster.mustKubectl(["get", "clusterrole", "-oname"]);

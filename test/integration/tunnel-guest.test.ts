@@ -9,7 +9,7 @@ import { startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { type BothWays, bothWays, distances } from "./helm/tunnel-ways.ts";
 import { placed } from "./helm/workload.ts";
 
-describe("network: tunneled, with what a kernel of its own has: kube-proxy by IPVS, netem", {
+describe("network: tunneled in a guest: kube-proxy by IPVS, netem", {
   timeout: 1_500_000,
 }, () => {
   let lab: TunnelLab;
@@ -71,7 +71,7 @@ describe("network: tunneled, with what a kernel of its own has: kube-proxy by IP
     ["ipvs", "nftables"],
     ["nftables", "ipvs"],
   ] as const)
-    test(`kube-proxy by ${mode} on another node: the right pods answer, as they become ready, end and come`, async (t) => {
+    test(`kube-proxy by ${mode} on another node leads to the right pods as they become ready, end and come`, async (t) => {
       const { cluster } = lab;
       const [first, second] = [`first-${mode}`, `second-${mode}`];
       const there = { name: "there", address: (await addressOf(cluster, "there")) ?? "" };
@@ -111,7 +111,7 @@ describe("network: tunneled, with what a kernel of its own has: kube-proxy by IP
       await ways.answer();
     });
     for (const { roundTripMs, lost } of distances)
-      test(`${roundTripMs} ms there and back, ${lost}% of the packets lost: names, connections and bytes both ways`, async (t) => {
+      test(`names, connections and bytes both ways at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
         await using netem = await slowDown(guest, { roundTripMs, lost });
         for (const line of await ways.tried({ roundTripMs, bytes: 8 * 2 ** 20, within: 120 })) t.diagnostic(line);
         const packets = await netem.lost();

@@ -22,7 +22,7 @@ const restSeconds = 10;
 /** Part of a cat's throughput at which a file arrives at least. It is read, sent as a form and written on the two cores that do all else. */
 const leastOfCat = 0.1;
 
-describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
+describe("network: tunneled under load", { timeout: 900_000 }, () => {
   let lab: TunnelLab;
   /** Pod that asks, and Service that is asked: out of the machine, and into it. Bytes go down the link, and up. */
   const ways = [
@@ -93,7 +93,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
   after(() => lab?.[Symbol.asyncDispose]());
 
   for (const { from, to, over } of ways) {
-    test(`a thousand connections at once from ${from} to ${to}, each served`, async (t) => {
+    test(`serves a thousand connections at once from ${from} to ${to}`, async (t) => {
       const address = await addressOf(lab.cluster, to);
       const script = `
         fds=()
@@ -111,7 +111,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
       assert.ok(oldest < 20, `the lease was ${oldest} s old`);
     });
 
-    test(`a minute of connections, one after the other, from ${from} to ${to}, none refused, and control of the node meanwhile`, async (t) => {
+    test(`refuses no connection in a minute of them from ${from} to ${to}, and the node stays responsive`, async (t) => {
       const { cluster } = lab;
       const address = await addressOf(cluster, to);
       const script = `
@@ -145,7 +145,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
       assert.ok(grown < 150, `graftlet grew by ${grown} MiB`);
     });
 
-    test(`a gigabyte from ${from} to ${to}, whole, in bounded memory`, async (t) => {
+    test(`transfers a gigabyte from ${from} to ${to} complete, in bounded memory`, async (t) => {
       const before = await memory();
       const seconds = await arrivesWhole(lab, { from, to, bytes: 2 ** 30, within: 120 });
       const grown = (await memory()) - before;
@@ -158,7 +158,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
     });
   }
 
-  test("five hundred Services at rest cost neither traffic nor a processor", async (t) => {
+  test("five hundred idle Services cost neither traffic nor CPU", async (t) => {
     const { cluster, edge } = lab;
     const before = await rest();
     const names = Array.from({ length: 500 }, (_, index) => `idle-${index}`);
@@ -176,7 +176,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
     assert.equal((await lab.inside("far", get(`http://web/hostname`))).text, "web");
   });
 
-  test("graftlet's Pod is killed: until its endpoints name the next address nobody else answers there", async (t) => {
+  test("after a kill of graftlet's Pod nobody else answers there until its endpoints name the next address", async (t) => {
     const { cluster } = lab;
     const before = await published();
     const answers = new Set<string>();
@@ -204,7 +204,7 @@ describe("network: tunneled, with much to carry", { timeout: 900_000 }, () => {
     assert.deepEqual([...answers].filter(Boolean), ["far"]);
   });
 
-  test("a minute without the link ends connections, and after it both ways work within five seconds", async (t) => {
+  test("a minute without the link ends connections, and both directions work within five seconds of its return", async (t) => {
     const { cluster, edge } = lab;
     await edge.unplug();
     await new Promise((resolve) => setTimeout(resolve, 60_000));

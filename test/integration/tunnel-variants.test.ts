@@ -10,7 +10,7 @@ import { addressOf, service, tunneled } from "./helm/tunnel.ts";
 import { get, startTunnelLab, type TunnelLab } from "./helm/tunnel-lab.ts";
 import { type BothWays, bothWays, distances } from "./helm/tunnel-ways.ts";
 
-describe("network: tunneled, over long ways and with another kube-proxy", { timeout: 900_000 }, () => {
+describe("network: tunneled over long distances, and with another kube-proxy", { timeout: 900_000 }, () => {
   let lab: TunnelLab;
   let ways: BothWays;
 
@@ -22,14 +22,14 @@ describe("network: tunneled, over long ways and with another kube-proxy", { time
   after(() => lab?.[Symbol.asyncDispose]());
 
   for (const { roundTripMs, lost } of distances)
-    test(`${roundTripMs} ms there and back, ${lost}% of the packets lost: names, connections and bytes both ways`, async (t) => {
+    test(`names, connections and bytes both ways at ${roundTripMs} ms round trip and ${lost}% packet loss`, async (t) => {
       await using _way = await detourToEdge(lab, roundTripMs);
       await using loss = lost > 0 ? await loseEdgePackets(lab, lost) : undefined;
       for (const line of await ways.tried({ roundTripMs, bytes: 20 * 2 ** 20, within: 60 })) t.diagnostic(line);
       if (loss) assert.ok((await loss.mend()) > 10);
     });
 
-  test("two tunneled nodes: a pod of either reaches a Service whose pod is on the other", async () => {
+  test("pods of two tunneled nodes reach Services whose pods are on the other", async () => {
     const { cluster } = lab;
     const second = "edge-second";
     await runOnFurtherNodes(lab, [second], tunneled, "tunneled");
@@ -44,7 +44,7 @@ describe("network: tunneled, over long ways and with another kube-proxy", { time
     }
   });
 
-  test("kube-proxy by nftables: Services on the machine answer pods and processes of the cluster's nodes", async () => {
+  test("with kube-proxy by nftables Services on the machine answer pods and processes of the cluster's nodes", async () => {
     const { cluster } = lab;
     await ways.answer();
     await proxyByNftables(cluster);

@@ -12,7 +12,7 @@ import { kubectlWithToken } from "../harness/pod-token.ts";
 
 type Slice = Pick<V1EndpointSlice, "metadata" | "endpoints" | "ports"> & { metadata: V1ObjectMeta };
 
-describe("network: tunneled, pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
+describe("network: tunneled: pods of an isolated machine reach the cluster over the link", { timeout: 900_000 }, () => {
   let lab: TunnelLab;
   const inside = (pod: string, script: string) => lab.inside(pod, script);
   const said = (pod: string, script: string) => lab.said(pod, script);
@@ -32,7 +32,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
   });
   after(() => lab?.[Symbol.asyncDispose]());
 
-  test("names, Services and the API server, from a pod that knows nothing of it", async () => {
+  test("an unmodified pod reaches names, Services and the API server", async () => {
     const { cluster } = lab;
     const web = await addressOf(cluster, "web");
     assert.equal(await said("far", "dig +search +short web"), web);
@@ -44,7 +44,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.ok(!status?.conditions.some(({ type }) => type === "PodNetworkIsolated"));
   });
 
-  test("an in-cluster client works as it does anywhere", async () => {
+  test("an in-cluster client works unchanged", async () => {
     const token = "/var/run/secrets/kubernetes.io/serviceaccount";
     const ask = get(
       `--cacert ${token}/ca.crt --header "Authorization: Bearer $(cat ${token}/token)" https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/api/v1/namespaces/default`,
@@ -52,12 +52,12 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.match(await said("far", ask), /system:serviceaccount:default:default/);
   });
 
-  test("datagrams go there and back", async () => {
+  test("carries UDP both ways", async () => {
     const ask = "exec 3<>/dev/udp/web/81; echo hostname >&3; timeout 5 head -c 3 <&3";
     assert.equal(await said("far", `bash -c '${ask}'`), "web");
   });
 
-  test("a headless Service's pods are reached by their names", async () => {
+  test("reaches the pods of a headless Service by name", async () => {
     const { cluster } = lab;
     const ports = [{ port: serverPort }];
     await cluster.apply([
@@ -69,18 +69,18 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the pod to answer by its name", async () => (await ask()) === "desk", 15_000);
   });
 
-  test("a name for another one leads where that leads", async () => {
+  test("follows an ExternalName Service", async () => {
     const externalName = "web.default.svc.cluster.local";
     await lab.cluster.apply([service("alias", { type: "ExternalName", externalName, selector: undefined })]);
     const ask = async () => (await inside("far", get("http://alias/hostname"))).text;
     await lab.cluster.waitFor("the Service to answer", async () => (await ask()) === "web", 15_000);
   });
 
-  test("64 MiB arrive whole", async () => {
+  test("transfers 64 MiB complete", async () => {
     await arrivesWhole(lab, { from: "far", to: "web", bytes: 2 ** 26, within: 10 });
   });
 
-  test("a Service whose pods are on the machine answers in the cluster, beside pods of the cluster", async () => {
+  test("a Service with pods on the machine answers in the cluster, next to pods of the cluster", async () => {
     const { cluster } = lab;
     await cluster.apply([
       service("there", { selector: { app: "far" } }),
@@ -122,7 +122,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await cluster.waitFor("the other alone to answer", async () => (await said("web", twenty)) === "web", 10_000);
   });
 
-  test("who has been led to a pod once stays with it where the Service says so, from either side", async () => {
+  test("keeps a client at its pod with session affinity, from either side", async () => {
     const { cluster } = lab;
     const named = { selector: { part: "kept" }, sessionAffinity: "ClientIP" };
     await cluster.mustKubectl(["label", "pod", "web", "far", "part=kept", "--overwrite"]);
@@ -136,11 +136,11 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await cluster.mustKubectl(["label", "pod", "web", "far", "part-"]);
   });
 
-  test("64 MiB arrive whole on the machine, too", async () => {
+  test("transfers 64 MiB to the machine complete, too", async () => {
     await arrivesWhole(lab, { from: "web", to: "there", bytes: 2 ** 26, within: 10 });
   });
 
-  test("a pod that ends is an endpoint no more, and a pod that is not ready is none yet", async () => {
+  test("endpoints leave out pods that end or are not ready", async () => {
     const { cluster } = lab;
     await cluster.apply([service("brief", { selector: { app: "brief" } }), server("brief", placed)]);
     const ready = async () =>
@@ -192,7 +192,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("two hundred connections at once, and control of the node meanwhile", async () => {
+  test("serves two hundred connections at once, and the node stays responsive", async () => {
     const ask = `seq 200 | xargs -P 200 -I{} curl --silent --max-time 30 "http://web/shell?cmd=sleep+3%26%26echo+done" | grep -o done | wc -l`;
     const asked = said("far", ask);
     const started = Date.now();
@@ -201,7 +201,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.match(await asked, /^200$/);
   });
 
-  test("a port that no Service has is refused at once, and so is a Service's without pods", async () => {
+  test("refuses a port without a Service, and a Service without pods, at once", async () => {
     await lab.cluster.apply([service("nobody", { selector: { app: "nobody" } })]);
     await lab.cluster.waitFor("the Service to be known there", async () =>
       (await rules()).includes((await addressOf(lab.cluster, "nobody")) ?? "?"),
@@ -214,7 +214,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     }
   });
 
-  test("a Service that comes, changes and goes is followed at once", async () => {
+  test("follows a Service that comes, changes and goes at once", async () => {
     const { cluster } = lab;
     await cluster.apply([service("late", { clusterIP: "10.96.9.9" })]);
     const answers = async () => (await inside("far", `${get("http://10.96.9.9/hostname")} --max-time 1`)).code === 0;
@@ -224,7 +224,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     await until("the Service to be gone", false);
   });
 
-  test("nobody on the machine but the node's pods has the way", async () => {
+  test("serves only the node's pods on the machine", async () => {
     const { cluster, edge } = lab;
     const web = await addressOf(cluster, "web");
     const port = /redirect to :(\d+)/.exec(await rules())?.[1];
@@ -239,13 +239,13 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     }
   });
 
-  test("rules that somebody flushes are back within ten seconds", async () => {
+  test("restores flushed rules within ten seconds", async () => {
     await lab.edge.mustInside(["nft", "flush", "ruleset"]);
     await lab.cluster.waitFor("the rules to be back", async () => (await rules()).includes("redirect to"), 10_000);
     assert.equal(await said("far", get("http://web/hostname")), "web");
   });
 
-  test("a break of the link ends connections; after it all works within five seconds", async () => {
+  test("a break of the link ends connections; everything works within five seconds afterwards", async () => {
     const { cluster, edge } = lab;
     await edge.unplug();
     await new Promise((resolve) => setTimeout(resolve, 3_000));
@@ -259,7 +259,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("graftlet replaced under load: the pods keep their way, and nobody else's answers", async () => {
+  test("graftlet replaced under load: pods keep the tunnel, and nobody else answers", async () => {
     const { cluster } = lab;
     const [heard, over] = [new Set<string>(), new AbortController()];
     const asking = ["far there", "far web", "web there"].map(async (way) => {
@@ -290,7 +290,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.deepEqual([...heard].toSorted(), ["there: far", "web: web"]);
   });
 
-  test("limited to namespaces: the API server and DNS are reached, Services elsewhere refuse", async () => {
+  test("limited to namespaces reaches the API server and DNS, and refuses Services elsewhere", async () => {
     const { cluster } = lab;
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=nodes[0].ssh.serviceNamespaces={elsewhere}"]);
     await cluster.waitFor(
@@ -302,7 +302,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     assert.match(version.text, /"major": "1"/);
   });
 
-  test("without it nothing of it is left on the machine, and the condition tells of it", async () => {
+  test("without it leaves nothing on the machine, and reports the condition", async () => {
     const { cluster } = lab;
     assert.match(await rules(), /table ip graftlet-/);
     await lab.mustHelm(["upgrade", ...lab.told, "--set=nodes[0].kubeletConfiguration.maxPods=51"]);
@@ -315,7 +315,7 @@ describe("network: tunneled, pods of an isolated machine reach the cluster over 
     );
   });
 
-  test("uninstall with drain leaves nothing of it either, also of a graftlet that was killed", async () => {
+  test("uninstall with drain leaves nothing of it, also of a killed graftlet", async () => {
     await lab.mustHelm(["upgrade", ...lab.told, ...tunneled, "--set=onUninstall=drain"]);
     await lab.cluster.waitFor("the rules", async () => (await rules()).includes("redirect to"), 60_000);
     await releaseOf(lab).kill();

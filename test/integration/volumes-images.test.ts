@@ -12,7 +12,7 @@ after(() => lab?.[Symbol.asyncDispose]());
 const volumes = [{ name: "tools", image: { reference: images.busybox } }];
 
 describe("images as volumes", { concurrency: 4 }, () => {
-  test("their files are there to read, in whole or in part, from a containerd that mounts them", async (t) => {
+  test("containerd mounts their files for reading, in whole or in part", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri" || cluster.containerd === "1.6") return t.skip("the runtime mounts no images");
     const script =
@@ -25,7 +25,7 @@ describe("images as volumes", { concurrency: 4 }, () => {
     assert.match(output, /^whole\npart\ntouch: .*[Rr]ead-only file system/);
   });
 
-  test("one that is not there keeps its container waiting as a container's image does, and no other", async (t) => {
+  test("a missing one keeps its container waiting, as a container's image does, and no other", async (t) => {
     const { pods, cluster } = lab;
     if (cluster.provider !== "cri") return t.skip("the pod is held");
     const reference = "registry.k8s.io/e2e-test-images/no-such-image:1";

@@ -29,8 +29,8 @@ async function evicted(name: string, spec: SpecDraft, message: string): Promise<
   assert.deepEqual(processesOf(lab.cluster, pod.metadata.uid), []);
 }
 
-describe("what a pod may take of the disk", { concurrency: 4 }, () => {
-  test("an emptyDir that outgrows its sizeLimit ends its pod, and goes with it; its object stays", async () => {
+describe("limits of local ephemeral storage", { concurrency: 4 }, () => {
+  test("evicts the pod of an emptyDir over its sizeLimit, with its data, and keeps the object", async () => {
     const { cluster, pods } = lab;
     const volumes = [
       { name: "small", emptyDir: { sizeLimit: "2Mi" } },
@@ -45,7 +45,7 @@ describe("what a pod may take of the disk", { concurrency: 4 }, () => {
     assert.equal((await pods.until("outgrown", "to stay", () => true)).metadata.deletionTimestamp, undefined);
   });
 
-  test("an emptyDir within its limit stands", async () => {
+  test("keeps a pod whose emptyDir is within its limit", async () => {
     const { cluster, pods } = lab;
     const volumes = [{ name: "v", emptyDir: { sizeLimit: "4Mi" } }];
     const quiet = { volumes, containers: [filling("/v/it", 3, { volumeMounts: [mount("v")] })] };
@@ -60,14 +60,14 @@ describe("what a pod may take of the disk", { concurrency: 4 }, () => {
     assert.equal((await cluster.mustKubectl(["exec", "within", "--", "ls", "/v"])).trim(), "it");
   });
 
-  test("a container that writes more into its own layer than it may ends its pod", () =>
+  test("evicts the pod of a container whose writable layer exceeds its limit", () =>
     evicted(
       "layer",
       { containers: [filling("/it", 12, limit("8Mi")), limit("64Mi")] },
       'Container main exceeded its local ephemeral storage limit "8Mi". ',
     ));
 
-  test("containers that together, with the pod's volumes, take more than they may end their pod", () =>
+  test("evicts a pod whose containers and volumes together exceed its limit", () =>
     evicted(
       "together",
       {
@@ -79,7 +79,7 @@ describe("what a pod may take of the disk", { concurrency: 4 }, () => {
     ));
 });
 
-test("each is counted by the limit that it was ended for", async () => {
+test("counts each eviction by the limit that caused it", async () => {
   const { cluster } = lab;
   const text = await cluster.mustKubectl(["get", "--raw", `/api/v1/nodes/${cluster.nodeName}/proxy/metrics`]);
   const { samples = [] } = parseExposition(text).get("kubelet_evictions") ?? {};

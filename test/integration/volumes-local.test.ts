@@ -101,7 +101,7 @@ const pod = givenPod({
 const at = (plugin: string, name: string) => `${rootDir}/pods/pod-1/volumes/kubernetes.io~${plugin}/${name}`;
 const mountedHere = async () => (await listMounts(host)).filter(({ path }) => path.startsWith(`${directory}/`));
 
-test("volumes of every kind on this machine: made, adopted, brought up to date, removed", async () => {
+test("creates, adopts, updates and removes volumes of every kind on this machine", async () => {
   const first = start("one");
   await first.mount(pod, patience);
   assert.deepEqual((await mountedHere()).map(({ fsType }) => fsType).toSorted(), [
@@ -140,7 +140,7 @@ test("volumes of every kind on this machine: made, adopted, brought up to date, 
   assert.deepEqual(await readdir(`${rootDir}/pods`), []);
 });
 
-test("a tree is given to a group: files, directories, set-id bits, links alone; a root that is as it should be spares the walk", async () => {
+test("gives a tree to a group: files, directories, set-id bits, not links; skips the walk if the root is right", async () => {
   const tree = `${directory}/tree`;
   const outside = `${directory}/outside`;
   await mkdir(`${tree}/sub dir`, { recursive: true, mode: 0o700 });

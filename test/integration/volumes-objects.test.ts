@@ -16,8 +16,8 @@ before(async () => {
 });
 after(() => lab?.[Symbol.asyncDispose]());
 
-describe("volumes of objects", { concurrency: 4 }, () => {
-  test("configMap and secret: keys as files, in the places and with the modes asked for", async () => {
+describe("volumes of API objects", { concurrency: 4 }, () => {
+  test("configMap and secret: keys as files, with the requested paths and modes", async () => {
     const { cluster } = lab;
     await cluster.apply([
       configMap(
@@ -55,7 +55,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     assert.ok(!lab.agent.log().includes("s3cret-w0rd"));
   });
 
-  test("changes of ConfigMaps and Secrets reach running pods within seconds, in one step; what stays the same is not written", async () => {
+  test("updates of ConfigMaps and Secrets reach running pods atomically within seconds, and write only changes", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("live", { a: "1", b: "1" }),
@@ -139,7 +139,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     assert.equal(statusOf(await pods.ready("live"))?.restartCount, 0);
   });
 
-  test("a missing object or key keeps the pod waiting, until it is there; an optional one does not", async () => {
+  test("a missing object or key keeps the pod waiting unless it is optional", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("partial", { there: "x" }), secret("partial", { there: "x" })]);
     const items = [{ key: "gone", path: "gone" }];
@@ -197,7 +197,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     );
   });
 
-  test("items that name one value a thousand times make no volume, and take no memory of the node's", async () => {
+  test("items that repeat one value a thousand times make no volume, and take no memory", async () => {
     const { agent, cluster, pods } = lab;
     await cluster.apply([configMap("large", { value: "x".repeat(150_000) })]);
     const items = Array.from({ length: 1_000 }, (_, index) => ({ key: "value", path: `f${index}` }));
@@ -211,7 +211,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     await pods.remove("multiplied");
   });
 
-  test("projected: a token that the API server knows, its CA, the namespace, pod fields", async () => {
+  test("projected: a valid token, its CA, the namespace, pod fields", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("part", { m: "map" }), secret("part", { s: "secret" })]);
     const sources = [
@@ -285,7 +285,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     assert.ok(!lab.agent.log().includes(held));
   });
 
-  test("downwardAPI: the pod's fields and its containers' resources, which follow its labels and annotations", async () => {
+  test("downwardAPI: the pod's fields and its containers' resources, updated with labels and annotations", async () => {
     const { pods, cluster } = lab;
     const items = [
       { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
@@ -320,7 +320,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     assert.equal(statusOf(await pods.ready("downward"))?.restartCount, 0);
   });
 
-  test("what sources say of an immutable object is there, also after others of the volume have changed", async () => {
+  test("keeps the content of an immutable object after others of the volume have changed", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("rock", { a: "1" }, { immutable: true }),
@@ -341,7 +341,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     });
   });
 
-  test("sources that meet in one path: the later counts, and one in the way of another's directory keeps the pod waiting", async () => {
+  test("of sources with the same path the later wins; a file in place of a directory keeps the pod waiting", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("first", { same: "first", way: "file" }), secret("second", { same: "second" })]);
     const below = { items: [{ path: "way/name", fieldRef: { fieldPath: "metadata.name" } }] };
@@ -358,7 +358,7 @@ describe("volumes of objects", { concurrency: 4 }, () => {
     await pods.ready("in-the-way");
   });
 
-  test("objects of a mebibyte, and two hundred volumes of all kinds in one pod", async () => {
+  test("mounts objects of one MiB, and two hundred volumes of all kinds in one pod", async () => {
     const { cluster, pods } = lab;
     const size = 1_040_000;
     const create = (kind: string, object: object) => pods.api.create(`/api/v1/namespaces/default/${kind}`, object);

@@ -26,8 +26,8 @@ const part = (subPath: string, more = {}) => mount("data", { mountPath: "/part",
 /** An init container that lays out the volume `data`. */
 const layOut = (script: string): ContainerDraft => shell(`cd /data; ${script}`, { volumeMounts: [whole] });
 
-describe("parts of volumes", { concurrency: 4 }, () => {
-  test("a directory, a file, one that is missing, one named by the environment, and one of a volume that may only be read", async () => {
+describe("subPath mounts", { concurrency: 4 }, () => {
+  test("mount a directory, a file, a missing one, one named by the environment, and one of a read-only volume", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([
       configMap("parts", { "app.conf": "x=1\n", other: "none" }),
@@ -64,7 +64,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
     );
   });
 
-  test("a container that starts again sees what the part is then: an object's newer version, a file in a directory's place", async () => {
+  test("a restarted container sees the current content: an object's newer version, a file in place of a directory", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("aging", { key: "one" })]);
     await pods.create("again", {
@@ -101,7 +101,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
     ["a file in the way", "touch it", "it/x", "prepare subPath"],
   ];
   for (const [index, [what, script, subPath, step]] of refused.entries())
-    test(`${what} keeps a container from starting, in the kubelet's words; once it is gone the container starts`, async () => {
+    test(`${what} prevents a container's start, in the kubelet's words, until it is gone`, async () => {
       const { cluster, pods } = lab;
       const name = `refused-${index}`;
       await pods.create(name, {
@@ -126,7 +126,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
       assert.deepEqual(readdirSync(outside), ["secret"]);
     });
 
-  test("a FIFO and a link that stays in the volume are parts like others", async () => {
+  test("accept a FIFO and a link that stays in the volume", async () => {
     const { pods } = lab;
     const text = await pods.output(
       "odd",
@@ -138,7 +138,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
     assert.equal(text, "fifo\nwithin\n");
   });
 
-  test("a directory that a container swaps with a link all the time never leads out, and all goes with the pod", async () => {
+  test("a directory that a container swaps with a link never leads out, and everything goes with the pod", async () => {
     const { cluster, pods } = lab;
     const victims = Array.from({ length: 16 }, (_, index) =>
       shell("ls /part; exec sleep infinity", { name: `victim-${index}`, volumeMounts: [part("way")] }),
@@ -177,7 +177,7 @@ describe("parts of volumes", { concurrency: 4 }, () => {
   });
 });
 
-test("a graftlet that has just started unmounts what another bound", async () => {
+test("a restarted graftlet unmounts what its predecessor bound", async () => {
   const { cluster, pods } = lab;
   await pods.create("left", { volumes: data, containers: [{ volumeMounts: [part("it")] }] });
   const pod = await pods.ready("left");

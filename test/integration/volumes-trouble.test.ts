@@ -37,8 +37,8 @@ async function smuggle(name: string, data: Readonly<Record<string, string>>): Pr
   await inside("curl", "-sSf", "-d", body, `${addresses.etcd}/v3/kv/put`);
 }
 
-describe("input that leads out of a volume", () => {
-  test("keys with dots and slashes that no API server lets in: one that stays in the volume is a file, one that leaves it is refused", async () => {
+describe("input that leaves a volume", () => {
+  test("keys with dots and slashes that no API server admits: files within the volume, or refused", async () => {
     const root = join(cluster.root, cluster.layout.kubeletRoot);
     await smuggle("leaving", { fine: "1", "../../../../escape": "2" });
     await smuggle("around", { "a/../../../escape": "2" });
@@ -59,7 +59,7 @@ describe("input that leads out of a volume", () => {
     assert.ok(existsSync(root));
   });
 
-  test("paths of items, parts and directories that lead out do not pass the API server", async () => {
+  test("the API server rejects paths of items, subPaths and directories that lead out", async () => {
     const key = { key: "k", path: "../k" };
     const field = { path: "/f", fieldRef: { fieldPath: "metadata.name" } };
     const volumes = [
@@ -86,7 +86,7 @@ describe("input that leads out of a volume", () => {
   });
 });
 
-test("no space left: new pods wait and say so, those that run are unharmed, and all goes on once there is space", async () => {
+test("without disk space new pods wait with a reason, running ones are unharmed, and all recover", async () => {
   const { kubeletRoot } = cluster.layout;
   const text = (letter: string) => letter.repeat(50_000);
   await cluster.apply([configMap("standing", { key: text("a") }), configMap("late", { key: text("b") })]);

@@ -19,7 +19,7 @@ before(async () => {
 after(() => lab?.[Symbol.asyncDispose]());
 
 describe("volumes", { concurrency: 4 }, () => {
-  test("emptyDir: shared by the pod's containers, on disk or in memory, and as old as the pod", async () => {
+  test("emptyDir: shared by the pod's containers, on disk or in memory, for the life of the pod", async () => {
     const { pods, cluster } = lab;
     const volumes = [
       { name: "disk", emptyDir: {} },
@@ -55,7 +55,7 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.deepEqual((await gone).found, []);
   });
 
-  test("fsGroup: volumes belong to the pod's group, which reads them all and writes the emptyDirs", async () => {
+  test("fsGroup: the pod's group owns volumes, reads them all and writes the emptyDirs", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("grouped", { key: "value" }), secret("grouped", { key: "value" })]);
     const volumes = [
@@ -90,7 +90,7 @@ describe("volumes", { concurrency: 4 }, () => {
     assert.equal(told.trimEnd().split("\n").slice(1).join("\n"), rights(1000));
   });
 
-  test("hostPath: every type takes what it names", async () => {
+  test("hostPath: mounts what each type names", async () => {
     writeFileSync(join(folder, "file"), "content\n");
     mkdirSync(join(folder, "directory"));
     const server = createServer().listen(join(folder, "socket"));
@@ -125,7 +125,7 @@ describe("volumes", { concurrency: 4 }, () => {
     }
   });
 
-  test("hostPath: what is there is not of its type, and the pod starts when it is", async () => {
+  test("hostPath: a path of another type keeps the pod waiting until it matches", async () => {
     const plain = join(folder, "plain");
     writeFileSync(plain, "");
     const wrong = {
@@ -166,7 +166,7 @@ describe("volumes", { concurrency: 4 }, () => {
     await lab.pods.ready("wrong-directory");
   });
 
-  test("a read-only mount cannot be written to, and neither can objects", async () => {
+  test("rejects writes to a read-only mount and to objects", async () => {
     const { cluster, pods } = lab;
     await cluster.apply([configMap("fixed", { key: "value" }), secret("fixed", { key: "value" })]);
     mkdirSync(join(folder, "kept"));

@@ -33,7 +33,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   async function programFor(pid: number, signal: AbortSignal): Promise<RelayProgram | undefined> {
     if (found) return found;
     try {
-      const { stdout, stderr } = await host.run(inNetworkOf(pid, script(findProgram)), { signal });
+      const { stdout, stderr } = await host.run(inNetworkOf(pid, script(findProgram())), { signal });
       found = relayProgram(stdout);
       if (!found) tell(stderr.trim() || "it has none of socat, perl and python3: install socat");
     } catch (error) {

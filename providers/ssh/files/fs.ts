@@ -125,7 +125,7 @@ function answerOf(path: string, { stdout, stderr, words }: Answer): Buffer {
 
 /** The script as a whole program that prints the number of changes made on its last line. */
 function alone(script: string): string {
-  return `${prelude}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
+  return `${prelude()}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }
 
 /** @throws the failure of the first change that was not made, if any. */

@@ -109,7 +109,7 @@ function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [
     "LC_ALL=C; export LC_ALL; PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH; cd /",
-    identify,
+    identify(),
     `command -v -- ${program} >/dev/null 2>&1 || { echo ${marker} absent; exit 127; }`,
     `echo ${marker} $$ $gl_group $gl_start; exec ${quoteAll(argv)}\n`,
   ].join("\n");

@@ -85,7 +85,7 @@ export async function startShell(session: Session, signal?: AbortSignal): Promis
   };
   const shell = { usable: () => ended === undefined && asking.now === undefined, ask, close };
   try {
-    channel.write(prelude);
+    channel.write(prelude());
     return { ...shell, group: await identify(shell.ask, signal) };
   } catch (error) {
     close();

@@ -13,7 +13,7 @@ export function attachTests(lab: () => Lab): void {
     describe(`kubectl attach over ${transport}`, { concurrency: 4 }, () => {
       const named = (what: string): string => `attach-${what}-${transport.toLowerCase()}`;
 
-      test("-i talks to the container's process; the end of input is its end", async () => {
+      test("-i writes to the container's process, and closes its stdin at the end", async () => {
         const { cluster, pods } = lab();
         const pod = named("input");
         await pods.create(pod, {
@@ -36,7 +36,7 @@ export function attachTests(lab: () => Lab): void {
         assert.deepEqual((await pods.outputOf(pod)).trimEnd().split("\n").sort(), ["aside", "got one", "no more"]);
       });
 
-      test("without -i shows the output from now on to several at once, until the container ends", async () => {
+      test("without -i shows output from now on to several clients, until the container ends", async () => {
         const { cluster, pods } = lab();
         const pod = named("output");
         await pods.create(pod, {
@@ -59,7 +59,7 @@ export function attachTests(lab: () => Lab): void {
         }
       });
 
-      test("-it has the container's terminal, of the client's size", async () => {
+      test("-it attaches the container's terminal, with the client's size", async () => {
         const { cluster, pods } = lab();
         const pod = named("terminal");
         await pods.create(pod, { restartPolicy: "Never", containers: [{ command: ["sh"], stdin: true, tty: true }] });
@@ -85,7 +85,7 @@ export function attachTests(lab: () => Lab): void {
         );
       });
 
-      test("lets kubectl run -i --rm behave like the command itself", async () => {
+      test("kubectl run -i --rm behaves like the command itself", async () => {
         const done = await lab().cluster.kubectl(
           [
             "run",

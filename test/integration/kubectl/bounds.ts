@@ -35,19 +35,19 @@ async function pingWithoutEnd({ agent, cluster }: Lab): Promise<number> {
 
 /** Clients that take more than their share. */
 export function boundTests(lab: () => Lab): void {
-  describe("clients that would take all there is", { timeout: 180_000 }, () => {
+  describe("clients without limits", { timeout: 180_000 }, () => {
     before(async () => {
       await lab().pods.create("bounded", { containers: [echoServer] });
       await lab().pods.ready("bounded");
     });
 
-    test("pings without end from a client that reads no answer take no memory", async () => {
+    test("endless pings from a client that does not read take no memory", async () => {
       // The process may grow by itself while the first one sends: its heap of young objects takes up to 48 MiB once.
       const takes = [await pingWithoutEnd(lab()), await pingWithoutEnd(lab())];
       assert.ok(Math.min(...takes) < allowance, `the pings of two clients took ${takes.join(" and ")} MiB`);
     });
 
-    test("forwarded connections have a bound, beyond which the error stream says so and all else goes on", async () => {
+    test("limits forwarded connections, reports it on the error stream, and serves the rest", async () => {
       const { cluster } = lab();
       using dialed = await dialSpdyClient(cluster, "/portForward/default/bounded", "portforward.k8s.io");
       const { client } = dialed;
@@ -69,7 +69,7 @@ export function boundTests(lab: () => Lab): void {
       for (const answer of await Promise.all(answers)) assert.match(answer, /hello\n$/);
     });
 
-    test("lists of ports have a bound", async () => {
+    test("limits lists of ports", async () => {
       const { cluster } = lab();
       const headers = [
         "Connection: Upgrade",

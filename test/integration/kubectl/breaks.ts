@@ -18,7 +18,7 @@ const onDocker = providerUnderTest().endsWith("docker");
 /** Streams that break in the middle: kubectl must not take that for the command's success. The last of kubectl's tests: the agent
  *  that all others have used ends here. */
 export function breakTests(lab: () => Lab): void {
-  describe("streams that break", { concurrency: false }, () => {
+  describe("broken streams", { concurrency: false }, () => {
     let other: Agent | undefined;
 
     before(async () => {
@@ -26,7 +26,7 @@ export function breakTests(lab: () => Lab): void {
       await lab().pods.ready(pod);
     });
 
-    test("WebSockets reach the node: the API server translates none", async () => {
+    test("WebSockets reach the node without translation by the API server", async () => {
       const { cluster } = lab();
       await using _ = await openAll(
         lab(),
@@ -45,9 +45,9 @@ export function breakTests(lab: () => Lab): void {
       );
     });
 
-    if (!onDocker) test("the container's shim is killed: exec does not succeed", () => shimKilled(lab()));
+    if (!onDocker) test("exec does not succeed when the container's shim is killed", () => shimKilled(lab()));
 
-    test("the runtime is killed: exec, attach and port-forward do not succeed", async () => {
+    test("exec, attach and port-forward do not succeed when the runtime is killed", async () => {
       const { cluster } = lab();
       await using streams = await openAll(lab(), transports);
       await cluster.killRuntime();
@@ -59,7 +59,7 @@ export function breakTests(lab: () => Lab): void {
       if (!onDocker) allSayLost(streams.commands);
     });
 
-    test("graftlet ends: exec, attach and port-forward do not succeed", async () => {
+    test("exec, attach and port-forward do not succeed when graftlet ends", async () => {
       const { agent, cluster } = lab();
       await untilServed(lab());
       await using streams = await openAll(lab(), transports);
@@ -69,7 +69,7 @@ export function breakTests(lab: () => Lab): void {
       other = await startGraftlet(cluster);
     });
 
-    test("graftlet is killed: exec and attach over WebSocket, and port-forward, do not succeed", async () => {
+    test("exec and attach over WebSocket, and port-forward, do not succeed when graftlet is killed", async () => {
       assert.ok(other);
       await untilServed(lab());
       await using streams = await openAll(

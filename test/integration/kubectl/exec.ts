@@ -22,7 +22,7 @@ export function execTests(lab: () => Lab): void {
         await lab().pods.ready(pod);
       });
 
-      test("gives the command's exit code, and its output apart from its errors", async () => {
+      test("returns the command's exit code, and stdout apart from stderr", async () => {
         const done = await exec([pod, "--", "sh", "-c", "echo to stdout; echo to stderr >&2; exit 42"]);
         assert.deepEqual(done, {
           code: 42,
@@ -32,7 +32,7 @@ export function execTests(lab: () => Lab): void {
         assert.deepEqual(await exec([pod, "--", "true"]), { code: 0, stdout: "", stderr: "" });
       });
 
-      test("hands arguments over as they are", async () => {
+      test("passes arguments on unchanged", async () => {
         const words = ["a", "b c", "", "ü & = ? # % +", "'\"\\$(x)\n"];
         assert.equal(
           (await exec([pod, "--", "printf", "[%s]", ...words])).stdout,
@@ -40,7 +40,7 @@ export function execTests(lab: () => Lab): void {
         );
       });
 
-      test("hands standard input over, and its end", async () => {
+      test("passes stdin on, and its end", async () => {
         assert.deepEqual(await exec(["-i", pod, "--", "sh", "-c", "cat; echo the end"], { stdin: "typed\n" }), {
           code: 0,
           stdout: "typed\nthe end\n",
@@ -61,17 +61,17 @@ export function execTests(lab: () => Lab): void {
         assert.equal(talk.stdout(), "got one\ngot two\nno more\n");
       });
 
-      test("gives a command without -i an empty standard input", async () => {
+      test("gives a command without -i an empty stdin", async () => {
         assert.equal((await exec([pod, "--", "wc", "-c"], { stdin: "unheard" })).stdout, "0\n");
       });
 
-      test("says why a command cannot be run", async () => {
+      test("reports why a command cannot be run", async () => {
         const missing = await exec([pod, "--", "/no/such/program"]);
         assert.notEqual(missing.code, 0);
         assert.match(missing.stderr, /\/no\/such\/program.*no such file or directory/);
       });
 
-      test("has a terminal of the client's size, which follows the client's", async () => {
+      test("allocates a terminal that follows the client's size", async () => {
         const { cluster } = lab();
         const script = "stty size; trap 'echo interrupted; exit 9' INT; while :; do stty size; sleep 0.1; done";
         const argv = [
@@ -88,7 +88,7 @@ export function execTests(lab: () => Lab): void {
         assert.equal(await terminal.ended(), 9);
       });
 
-      test("carries files both ways for kubectl cp", async () => {
+      test("copies files both ways for kubectl cp", async () => {
         const { cluster } = lab();
         const [there, back] = [join(cluster.layout.dir, `${pod}-there`), join(cluster.layout.dir, `${pod}-back`)];
         const files = {
@@ -117,7 +117,7 @@ export function execTests(lab: () => Lab): void {
     });
   }
 
-  test("kubectl exec into a container that has ended names it", async () => {
+  test("kubectl exec into an ended container names it", async () => {
     const { cluster, pods } = lab();
     await pods.create("over", { restartPolicy: "Never", containers: [{ command: ["true"] }] });
     await pods.outputOf("over");

@@ -14,7 +14,7 @@ export function logTests(lab: () => Lab): void {
   };
 
   describe("kubectl logs", { concurrency: 4 }, () => {
-    test("--follow shows lines as they are written and ends with the container", async () => {
+    test("--follow shows lines as they are written, and ends with the container", async () => {
       const { cluster, pods } = lab();
       await pods.create("followed", {
         restartPolicy: "Never",
@@ -31,7 +31,7 @@ export function logTests(lab: () => Lab): void {
       assert.doesNotMatch(late.stdout(), /first/);
     });
 
-    test("--tail, --limit-bytes, --timestamps, --since and --since-time cut as asked", async () => {
+    test("--tail, --limit-bytes, --timestamps, --since and --since-time filter as asked", async () => {
       const { pods } = lab();
       await pods.create("lines", {
         restartPolicy: "Never",
@@ -56,7 +56,7 @@ export function logTests(lab: () => Lab): void {
       assert.equal(await logs("lines", `--since=${seconds + 60}s`, "--limit-bytes=3"), "old");
     });
 
-    test("a line longer than the runtime's buffer comes out whole", async () => {
+    test("shows a line longer than the runtime's buffer complete", async () => {
       const { pods } = lab();
       await pods.create("long-line", {
         restartPolicy: "Never",
@@ -67,7 +67,7 @@ export function logTests(lab: () => Lab): void {
       assert.equal(stamped.replaceAll(/^\S+Z /gm, ""), `${"x".repeat(100_000)}\nend\n`);
     });
 
-    test("--previous shows the run before; without one it says so", async () => {
+    test("--previous shows the previous run, and reports if there is none", async () => {
       const { pods } = lab();
       await pods.create("second-run", counting("if [ $n = 1 ]; then exit 1; fi; exec sleep infinity"));
       await pods.create("never-ended", {});
@@ -86,7 +86,7 @@ export function logTests(lab: () => Lab): void {
       assert.equal(await logs("second-run", "--previous"), "run 1\n");
     });
 
-    test("a container that waits in its crash loop shows what its last run wrote", async () => {
+    test("shows the last run of a container in crash loop back-off", async () => {
       const { pods } = lab();
       await pods.create("crashing", counting("exit 3"));
       const waiting = await pods.until(
@@ -98,7 +98,7 @@ export function logTests(lab: () => Lab): void {
       assert.deepEqual(await Promise.all([logs("crashing"), logs("crashing", "--previous")]), ["run 2\n", "run 2\n"]);
     });
 
-    test("init containers have logs, while they run and afterwards; the main container waits for them", async () => {
+    test("shows logs of init containers during and after their run, before the main container's", async () => {
       const { cluster, pods } = lab();
       const hold = shell("echo preparing; while [ ! -e /tmp/go ]; do sleep 0.1; done; echo prepared; sleep 2");
       await pods.create("initialised", {
@@ -128,7 +128,7 @@ export function logTests(lab: () => Lab): void {
       assert.deepEqual(all.split(/(?=main|preparing)/).sort(), ["main\n", "preparing\nprepared\n"]);
     });
 
-    test("a container that has not started yet has no log, and says what it waits for", async () => {
+    test("reports what a container waits for that has no log yet", async () => {
       const { pods } = lab();
       await pods.create("creating", {
         volumes: [{ name: "settings", configMap: { name: "never-there" } }],

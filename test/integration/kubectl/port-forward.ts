@@ -50,7 +50,7 @@ export function portForwardTests(lab: () => Lab): void {
         await lab().pods.ready(pod);
       });
 
-      test(`carries ${mebibytes} MiB both ways in each of several connections at once, to a server on the pod's loopback`, async () => {
+      test(`carries ${mebibytes} MiB both ways over several connections to a server on the pod's loopback`, async () => {
         const { cluster, pods } = lab();
         const content = randomBytes(mebibytes << 20);
         const sent = join(cluster.layout.dir, `${pod}-sent`);
@@ -78,7 +78,7 @@ export function portForwardTests(lab: () => Lab): void {
         assert.equal((await curl(lab(), [`http://${podIP}:9000/hello`])).code, 7);
       });
 
-      test("tells when nobody listens on the port", async () => {
+      test("reports that nothing listens on the port", async () => {
         await using tunnel = await forward(lab(), pod, env, 9);
         assert.notEqual((await curl(lab(), [`http://127.0.0.1:${tunnel.port}/`])).code, 0);
         await lab().cluster.waitFor(

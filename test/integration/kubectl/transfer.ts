@@ -84,12 +84,12 @@ export function transferTests(lab: () => Lab): void {
       return hash.digest("hex");
     }
 
-    test("out of a command", () =>
+    test("from a command", () =>
       bounded(async () =>
         assert.equal(await received(["exec", "transfer", "--", "sh", "-c", writeLines(bytes)]), expected),
       ));
 
-    test("into a command", () =>
+    test("to a command", () =>
       bounded(async () => {
         await using talk = converse(lab().cluster.startKubectl(["exec", "-i", "transfer", "--", "md5sum"]));
         const input = talk.child.stdin;
@@ -100,7 +100,7 @@ export function transferTests(lab: () => Lab): void {
         assert.equal(talk.stdout(), `${expected}  -\n`);
       }));
 
-    test("through a container's log, followed while it is written", () =>
+    test("from a container's log, followed while it is written", () =>
       bounded(async (turn) => {
         const { pods } = lab();
         const talkative = `talkative-${turn}`;
@@ -113,7 +113,7 @@ export function transferTests(lab: () => Lab): void {
         assert.equal(await received(["logs", "--follow", talkative]), expected);
       }));
 
-    test("to a client that does not read: graftlet stops reading too", () =>
+    test("stops reading for a client that does not read", () =>
       bounded(async () => {
         const { cluster, agent } = lab();
         const silent = cluster.startKubectl(["exec", "transfer", "--", "cat", "/dev/zero"], {

@@ -14,7 +14,7 @@ import { transports } from "./transports.ts";
 
 /** Clients that are killed in the middle of a stream. */
 export function vanishTests(lab: () => Lab): void {
-  describe("clients that vanish", () => {
+  describe("vanishing clients", () => {
     before(async () => {
       const { pods } = lab();
       await pods.create("quiet", {});
@@ -26,7 +26,7 @@ export function vanishTests(lab: () => Lab): void {
     });
 
     for (const { name: transport, env } of transports) {
-      test(`over ${transport}: nothing is held for them a few seconds later`, async () => {
+      test(`leave nothing behind after a few seconds, over ${transport}`, async () => {
         const { agent, cluster } = lab();
         const { held, holdings, ownLines } = particulars[cluster.provider];
         await cluster.mustKubectl(["logs", "quiet"]);

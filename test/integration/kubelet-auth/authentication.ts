@@ -8,7 +8,7 @@ import { type Callers, log, webSocket } from "./callers.ts";
 /** Who gets in. */
 export function authenticationTests(lab: () => Lab, callers: () => Callers): void {
   describe("authentication", { concurrency: 4 }, () => {
-    test("nobody gets in without credentials", async () => {
+    test("rejects requests without credentials", async () => {
       for (const path of ["/pods", "/healthz", "/no/such/path", log])
         assert.deepEqual(await callers().ask(path), { status: 401, body: "Unauthorized" });
       assert.deepEqual(await callers().ask("/exec/default/target/main?command=id&output=1", { method: "POST" }), {
@@ -21,7 +21,7 @@ export function authenticationTests(lab: () => Lab, callers: () => Callers): voi
       });
     });
 
-    test("a client certificate counts when the cluster's CA issued it for clients", async () => {
+    test("accepts client certificates that the cluster's CA issued for clients", async () => {
       const { frontProxyCa } = certificatesIn(lab().cluster.layout.pki);
       assert.equal((await callers().ask("/healthz", await callers().withCertificate("reader"))).status, 200);
       assert.deepEqual(
@@ -40,7 +40,7 @@ export function authenticationTests(lab: () => Lab, callers: () => Callers): voi
       );
     });
 
-    test("a token counts when the API server knows it, for its own audience", async () => {
+    test("accepts tokens that the API server knows, for its own audience", async () => {
       assert.deepEqual(await callers().ask("/healthz", callers().account("healthz")), { status: 200, body: "ok" });
       assert.deepEqual(await callers().ask("/healthz", { token: "made.up.token" }), {
         status: 401,
@@ -52,7 +52,7 @@ export function authenticationTests(lab: () => Lab, callers: () => Callers): voi
       assert.deepEqual(await callers().ask("/healthz", { token: elsewhere }), { status: 401, body: "Unauthorized" });
     });
 
-    test("the token of an account that is deleted stops counting before long", async () => {
+    test("rejects tokens of a deleted account before long", async () => {
       const { cluster } = lab();
       await cluster.mustKubectl(["create", "serviceaccount", "leaving"]);
       const token = (await cluster.mustKubectl(["create", "token", "leaving"])).trim();

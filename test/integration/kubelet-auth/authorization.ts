@@ -7,7 +7,7 @@ import { type Callers, log, subresources, webSocket } from "./callers.ts";
 /** Who may do what. */
 export function authorizationTests(lab: () => Lab, callers: () => Callers): void {
   describe("authorization", { concurrency: 4 }, () => {
-    test("a caller without rights is told what was missing", async () => {
+    test("reports which permission a caller lacks", async () => {
       assert.deepEqual(await callers().ask("/pods", await callers().withCertificate("stranger")), {
         status: 403,
         body: "Forbidden (user=stranger, verb=get, resource=nodes, subresource(s)=[pods proxy])\n",
@@ -77,7 +77,7 @@ export function authorizationTests(lab: () => Lab, callers: () => Callers): void
       "/": ["proxy"],
     };
     for (const account of ["nothing", ...subresources]) {
-      test(`get on nodes/${account} opens its paths and no others`, async () => {
+      test(`get on nodes/${account} allows its paths and no others`, async () => {
         const statuses = await kubeletStatuses(lab().cluster, Object.keys(doors), callers().account(account));
         const open = Object.entries(statuses)
           .filter(([, status]) => status !== 403)
@@ -94,7 +94,7 @@ export function authorizationTests(lab: () => Lab, callers: () => Callers): void
       });
     }
 
-    test("get on proxy reads, create on proxy runs, by a WebSocket's GET too", async () => {
+    test("get on proxy reads, create on proxy executes, also by a WebSocket's GET", async () => {
       const reader = await callers().withCertificate("reader");
       const runner = await callers().withCertificate("runner", { organization: "runners" });
       assert.deepEqual(await callers().ask(log, reader), { status: 200, body: "hello from the log\n" });

@@ -7,8 +7,8 @@ import { type Callers, log } from "./callers.ts";
 
 /** What those who may get. */
 export function servedTests(lab: () => Lab, callers: () => Callers): void {
-  describe("what is served", { concurrency: 4 }, () => {
-    test("health, pods, running pods and the configuration", async () => {
+  describe("endpoints of the kubelet API", { concurrency: 4 }, () => {
+    test("serve health, pods, running pods and the configuration", async () => {
       for (const path of ["/healthz", "/healthz/ping", "/healthz/log", "/healthz/syncloop", "/healthz/device-plugin"])
         assert.deepEqual(await callers().ask(path, callers().admin), { status: 200, body: "ok" });
       const list = async (path: string): Promise<PodList> =>
@@ -40,7 +40,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("refusals in the kubelet's words", async () => {
+    test("refuse in the kubelet's words", async () => {
       const { status } = await callers().ask("/no/such/path", callers().admin);
       assert.equal(status, 404);
       assert.deepEqual(await callers().ask("/containerLogs/default/absent/main", callers().admin), {
@@ -82,7 +82,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       );
     });
 
-    test("no path leads out of what it names", async () => {
+    test("lead nowhere outside what their path names", async () => {
       const outside = [
         "/containerLogs/default/target/..%2f..%2f..%2fetc",
         "/containerLogs/../../etc/passwd",
@@ -102,7 +102,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("no spelling of a path opens more than its area", async () => {
+    test("allow no more than their area under any spelling of a path", async () => {
       for (const path of [
         "/healthz/../pods",
         "/healthz/..%2fpods",
@@ -119,7 +119,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       }
     });
 
-    test("kubectl sets how much is logged while graftlet runs", async () => {
+    test("let kubectl set the log verbosity", async () => {
       const { cluster, agent } = lab();
       const level = join(cluster.layout.dir, "verbosity");
       const set = async (value: string) => {
@@ -137,7 +137,7 @@ export function servedTests(lab: () => Lab, callers: () => Callers): void {
       assert.equal(await set("0"), "successfully set klog.logging.verbosity to 0\n");
     });
 
-    test("10248 says ok on the loopback, and is nowhere else", async () => {
+    test("10248 answers ok on the loopback alone", async () => {
       const { cluster } = lab();
       const curl = (url: string): ReturnType<typeof cluster.runAtAgent> =>
         cluster.runAtAgent([cluster.tools.path("curl"), "--silent", "--max-time", "10", url]);

@@ -61,7 +61,10 @@ describe("make site", () => {
       '<code>--page-port</code> <a href="index.html#look-at-it">What graftlet is</a>',
       "a flag",
     );
-    assert.match(of("<code>proxyJump</code>"), /"docs\/ssh\.html#the-providers-settings">[^\n]*"docs\/ways\.html#/);
+    assert.match(
+      of("<code>proxyJump</code>"),
+      /"docs\/ssh\.html#the-providers-settings">[^\n]*"docs\/jump-hosts\.html#/,
+    );
     assert.match(of("<code>NoSftp</code>"), /"docs\/troubleshooting\.html#ready">/);
     assert.ok(items.length > 500);
   });

@@ -1,9 +1,8 @@
 import assert from "node:assert/strict";
-import { existsSync, globSync, readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { basename, join } from "node:path";
 import { test } from "node:test";
-import { moved, ranBefore } from "../../ledger.ts";
-import { integration, type Provider, providers, usual } from "../../matrix.ts";
+import { integration, usual } from "../../matrix.ts";
 import { slowContracts } from "../../slow-contracts.ts";
 import { type Asked, contractJobs, integrationJobs, sharing } from "../../../tools/test-jobs.ts";
 
@@ -13,8 +12,6 @@ const named = (folder: string): string[] =>
 const asked: Asked = { only: "", provider: "", part: "test" };
 const further = integrationJobs({ ...asked, part: "more" });
 const run = new Set([...contractJobs(), ...integrationJobs(asked), ...further].map(({ name }) => name));
-const pairs = (lists: Readonly<Record<Provider, readonly string[]>>): string[] =>
-  providers.flatMap((provider) => lists[provider].map((file) => `integration ${file} with ${provider}`));
 
 test("the matrix has every integration file, and no other", () => {
   assert.deepEqual(Object.keys(integration).toSorted(), named("integration").toSorted());
@@ -62,29 +59,5 @@ test("files that share a lab are one job with each provider, and start it by its
   for (const [name, { lab }] of Object.entries(integration)) {
     const text = readFileSync(join(root, `test/integration/${name}.test.ts`), "utf8");
     if (lab !== undefined) assert.ok(text.includes(`startLab("${lab}"`), `${name} starts no lab called ${lab}`);
-  }
-});
-
-test("what continuous integration ran once it still runs, or the ledger says what proves it", () => {
-  const gone = pairs(ranBefore).filter((pair) => !run.has(pair));
-  const told = moved.flatMap(({ files, was }) => files.map((file) => `integration ${file} with ${was}`));
-  assert.deepEqual(told.toSorted(), gone.toSorted());
-});
-
-test("what the ledger names exists and is run by continuous integration", () => {
-  for (const { files, was, by, why } of moved) {
-    assert.ok(by.length > 0 && /\w+ \w+/.test(why), files.join());
-    for (const proof of by) {
-      if (proof === "integration same") {
-        for (const file of files) {
-          const others = [...(integration[file]?.on ?? []), ...(integration[file]?.more ?? [])].filter(
-            (each) => each !== was,
-          );
-          assert.ok(others.length > 0, `${file} is run with no provider but ${was}`);
-        }
-      } else if (proof.startsWith("unit ")) {
-        assert.ok(existsSync(join(root, "test/unit", `${proof.slice("unit ".length)}.test.ts`)), proof);
-      } else assert.ok(run.has(proof), proof);
-    }
   }
 });

@@ -15,7 +15,7 @@ async function foundWith(t: TestContext, relays: string): Promise<string> {
   await writeFile(socat, `#!/bin/sh\n[ "$1" = -V ] && exit\n${relays}\n`);
   await chmod(socat, 0o755);
   const env = { ...process.env, PATH: `${folder}:/usr/bin:/bin` };
-  return (await promisify(execFile)("sh", ["-c", findProgram], { env })).stdout.trim();
+  return (await promisify(execFile)("sh", ["-c", findProgram()], { env })).stdout.trim();
 }
 
 test("a socat that passes on the end of what the server says is taken", async (t) => {

@@ -1,12 +1,12 @@
-/** POSIX sh for removals. It changes into a directory before naming its entries, and names an entry by its base name
- *  alone, so that links put in the way have no effect and no path is too long. GNU's rm does the same below. With
- *  another rm (busybox's uses whole paths), trees are flattened: subdirectories are moved to the top before their parent
- *  is removed, so that progress is kept at the deadline, however deep the tree. */
-export const removal = String.raw`
+# shellcheck shell=sh disable=SC2015
+# POSIX sh for removals. It changes into a directory before naming its entries, and names an entry by its base name
+# alone, so that links put in the way have no effect and no path is too long. GNU's rm does the same below. With
+# another rm (busybox's uses whole paths), trees are flattened: subdirectories are moved to the top before their parent
+# is removed, so that progress is kept at the deadline, however deep the tree.
 gl_files() { find . -mindepth 1 -maxdepth 1 ! -type d -exec rm -f -- {} +; }
 gl_flatten() {
   cd -P -- "$1" && [ "$(stat -c %d:%i ..)" = "$gl_top" ] || { gl_say "$1" 'Not a directory'; return; }
-  [ "$(stat -c %d .)" = "${"${gl_top%:*}"}" ] || { gl_say "$1 is a mount point" 'Device or resource busy'; return; }
+  [ "$(stat -c %d .)" = "${gl_top%:*}" ] || { gl_say "$1 is a mount point" 'Device or resource busy'; return; }
   gl_files || return
   for gl_s in ./* ./.[!.]* ./..?*; do
     if [ -L "$gl_s" ] || [ ! -d "$gl_s" ]; then continue; fi
@@ -32,7 +32,7 @@ gl_clear() {
   done
 }
 gl_remove_tree() {
-  gl_m=$(GL_P=${"${PWD%/}"}/$1 awk 'BEGIN { p = ENVIRON["GL_P"]; gsub(/\\/, "\\134", p); gsub(/ /, "\\040", p); gsub(/\t/, "\\011", p); gsub(/\n/, "\\012", p) }
+  gl_m=$(GL_P=${PWD%/}/$1 awk 'BEGIN { p = ENVIRON["GL_P"]; gsub(/\\/, "\\134", p); gsub(/ /, "\\040", p); gsub(/\t/, "\\011", p); gsub(/\n/, "\\012", p) }
     $5 == p || index($5, p "/") == 1 { print $5; exit }' /proc/self/mountinfo) || return
   if [ -n "$gl_m" ]; then gl_say "$gl_m is a mount point" 'Device or resource busy'; return; fi
   if rm -rf --one-file-system -- '' 2>/dev/null; then rm -rf --one-file-system -- "./$1"
@@ -47,4 +47,4 @@ gl_remove() {
     elif [ "$3" = tree ]; then gl_remove_tree "$2"
     else rmdir -- "./$2"; fi || ! gl_there "./$2"
   )
-}`;
+}

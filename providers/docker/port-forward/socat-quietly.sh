@@ -1,0 +1,14 @@
+# shellcheck shell=sh
+# socat keeps writing to standard error: a pipe passes that on until socat is connected. The shell keeps no file descriptor that socat
+# closes.
+trap "" PIPE
+exec 3<&0 4>&1
+"$@" <&3 2>&1 >&4 3<&- 4>&- | {
+  exec 3<&- 4>&-
+  while IFS= read -r line; do
+    echo "$line" >&2
+    case $line in *"starting data transfer loop"*) exit ;; esac
+  done
+} &
+exec 0<&- 1>&- 2>&- 3<&- 4>&-
+wait

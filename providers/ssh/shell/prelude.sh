@@ -1,0 +1,79 @@
+# shellcheck shell=sh disable=SC2034,SC2059,SC2086,SC2094,SC2154
+# Functions loaded into every shell, in POSIX sh with head -c, tail -c, stat -c and readlink, which GNU, busybox and
+# toybox share. Arguments come quoted, data as a format for printf. The session's standard output and error are also
+# open as 5 and 6. A function fails with a non-zero status and the system's message on standard error; commands run in
+# the C locale, so that messages are the same everywhere.
+unset CDPATH ENV
+LC_ALL=C; export LC_ALL
+PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin; export PATH
+umask 022
+cd /
+exec 5>&1 6>&2
+gl_say() { printf '%s: %s\n' "$1" "$2" >&2; return 1; }
+gl_there() { [ -e "$1" ] || [ -L "$1" ]; }
+gl_ticks() { shift 19; gl_t=$1; }
+gl_kill() {
+  if read -r gl_s 2>/dev/null </proc/"$1"/stat; then
+    gl_ticks ${gl_s##*) }
+    [ "$gl_t" = "$2" ] || [ "$2" = 0 ] || return 0
+  fi
+  kill -"$3" -"$1" 2>/dev/null
+}
+gl_feed() { if [ -n "$gl_i" ]; then printf "$gl_i" 2>/dev/null | ( exec "$@" ); else ( exec "$@" ); fi; }
+gl_run() {
+  gl_i=$1; gl_o=$2; gl_e=$3; shift 3
+  if command -v -- "$1" >/dev/null 2>&1; then
+    gl_rc=$( { { { gl_feed "$@" 3>&- 4>&- 5>&- 6>&-; echo "$?" >&4; } 2>&1 >&3 |
+      { head -c "$gl_e" >&6; cat >/dev/null; } 3>&- 5>&-; } 3>&1 |
+      { head -c "$gl_o" >&5; cat >/dev/null; } 6>&-; } 4>&1 )
+  else gl_rc=absent; fi
+}
+gl_mkdir() {
+  gl_new=0
+  [ -d "$1" ] && return
+  umask "${2:-077}"
+  if mkdir -- "$1"; then
+    if [ -z "$2" ] || [ -g "$1" ]; then gl_new=1; fi
+    umask 077
+  else umask 077; [ -d "$1" ]; fi
+}
+gl_create() {
+  if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
+  ( umask 022; set -C; : >"$1" ) && return
+  if gl_there "$1"; then gl_say "$1" 'File exists'; fi
+  return 1
+}
+gl_write() {
+  { printf "$2" >"$1"; } 2>/dev/null || printf "$2" | dd of="$1" bs=65536 status=none
+}
+gl_modes() { [ $# = 0 ] || chmod -- "$gl_mode" "$@"; }
+gl_symlink() {
+  if [ -L "$1" ] && [ "$(readlink -- "$1"; echo .)" = "$2
+." ]; then return 0; fi
+  if gl_there "$1"; then gl_say "$1" 'File exists'; return; fi
+  ln -sn -- "$2" "$1"
+}
+gl_read() {
+  if [ -f "$1" ]; then head -c "$2" -- "$1"
+  elif [ -d "$1" ]; then gl_say "$1" 'Is a directory'
+  elif [ -e "$1" ]; then gl_say "$1" 'Not a regular file'
+  else stat -L -c %F -- "$1" >/dev/null; fi
+}
+gl_end() {
+  if [ -L "$1" ] || { [ -e "$1" ] && [ ! -f "$1" ]; }; then gl_say "$1" 'Not a regular file'; return; fi
+  gl_f=$(stat -c %d:%i -- "$1") || return
+  if [ "$(stat -L -c %d:%i /proc/self/fd/7)" = "$gl_f" ]; then tail -c "$2" <&7
+  else gl_say "$1" 'Not a regular file'; fi 7<"$1"
+}
+gl_list() {
+  [ -d "$1" ] || { stat -L -c %F -- "$1" >/dev/null && gl_say "$1" 'Not a directory'; return; }
+  { [ -r "$1" ] && [ -x "$1" ]; } || { gl_say "$1" 'Permission denied'; return; }
+  for gl_f in "$1"/* "$1"/.*; do
+    gl_n=${gl_f##*/}
+    case $gl_n in .|..) continue;; esac
+    if [ -L "$gl_f" ]; then gl_k=l; elif [ -f "$gl_f" ]; then gl_k=f; elif [ -d "$gl_f" ]; then gl_k=d
+    elif [ -p "$gl_f" ]; then gl_k=p; elif [ -S "$gl_f" ]; then gl_k=s; elif [ -c "$gl_f" ]; then gl_k=c
+    elif [ -b "$gl_f" ]; then gl_k=b; else continue; fi
+    printf '%s%s\000' "$gl_k" "$gl_n"
+  done
+}
