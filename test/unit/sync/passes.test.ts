@@ -79,7 +79,7 @@ test("a pod that needs what is not served is held: an event names the field, not
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.deepEqual(events.lines, [
-    "Warning FieldNotServed pod is held: this node does not serve spec.containers[0].lifecycle.preStop (hooks are not served)",
+    "Warning FieldNotServed pod is held: this node does not support spec.containers[0].lifecycle.preStop (hooks are not served)",
   ]);
 });
 
@@ -133,7 +133,7 @@ test("volumes that cannot be removed are told in an event, unless the target is 
     return events.lines;
   };
   assert.deepEqual(await terminated("permission_denied"), [
-    "Warning FailedUnmount volumes of the pod cannot be removed, will try again: /v/f: not permitted",
+    "Warning FailedUnmount cannot unmount the pod's volumes; retrying: /v/f: not permitted",
   ]);
   assert.deepEqual(await terminated("unavailable"), []);
 });
