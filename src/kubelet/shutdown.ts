@@ -4,7 +4,7 @@ import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { shutdownSettings } from "./settings.ts";
 
-/** Ends the pods in order when their machine shuts down; where the configuration does not want that, nothing is asked of it. */
+/** Creates graceful node shutdown, if configured. */
 export function watchShutdown(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,

@@ -1,8 +1,8 @@
 import type { Hears, NodeSignals, Sends } from "../state/signals.ts";
 import type { NodeState } from "./node-state.ts";
 
-// The node on one page: every actor that shares state with others, in the order in which they start. An actor gets the columns and
-// signals that it names here and no others; the compiler holds the composition to it. docs/architecture.md shows the same.
+// The node on one page: every actor that shares state with others, in start order. An actor only gets the columns and signals that
+// are listed for it here; the compiler enforces this in the composition. docs/architecture.md lists the same.
 
 type Part = keyof NodeState;
 type SignalName = keyof NodeSignals;
@@ -71,7 +71,7 @@ export type ActorName = keyof typeof wiring;
 
 type Names<W, K extends keyof Wires> = W extends { readonly [Key in K]: readonly (infer N)[] } ? N : never;
 
-/** State and signals that an actor is handed: readers, writers and signals by their names. */
+/** State and signals of an actor: readers, writers and signals by name. */
 export type Handed<Name extends ActorName> = {
   readonly [P in Part & Names<(typeof wiring)[Name], "reads">]: NodeState[P]["reader"];
 } & {
@@ -81,10 +81,10 @@ export type Handed<Name extends ActorName> = {
     Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
 };
 
-/** Hands an actor what the wiring names for it. */
+/** Returns the state and signals that the wiring lists for an actor. */
 export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
 
-/** Hands out a node's state and signals as the wiring says. */
+/** Creates the function that hands out a node's state and signals according to the wiring. */
 export function handOut(state: NodeState, signals: NodeSignals): HandOut {
   return <Name extends ActorName>(name: Name) => {
     const { reads = [], writes = [], sends = [], hears = [] }: Wires = wiring[name];
