@@ -49,7 +49,7 @@ test("a root directory that cannot be written is refused in one sentence", async
   const refused = await claimTarget(deps(), node, never).catch((error: unknown) => error);
   assert.match(
     String(refused),
-    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it so, or name another directory$/,
+    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it writable, or name another directory$/,
   );
 });
 

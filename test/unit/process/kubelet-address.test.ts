@@ -47,7 +47,7 @@ test("a Service that is not there, or does not lead to the kubelet API, is told 
     throw new CodedError("not_found", "no");
   });
   await assert.rejects(kubeletEndpoint(asked, missing, signal), {
-    message: 'kubeletService "kubelet" is not in namespace edge: create it, or name another',
+    message: 'kubeletService "kubelet" does not exist in namespace edge: create it, or name another',
   });
   const refused = (spec: object) =>
     kubeletEndpoint(
@@ -59,7 +59,7 @@ test("a Service that is not there, or does not lead to the kubelet API, is told 
     message: 'kubeletService "kubelet" has no address: it must not be headless',
   });
   await assert.rejects(refused({ clusterIPs: ["10.0.0.9"], ports: [{ port: 10_250 }] }), {
-    message: 'kubeletService "kubelet" has no port that leads to the kubelet API: add one with targetPort: 10251',
+    message: 'kubeletService "kubelet" has no port for the kubelet API: add one with targetPort: 10251',
   });
 });
 

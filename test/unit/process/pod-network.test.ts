@@ -150,7 +150,7 @@ test("outside of a Pod it depends on whether graftlet reaches Services itself", 
   server.close();
   await once(server, "close");
   const { obstacle } = (await setUp({ inPod: false, service }).start()) ?? {};
-  assert.match(obstacle ?? "", /^graftlet did not reach Services of the cluster/);
+  assert.match(obstacle ?? "", /^graftlet could not reach Services of the cluster/);
 });
 
 test("the decision waits for the API server; without a cluster there is none", async () => {

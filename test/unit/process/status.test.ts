@@ -248,7 +248,7 @@ test("a process is asked by its socket, which is its user's alone and goes with 
   assert.deepEqual(await readdir(join(process.folder, "pki")), []);
   await assert.rejects(process.ask(), {
     code: "unavailable",
-    message: /^no graftlet answers at .*status\.sock \(.*ENOENT/,
+    message: /^no graftlet responds at .*status\.sock \(.*ENOENT/,
   });
 });
 
@@ -268,7 +268,7 @@ test("what a killed process left is replaced; another that answers is left alone
     },
   });
   await second.run(new AbortController().signal);
-  assert.deepEqual(stale.warnings, ["another graftlet answers there"]);
+  assert.deepEqual(stale.warnings, ["another graftlet responds on this socket"]);
   assert.equal(await stale.ask("n"), true);
   const long = createStatusSocket({
     path: join(stale.folder, "x".repeat(120)),
