@@ -159,7 +159,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
   test("a configuration that names another cgroup driver than the runtime's: one sentence says so, and the runtime's is used", async () => {
     await restart({ config: { cgroupDriver: "cgroupfs" } });
     await lives("told-otherwise");
-    const said = agent?.log().match(/"msg":"the runtime's cgroup driver is used, not the configuration's"/g);
+    const said = agent?.log().match(/"msg":"using the runtime's cgroup driver instead of the configured one"/g);
     assert.equal(said?.length, 1);
     assert.equal(await isThere("/kubepods"), false);
   });
