@@ -45,10 +45,7 @@ export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholde
   const tell = onceThenIdle("daemon-sets", async (signal) => {
     await nodes.ready(signal);
     if (choiceOf(nodes) === "all")
-      log.warn(
-        {},
-        "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all",
-      );
+      log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
   });
   const standsFor = (pod: AskedPod) => standing(pod, cache.get(pod.metadata.uid)).is === "placeholder";
   return {

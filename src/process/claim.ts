@@ -188,10 +188,7 @@ export async function lockTarget(
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await lock([...own, runtime]).catch(async (error: unknown) => {
       if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
-      log.info(
-        { err: error },
-        "cannot lock the runtime's directory; skipping the exclusivity check",
-      );
+      log.info({ err: error }, "cannot lock the runtime's directory; skipping the exclusivity check");
       return lock(own);
     });
   } catch (error) {

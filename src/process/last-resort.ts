@@ -44,10 +44,7 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
     const scope = scopes.getStore();
     const about = scope ? ` (node ${scope.node})` : "";
     const reason = `unhandled error${about}: ${describe(error)}`;
-    log.error(
-      { err: error, stack: stackOf(error), ...(scope && { node: scope.node }) },
-      "unhandled error",
-    );
+    log.error({ err: error, stack: stackOf(error), ...(scope && { node: scope.node }) }, "unhandled error");
     if (!scope || isOfProcess(error) || !mayGoOn()) return endProcess(reason);
     scope.failed(error);
   };
@@ -64,9 +61,7 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
         late = clock.after(endWithinMs, () =>
           endProcess(`node ${node} did not stop after an unhandled error: ${describe(error)}`),
         );
-        stop.abort(
-          new CodedError("cancelled", `the node is stopped after an unhandled error: ${messageOf(error)}`),
-        );
+        stop.abort(new CodedError("cancelled", `the node is stopped after an unhandled error: ${messageOf(error)}`));
       };
       try {
         const result = await scopes.run({ node, failed }, () => work(AbortSignal.any([signal, stop.signal])));

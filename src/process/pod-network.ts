@@ -62,10 +62,7 @@ async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<b
       if (signal.aborted) throw err;
       if (hasCode(err, "not_found")) return false;
       if (soon.aborted) {
-        log.warn(
-          { err },
-          "cannot read the Node; using the pod network mode recorded on the target",
-        );
+        log.warn({ err }, "cannot read the Node; using the pod network mode recorded on the target");
         return false;
       }
     }
@@ -107,7 +104,9 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
     return [];
   } catch (error) {
     if (!hasCode(error, "unavailable") || signal.aborted) throw error;
-    return ["graftlet could not reach Services of the cluster: it ran neither in a Pod nor on a machine with kube-proxy"];
+    return [
+      "graftlet could not reach Services of the cluster: it ran neither in a Pod nor on a machine with kube-proxy",
+    ];
   }
 }
 

@@ -101,8 +101,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     } catch (error) {
       if (!hasCode(error, "failed_precondition")) throw error;
       const killed = await cgroups.kill(paths, signal);
-      if (killed.length > 0)
-        log.info({ paths, killed }, "killed leftover processes in a terminated pod's cgroup");
+      if (killed.length > 0) log.info({ paths, killed }, "killed leftover processes in a terminated pod's cgroup");
       await cgroups.remove(paths, signal);
     }
   };

@@ -83,7 +83,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
   const { enforcement, events, capacity } = deps;
   const node = nodeReference(deps.nodeName);
   const { cgroups, layout } = await deps.cgroups(signal);
-  // With cgroup v2, creating the pods' cgroup enables all controllers for children of the root, including the reserved cgroups: the kubelet creates it first.
+  // With cgroup v2, creating the pods' cgroup enables all controllers for children of the root, including the reserved cgroups: the
+  // kubelet creates it first.
   await cgroups.ensure(podsCgroup(layout), {}, signal);
   for (const { key, title, what, compressible } of due) {
     const system = key.startsWith("system");

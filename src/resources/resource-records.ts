@@ -89,7 +89,8 @@ function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
   return new Map(pods);
 }
 
-/** Parses a kubelet's checkpoint: JSON as a string in JSON, with a checksum. An invalid checkpoint is treated as empty. (kubelet, allocation/state) */
+/** Parses a kubelet's checkpoint: JSON as a string in JSON, with a checksum. An invalid checkpoint is treated as empty.
+ *  (kubelet, allocation/state) */
 function checkpointIn(text: string | undefined): Checkpoint {
   const data = text === undefined ? undefined : recordIn(text)?.["data"];
   const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;

@@ -64,10 +64,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     } catch (error) {
       if (signal.aborted) return;
       const again = backoff.next(key);
-      log.warn(
-        { err: error, pod: key, step: step.do, againMs: again },
-        "cannot reconcile mirror pod; retrying",
-      );
+      log.warn({ err: error, pod: key, step: step.do, againMs: again }, "cannot reconcile mirror pod; retrying");
     }
   };
 

@@ -40,7 +40,9 @@ describe("an agent whose lock on its target is at risk", { timeout: 600_000 }, (
       const pids = stdout.trim().split("\n");
       assert.equal(pids.length, 1, stdout);
       await cluster.runInside(["kill", "-KILL", ...pids]);
-      await cluster.waitFor("the lock to be taken again", () => agent.log().includes("re-acquired the root directory lock"));
+      await cluster.waitFor("the lock to be taken again", () =>
+        agent.log().includes("re-acquired the root directory lock"),
+      );
       // Nothing that limits the attempt to take it again ends it later.
       await new Promise((resolve) => setTimeout(resolve, 25_000));
       assert.equal(agent.log().split("lost the root directory lock").length - 1, 1);

@@ -142,7 +142,7 @@ describe("a target whose systemd, cgroup driver or hierarchies are in trouble", 
       const said = agent
         ?.log()
         .slice(before)
-        .match(/the cgroup driver has changed/g);
+        .match(/cgroup driver has changed/g);
       assert.equal(said?.length, 1);
       for (const each of [name, `${name}-new`]) {
         const gone = pods.gone(each);

@@ -18,19 +18,19 @@ const using = (kind: keyof Wires, name: string) =>
   actors.filter(([, wires]) => wires[kind]?.includes(name)).map(([actor]) => actor);
 const { state } = createNodeState(fakeClock(), ["api"]);
 
-test("each part of the state has one writer, and a reader", () => {
+test("each part of the state has exactly one writer, and a reader or writer", () => {
   for (const part of Object.keys(state)) {
     assert.equal(using("writes", part).length, 1, `${part} is written by ${using("writes", part).join()}`);
     assert.ok([...using("reads", part), ...using("writes", part)].length > 0, part);
   }
 });
 
-test("each signal is sent and heard", () => {
+test("each signal has a sender and a subscriber", () => {
   for (const signal of Object.keys(createSignals()))
     assert.ok(using("sends", signal).length > 0 && using("hears", signal).length > 0, signal);
 });
 
-test("an actor is handed what the wiring names for it, and nothing else", () => {
+test("gives an actor only the state and signals that the wiring lists for it", () => {
   const hand = handOut(state, createSignals());
   assert.deepEqual(Object.keys(hand("statusManager")).sort(), ["held", "shown", "signals", "status", "worker"]);
   assert.equal("set" in hand("statusManager").shown, false);
@@ -38,7 +38,7 @@ test("an actor is handed what the wiring names for it, and nothing else", () => 
   assert.deepEqual(Object.keys(hand("pleg").signals), ["wake", "retry"]);
 });
 
-test("docs/architecture.md draws the same wiring", () => {
+test("docs/architecture.md lists the same wiring", () => {
   const page = readFileSync(join(import.meta.dirname, "..", "..", "..", "docs", "architecture.md"), "utf8");
   const drawn = page.split("\n").filter((line) => /^- `[a-zA-Z]+`( [a-z]+ `|$)/.test(line));
   const lines = actors.map(([actor, wires]) => {

@@ -18,7 +18,7 @@ for (const [fault, message] of [
   ["a timer", /JSON/],
   ["a client of its server", /JSON/],
 ] as const)
-  test(`${fault} that nothing handles ends the work that it arose in, and no other`, () => {
+  test(`unhandled: ${fault} stops the work in which it occurred, and no other`, () => {
     const { status, said, complaint } = processWith(fault);
     assert.deepEqual([status, complaint], [0, ""]);
     const [fails, ...others] = said.slice(2);
@@ -34,7 +34,7 @@ for (const [fault, reason] of [
   ["errors without end", /^graftlet: unhandled error \(node a\): SyntaxError/],
   ["work without end", /^graftlet: node a did not stop after an unhandled error: SyntaxError/],
 ] as const)
-  test(`the process ends with a reason in one line: ${fault}`, () => {
+  test(`exits with a reason in one line: ${fault}`, () => {
     const { status, complaint } = processWith(fault);
     assert.equal(status, 1);
     assert.match(complaint, reason);

@@ -9,7 +9,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
+test("uses the runtime's cgroup driver; the configured one with older runtimes; retries while the runtime is down", async () => {
   const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
   const answers: (() => Promise<RuntimeConfigResponse>)[] = [
     () => Promise.reject(new CodedError("unavailable", "down")),
