@@ -93,8 +93,11 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
   const { target, client, metrics, clock, log, hand, onEnd } = context;
   const { measures } = metrics;
   const api = createPodApi(client);
+  const { shown, held, ...reported } = hand("statusManager");
   const statuses = createStatusManager({
-    ...hand("statusManager"),
+    ...reported,
+    shown,
+    held,
     onEnd,
     api,
     measures: measures.statuses,
@@ -102,11 +105,12 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
     log,
   });
   const allocating = allocateResources(context, cluster, observed);
-  const { asked, seen, ...columns } = hand("probes");
+  const { asked, seen, shown: apiCopies, ...columns } = hand("probes");
   const probes = createProbes({
     ...target,
     ...columns,
     pods: asked,
+    shown: apiCopies,
     cache: seen,
     onEnd,
     targetClock: observed.targetClock,

@@ -42,5 +42,6 @@ export function publishing(context: NodeContext, { services, headless, events }:
     clock,
     log,
   };
-  return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
+  const { shown, seen, ...rest } = hand("servicePublisher");
+  return [slices, createServicePublisher({ ...rest, shown, seen, ...common, host: target.host })];
 }

@@ -13,10 +13,10 @@ export function watchShutdown(
 ): readonly Service[] {
   const settings = shutdownSettings(config);
   if (settings.periods.length === 0) return [];
-  const { asked, seen: cache, ...columns } = hand("shutdown");
+  const { asked, seen: cache, goingDown, ...columns } = hand("shutdown");
   const pods = { list: () => placeholders.without(asked.list()) };
   const { shutdowns: measures } = metrics.measures;
-  const common = { ...settings, ...columns, pods, cache, events, measures, clock, log };
+  const common = { ...settings, ...columns, goingDown, pods, cache, events, measures, clock, log };
   const { host, link } = target;
   return [createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(presence && { presence }) })];
 }

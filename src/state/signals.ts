@@ -26,10 +26,13 @@ export interface NodeSignals {
   readonly weigh: Signal<[trigger: ResizeTrigger]>;
 }
 
+// Maps over a type parameter, so that an editor finds and renames a signal in the actors that use it.
+type Ends<S, K extends keyof S, End> = { readonly [N in K]: Pick<S[N], End & keyof S[N]> };
+
 /** Senders of some signals. */
-export type Sends<Name extends keyof NodeSignals> = { readonly [N in Name]: Pick<NodeSignals[N], "send"> };
+export type Sends<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "send">;
 /** Subscriptions to some signals. */
-export type Hears<Name extends keyof NodeSignals> = { readonly [N in Name]: Pick<NodeSignals[N], "heard"> };
+export type Hears<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "heard">;
 
 /** Creates all signals of a node, without subscribers. */
 export function createSignals(): NodeSignals {
