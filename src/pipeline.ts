@@ -3,13 +3,13 @@ import type * as cri from "./gen/cri.ts";
 import type { ConfigMap, Container, Node, ObjectReference, Pod, PodStatus, Secret, Service } from "./objects.ts";
 import type { AskedPod, GivenPod } from "./roles.ts";
 
-// The vocabulary: the values that stages exchange, and the ports (one to three methods) through which one stage asks another.
-// Stages import this file and never each other; kubelet/kubelet.ts hands each stage what it asks for. Ports that concern resizes
-// alone are in resizes.ts; what several actors know of a pod is in state/.
+// Values that stages exchange, and ports (interfaces of one to three methods) through which stages call each other.
+// Stages import this file and never each other; kubelet/kubelet.ts passes each stage its dependencies. Ports for resizes
+// are in resizes.ts; state that several actors share is in state/.
 
 // ---- values -------------------------------------------------------------------------------------------------------------
 
-/** Operation of a source on pods. A graceful deletion is DELETE (the object is still there); REMOVE means the object is gone. */
+/** Operation of a source on pods. DELETE is a graceful deletion (the object still exists); REMOVE means that the object is gone. */
 export type PodOperation = "ADD" | "UPDATE" | "DELETE" | "REMOVE" | "RECONCILE";
 export type SourceName = "api" | "file" | "http";
 
@@ -19,103 +19,103 @@ export interface PodUpdate {
   readonly pods: readonly AskedPod[];
 }
 
-/** Why a pod worker is woken. */
+/** Reason for waking a pod worker. */
 export type WakeCause = "config" | "pleg" | "probe" | "volume" | "device" | "resync" | "kill";
 
-/** One pod as the runtime shows it, newest first in both lists. */
+/** Observation of one pod in the runtime; both lists are sorted newest first. */
 export interface RuntimePod {
   readonly uid: string;
   readonly name: string;
   readonly namespace: string;
   readonly sandboxes: readonly cri.PodSandboxStatus[];
   readonly containers: readonly cri.ContainerStatus[];
-  /** ID of the sandbox of each container, by the container's ID. */
+  /** Sandbox IDs by container ID. */
   readonly sandboxOf: ReadonlyMap<string, string>;
-  /** Addresses of the newest ready sandbox; the last known ones when no sandbox is ready any more. */
+  /** IPs of the newest ready sandbox; the last known ones if no sandbox is ready any more. */
   readonly ips: readonly string[];
-  /** Clock.monotonic() before the runtime was asked. */
+  /** Clock.monotonic() before the runtime was queried. */
   readonly observedAt: number;
 }
 
-/** Why a container could not be started: what its status shows as Waiting. */
+/** Error of a container that could not be started, shown in its Waiting state. */
 export interface StartFailure {
   readonly reason: string;
   readonly message: string;
 }
 
-/** An admission handler's no, or why the node ended a pod. */
+/** Reason for which an admission handler rejected a pod, or the node ended it. */
 export interface Rejection {
   readonly reason: string;
   readonly message: string;
 }
 
-/** Why the node ends a pod that is meant to run. */
+/** Reason for which the node ends a pod that should run. */
 export interface Eviction extends Rejection {
-  /** Message of the pod's condition DisruptionTarget; without it the pod has none. */
+  /** Message of the pod's DisruptionTarget condition; undefined: no such condition. */
   readonly disruption?: string;
 }
 
-/** A volume of a pod that is ready on the target. */
+/** A pod's volume that is mounted on the target. */
 export interface MountedVolume {
   /** Absolute path on the target. */
   readonly hostPath: string;
-  /** The volume itself may only be read, whatever the mount says. */
+  /** The volume itself is read-only, regardless of the mount. */
   readonly readOnly: boolean;
-  /** Its file system has no labels of SELinux, though the target has SELinux. */
+  /** The file system has no SELinux labels, although the target uses SELinux. */
   readonly unlabelled?: true;
-  /** The persistent volume that a claim is bound to. */
+  /** Set for a PersistentVolumeClaim: the volume that it is bound to. */
   readonly persistent?: PersistentPlace;
 }
 
-/** Facts of the volume behind a claim, which the pod's spec does not have. */
+/** Facts about a claim's PersistentVolume that the pod's spec does not contain. */
 export interface PersistentPlace {
   readonly name: string;
-  /** Full name of the plugin that serves it. */
+  /** Full name of its volume plugin. */
   readonly plugin: string;
-  /** The group that its files belong to: containers run with it, too. */
+  /** Group that owns its files: a supplemental group of containers. */
   readonly group?: bigint;
-  /** The teller of its space: a file system, one whose server may be gone, the device that it is, its storage driver; or nothing. */
+  /** Source of its usage: a file system, a remote file system whose server may be gone, the block device, or its CSI driver; undefined: none. */
   readonly space?: "fileSystem" | "remote" | "device" | Readonly<{ driver: string; volumeHandle: string; at?: string }>;
-  /** It is a block device: containers have it as such. */
+  /** volumeMode Block: containers get a block device. */
   readonly isDevice: boolean;
 }
 
-/** A part of a volume that a container mounts in the volume's place. */
+/** A subPath of a volume that a container mounts. */
 export interface VolumePart {
-  /** Place in the container's volumeMounts. */
+  /** Index in the container's volumeMounts. */
   readonly index: number;
   readonly volume: string;
-  /** Path in the volume: relative, without `..`. */
+  /** Path in the volume, relative and without `..`. */
   readonly subPath: string;
 }
 
-/** IDs of what the runtime has for a pod. */
+/** IDs of a pod's sandboxes and containers in the runtime. */
 export interface RuntimeIds {
   readonly sandboxes: readonly string[];
   readonly containers: readonly string[];
 }
 
-/** Outcome of one pass over a pod's containers. */
+/** Outcome of one sync pass over a pod's sandbox and containers. */
 export interface SyncOutcome {
-  /** First error; every container that could be started has been. */
+  /** First error; all containers that could be started have been. */
   readonly error?: Error;
-  /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, when that is the only thing in the way. */
+  /** Milliseconds since the epoch: the earliest end of a crash-loop back-off, if nothing else is pending. */
   readonly retryAt?: number;
-  /** Another pass can do more, at once. */
+  /** Another pass should run at once. */
   readonly again?: true;
-  /** Nothing was to be done, and the runtime's pod is as it was. */
+  /** Nothing was changed in the runtime. */
   readonly untouched?: true;
   /** Sandboxes and containers that were created. */
   readonly made?: RuntimeIds;
-  /** IDs of containers that the runtime answered it could not start. */
+  /** IDs of containers that the runtime refused to start. */
   readonly refused?: readonly string[];
-  /** Why the resources of what runs could not be changed; part of `error`. */
+  /** Why resources of running containers could not be changed; part of `error`. */
   readonly resizeError?: string;
-  /** Resolves when that is done too which follows a start and which no status waits for. */
+  /** Resolves when the work after container starts is done, for which no status waits. */
   readonly rest?: Promise<void>;
 }
 
-/** Options of a log request, as the kubelet API takes them. */
+/** Options of a log request to the kubelet API. */
 export interface LogOptions {
   readonly follow: boolean;
   readonly timestamps: boolean;
@@ -129,51 +129,51 @@ export interface LogOptions {
 
 // ---- ports --------------------------------------------------------------------------------------------------------------
 
-/** The pods that this node should run, as the sources last said. */
+/** Desired pods of this node, as the sources last reported. */
 export interface PodStore {
   get(uid: string): AskedPod | undefined;
   byName(namespace: string, name: string): AskedPod | undefined;
   list(): readonly AskedPod[];
 }
 
-/** The pods that the runtime has, as last seen. */
+/** Pods in the runtime, as last observed. */
 export interface PodCache {
   get(uid: string): RuntimePod | undefined;
   list(): readonly RuntimePod[];
 }
 
-/** Asks the runtime about one pod, now, and puts the answer in the cache. A pod without sandboxes and containers comes back
+/** Inspects one pod in the runtime and caches the observation. A pod without sandboxes and containers is returned
  *  with empty lists. */
 export interface PodInspector {
-  /** @param made what the caller knows the pod to have. */
+  /** @param made IDs that the caller knows to exist. */
   inspect(uid: string, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
-  /** The runtime has something of the pod that could not be inspected yet: its absence from the cache means nothing. */
+  /** True if the last inspection of an uncached pod failed: its absence from the cache does not mean that it does not exist. */
   isUnseen(uid: string): boolean;
-  /** Keeps what the caller has seen of a pod. */
+  /** Records the caller's observation of a pod. */
   learn(pod: RuntimePod): void;
 }
 
-/** Waits until the target can be worked on: it is in reach, and known to live the life in which this node was started. Absent
- *  where the target is this machine. @returns what aborts once a connection to it is lost: what went by it has failed.
- *  @throws what the signal aborted with. */
+/** Waits until the target is reachable, and known not to have rebooted since this node was started. Undefined
+ *  if the target is the local machine. @returns a signal that aborts when the connection to the target is lost: calls over it have failed.
+ *  @throws the signal's abort reason. */
 export type Presence = (signal: AbortSignal) => Promise<AbortSignal>;
 
-/** The way of pods into the cluster: open to a new sandbox's addresses, shut before the pod's sandboxes stop. Neither call fails. */
+/** Service tunnel from pods into the cluster: opened for a new sandbox's IPs, closed before the pod's sandboxes stop. Neither call fails. */
 export interface PodWay {
   joined(uid: string, ips: readonly string[], signal: AbortSignal): Promise<void>;
   left(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface StatusReader {
-  /** The status that this node holds for the pod; undefined before the first. */
+  /** Latest status of the pod; undefined before the first. */
   get(uid: string): PodStatus | undefined;
 }
 
 export interface StatusSink extends StatusReader {
-  /** The newest truth about a pod. Written to the API server when it differs from what is there.
-   *  @param ended no container of the pod runs any more, nor will. */
+  /** Sets the latest status of a pod. It is written to the API server if it differs from the status there.
+   *  @param ended no container of the pod runs, or will run, any more. */
   set(pod: AskedPod, status: PodStatus, ended?: boolean): void;
-  /** The pod's containers are gone and its volumes unmounted: final status, and the object may be deleted. */
+  /** Marks a pod as terminated: its containers are gone and its volumes unmounted, so the status is final and the object may be deleted. */
   terminated(pod: AskedPod): void;
 }
 
@@ -190,63 +190,63 @@ export interface EventSink {
   ): void;
 }
 
-/** Secrets and config maps that pods of this node reference.
- *  Gets throw CodedError not_found with the kubelet's text: `configmap "x" not found`, `secret "x" not found`. */
+/** Secrets and ConfigMaps that pods of this node reference.
+ *  Both methods throw CodedError not_found with the kubelet's text: `configmap "x" not found`, `secret "x" not found`. */
 export interface ObjectCache {
   secret(namespace: string, name: string, signal: AbortSignal): Promise<Secret>;
   configMap(namespace: string, name: string, signal: AbortSignal): Promise<ConfigMap>;
 }
 
-/** Tells the object cache which objects to keep watched. */
+/** Registers pods whose Secrets and ConfigMaps the object cache should watch. */
 export interface ObjectRegistry {
   register(pod: Pod): void;
   unregister(uid: string): void;
 }
 
 export interface ServiceLister {
-  /** Services with a cluster IP; undefined until they have been read once. */
+  /** Services with a cluster IP; undefined until they have been listed once. */
   list(): readonly Service[] | undefined;
 }
 
-/** By which pods choose one of the runtime's handlers. */
+/** RuntimeClasses, by which pods choose one of the runtime's handlers. */
 export interface RuntimeClasses {
-  /** The handler of the class of that name.
-   *  @throws Error in the kubelet's words where there is none of that name, or none is known yet. */
+  /** The handler of the RuntimeClass of that name.
+   *  @throws Error with the kubelet's text if there is none of that name, or RuntimeClasses are not known yet. */
   handler(name: string, signal: AbortSignal): Promise<string>;
 }
 
 export interface NodeSource {
-  /** This node's object as the API server last showed it. */
+  /** This node's object, as last read from the API server. */
   node(): Node | undefined;
 }
 
-/** The target's addresses, primary first: a pod's hostIPs. */
+/** The target's IPs, primary first: a pod's hostIPs. */
 export interface HostAddresses {
   hostIPs(): readonly string[];
 }
 
-/** The volumes of pods. */
+/** Mounts and unmounts the volumes of pods. */
 export interface VolumeGate {
-  /** Resolves when every volume of the pod is mounted and current. @throws with the kubelet's FailedMount text. */
+  /** Resolves when all volumes of the pod are mounted and up to date. @throws with the kubelet's FailedMount text. */
   mount(pod: GivenPod, signal: AbortSignal): Promise<void>;
   /** By volume name; empty before `mount` resolved. */
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
-  /** Unmounts all and removes what graftlet made; the pod may be known by its UID alone. Safe to repeat. */
+  /** Unmounts all volumes and removes graftlet's directories; the pod object is not needed. Idempotent. */
   unmount(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-/** Protects the start of a container from updates of its pod's volumes. */
+/** Protects container starts from concurrent updates of the pod's volumes. */
 export interface StableFiles {
-  /** Runs work during which no file of the pod's configMap, secret, projected and downwardAPI volumes is replaced: the runtime may
-   *  mount them by path. Updates wait until it is done. */
+  /** Runs work while no file of the pod's configMap, secret, projected and downwardAPI volumes is replaced: the runtime may
+   *  mount them by path. Updates wait until the work is done. */
   withStableFiles<T>(uid: string, work: () => Promise<T>): Promise<T>;
 }
 
-/** Parts of volumes. */
+/** subPath mounts. */
 export interface VolumeParts {
-  /** Makes parts of a pod's mounted volumes visible where a runtime may mount them, whatever links a container puts in the way.
-   *  Directories that are missing are made. Safe to repeat: a container that starts again sees what is there then.
-   *  @returns absolute paths on the target, by index. @throws in the kubelet's words, without a word of the target's files. */
+  /** Bind-mounts subPaths of a pod's mounted volumes where a runtime can mount them safely, regardless of links that a container creates.
+   *  Missing directories are created. Idempotent: a restarted container sees the current files.
+   *  @returns absolute paths on the target, by index. @throws with the kubelet's text, without the contents of links on the target. */
   bindParts(
     pod: Pod,
     containerName: string,
@@ -261,11 +261,11 @@ export type ProbeVerdict = "Success" | "Failure" | "Unknown";
 export type ProbeKind = "liveness" | "readiness" | "startup";
 
 export interface ProbeResults {
-  /** Readiness of the container by its probe: the newest verdict, or undefined when no probe watches it. */
+  /** Latest result of the container's readiness probe; undefined without one. */
   readiness(uid: string, containerName: string, containerId: string): ProbeVerdict | undefined;
   /** True once the container has passed its startup probe; undefined without one. */
   started(uid: string, containerName: string, containerId: string): boolean | undefined;
-  /** The probe by whose verdict the container is to be killed. */
+  /** The failed probe for which the container is to be killed. */
   condemnedBy(uid: string, containerName: string, containerId: string): CondemningProbe | undefined;
 }
 
@@ -274,28 +274,28 @@ export type CondemningProbe = Exclude<ProbeKind, "readiness">;
 /** Starts and stops probing a pod's containers. */
 export interface Prober {
   add(pod: GivenPod): void;
-  /** The pod ends: only its readiness is still of interest. */
+  /** Stops liveness and startup probes of a terminating pod. */
   spare(uid: string): void;
   remove(uid: string): void;
 }
 
-/** Shows a pod whose new sandbox has its addresses, before containers and maybe long pulls follow.
- *  @param seen the pod with its sandbox, where it has nothing else. */
+/** Called when a new sandbox has its IPs, to report the pod's status before containers and possibly long pulls follow.
+ *  @param seen the pod with its sandbox, if it has nothing else. */
 export type ShowPod = (seen: RuntimePod | undefined) => Promise<void>;
 
-/** One pass over a pod's sandbox and containers. */
+/** A planned sync of a pod's sandbox and containers. */
 export interface PlannedPass {
-  /** Carries it out; the pod's volumes are mounted already. The signal interrupts waits and pulls, never a call that makes or
+  /** Executes the plan; the pod's volumes are mounted already. The signal interrupts waits and pulls, never a call that creates or
    *  starts something. Rejects only when the signal aborts. */
   perform(show: ShowPod, signal: AbortSignal): Promise<SyncOutcome>;
 }
 
-/** Starts and stops what the runtime holds of a pod. */
+/** Starts and stops a pod's sandbox and containers. */
 export interface PodRuntime {
-  /** Decides what makes the runtime's pod what the spec says, and asks the target at once for what its sandbox needs. Rejects
+  /** Computes the actions that reconcile the runtime's pod with the spec, and starts reading what its sandbox needs from the target. Rejects
    *  only when the signal aborts. */
   plan(pod: GivenPod, observed: RuntimePod, signal: AbortSignal): Promise<PlannedPass>;
-  /** Stops all containers, then the sandboxes. `pod` is undefined for one that only the runtime knows. */
+  /** Stops all containers, then the sandboxes. `pod` is undefined for a pod that only the runtime knows. */
   kill(
     observed: RuntimePod,
     pod: Pod | undefined,
@@ -304,55 +304,55 @@ export interface PodRuntime {
   ): Promise<void>;
 }
 
-/** Writes a container's log to `out`, honouring its backpressure, until the end or (follow) until the container is gone. */
+/** Writes a container's log to `out`, respecting its backpressure, until the end or (follow) until the container is gone. */
 export interface LogReader {
   read(container: LogSource, options: LogOptions, out: Writable, signal: AbortSignal): Promise<void>;
 }
 
 export interface LogSource {
   readonly containerId: string;
-  /** Path of the log file on the target, as ContainerStatus.logPath has it. */
+  /** Path of the log file on the target (ContainerStatus.logPath). */
   readonly logPath: string;
 }
 
-/** Resources that run short on the node, as its conditions say. */
+/** The node's pressure conditions. */
 export interface Pressure {
   readonly memory: boolean;
   readonly disk: boolean;
   readonly pid: boolean;
 }
 
-/** The node's resources as the eviction manager last found them. */
+/** The node's pressure, as last observed by the eviction manager. */
 export interface NodePressure {
   /** Undefined until the target has been read. */
   readonly pressure: Pressure | undefined;
-  /** Why the target cannot be read, if it cannot. */
+  /** Why the target cannot be read; undefined if it can. */
   readonly problem: string | undefined;
 }
 
-/** Admits pods beside those that the node has; one pod at a time. */
+/** Admits pods, one at a time. */
 export interface Admission {
-  /** @param others the active pods already admitted. @returns undefined when the pod may run. */
+  /** @param others active pods that are admitted already. @returns undefined if the pod may run. */
   admit(pod: GivenPod, others: readonly GivenPod[], signal: AbortSignal): Promise<Rejection | undefined>;
 }
 
 /** Frees space on the target by removing what no pod needs. */
 export interface Reclaim {
-  /** Removes dead containers beyond the limits, and all containers and sandboxes of pods that have ended, deleted or not.
-   *  @throws when the runtime cannot be asked. */
+  /** Removes dead containers beyond the limits, and all containers and sandboxes of terminated pods, deleted or not.
+   *  @throws if the runtime cannot be queried. */
   deleteUnusedContainers(signal: AbortSignal): Promise<void>;
-  /** Removes every image that nothing uses and that may be removed, however full the file system is. @returns bytes freed.
-   *  @throws when the runtime cannot be asked, or could not remove some of them. */
+  /** Removes all unused images that may be removed, regardless of disk usage. @returns bytes freed.
+   *  @throws if the runtime cannot be queried, or could not remove some of them. */
   deleteUnusedImages(signal: AbortSignal): Promise<number>;
 }
 
-/** Fields of a pod that this node does not serve; such a pod is held, with an event that names them. */
+/** Checks pods for fields that this node does not support; such a pod is held, with an event that names them. */
 export interface Served {
-  /** Paths like `spec.containers[0].lifecycle.preStop`, each with a clause that says why; empty when all is served. */
+  /** Paths such as `spec.containers[0].lifecycle.preStop`, each with the reason; empty if all fields are supported. */
   unserved(pod: Pod, signal: AbortSignal): Promise<readonly { readonly field: string; readonly why: string }[]>;
 }
 
-/** Which list of the spec a container stands in. */
+/** The list of the spec that a container is in. */
 export type ContainerKind = "containers" | "initContainers" | "ephemeralContainers";
 
 export interface NamedContainer {

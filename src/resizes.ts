@@ -3,36 +3,36 @@ import type { Resources } from "./objects.ts";
 import type { RuntimePod } from "./pipeline.ts";
 import type { AskedPod, GivenPod } from "./roles.ts";
 
-// Vocabulary of in-place resizes, as pipeline.ts is of the rest.
+// Values and ports for in-place resizes, like pipeline.ts for everything else.
 
-/** CPU and memory in force for running containers: they may lag behind the allocation. Limits that a pod has for its
- *  containers together stand in for theirs. */
+/** Actuated CPU and memory of running containers, which may lag behind the allocation. Pod-level limits are the default of
+ *  container limits. */
 export interface ResourcesInForce {
-  /** @param pod as it has been given its resources. @param status of one of its containers, which runs. */
+  /** @param pod the allocated pod. @param status of one of its running containers. */
   ofContainer(pod: GivenPod, status: ContainerStatus): Resources;
-  /** Resources in force for the pod as a whole; undefined where it has none of its own. */
+  /** Actuated pod-level resources; undefined if it has none. */
   ofPod(pod: GivenPod): Resources | undefined;
-  /** The runtime has taken them over. */
+  /** Records resources that the runtime has applied to a container. */
   setContainer(uid: string, containerId: string, resources: Resources): Promise<void>;
   setPod(uid: string, resources: Resources): Promise<void>;
 }
 
-/** Changes of the resources of pods that are on the node.
+/** In-place resizes of pods on the node.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export interface Resizes {
-  /** The pod with what it has been given in place of what it asks for. */
+  /** The pod with its allocated resources in place of its requested ones. */
   allocated(pod: AskedPod): GivenPod;
-  /** The same with what is in force for those of its containers that run. */
+  /** The pod with the actuated resources of its running containers. */
   inForce(pod: GivenPod, observed: RuntimePod): GivenPod;
-  /** Finds out from an observation whether the pod's resize is done. @param pod as it has been given its resources. */
+  /** Checks by an observation whether the pod's resize is complete. @param pod the allocated pod. */
   observe(pod: GivenPod, observed: RuntimePod): void;
-  /** The pod's allocation could not be actuated. @param pod as above. */
+  /** Records that the pod's allocation could not be actuated. @param pod the allocated pod. */
   failed(pod: GivenPod, message: string): void;
 }
 
-/** Progress of a pod's resize, as its conditions show it. */
+/** Progress of a pod's resize, as shown by its conditions. */
 export interface ResizeState {
-  /** The resources asked for do not fit yet, or cannot be had in place at all. */
+  /** The requested resources do not fit yet, or cannot be changed in place at all. */
   readonly pending?: {
     readonly reason: "Deferred" | "Infeasible";
     readonly message: string;
@@ -43,18 +43,18 @@ export interface ResizeState {
   /** The allocation is being actuated. */
   readonly inProgress?: {
     readonly error?: string;
-    /** Generation of the spec that asked for it. */
+    /** Generation of the spec that requested it. */
     readonly generation: number;
   };
 }
 
-/** A resize that is not done, and the reason. */
+/** A resize that has not been allocated, and the reason. */
 export type PendingResize = NonNullable<ResizeState["pending"]>;
 
-/** Numbers of resizes by their progress. */
+/** Numbers of resizes by progress. */
 export type ResizeCounts = Readonly<Record<"deferred" | "infeasible" | "inProgress", number>>;
 
-/** Reason for which pending resizes are weighed again. */
+/** Reason for retrying pending resizes. */
 export type ResizeTrigger =
   | "pod_updated"
   | "pod_resized"
@@ -66,13 +66,13 @@ export type ResizeTrigger =
 /** Decides on resizes, one pod at a time. */
 export interface ResizeDecider {
   allocated(pod: AskedPod): GivenPod;
-  /** The same, with no less than what is still in force: so much other pods have to leave it. */
+  /** The allocated pod, with resources no lower than the actuated ones, which other pods cannot use yet. */
   held(pod: AskedPod): GivenPod;
-  /** A pod has come, before it is admitted: what it was given before counts, not what it asks for now. */
+  /** Restores or makes the allocation of a pod that is about to be admitted: a previous allocation takes precedence over the spec. */
   take(pod: AskedPod): void;
-  /** A pod that is on the node may ask for something else than before, and than it has been given. @returns whether it does. */
+  /** Records the resources that a running pod requests. @returns true if they have changed and differ from its allocation. */
   ask(pod: AskedPod): boolean;
-  /** Decides what is pending. @param active the pods that hold resources now: what is decided may end some. @param trigger why now.
-   *  @returns the UIDs of pods that have been given something else, or have something else to show. */
+  /** Retries pending resizes. @param active the pods that hold resources now: a decision may terminate some. @param trigger for metrics.
+   *  @returns the UIDs of pods whose allocation or resize status has changed. */
   decide(active: () => readonly AskedPod[], trigger: ResizeTrigger, signal: AbortSignal): Promise<readonly string[]>;
 }

@@ -1,34 +1,34 @@
-// What pods use of what a node may run short of, as statistics measure it and eviction ranks by it.
+// Usage of pods, as measured by statistics and ranked by eviction.
 
-/** Files of a pod, or of one part of it. */
+/** Disk usage of a pod, or of one part of it. */
 export interface FileUse {
   readonly bytes: number;
   readonly inodes: number;
 }
 
-/** Usage of one container; what is not known is missing. */
+/** Usage of one container; unknown values are undefined. */
 export interface ContainerUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
-  /** Its writable layer. */
+  /** The writable layer. */
   readonly layer?: FileUse;
   readonly logs?: FileUse;
 }
 
-/** A pod's usage of what a node may run short of; what is not known is missing. */
+/** Usage of one pod; unknown values are undefined. */
 export interface PodUsage {
   /** Working set, bytes. */
   readonly memoryBytes?: number;
   readonly processes?: number;
   /** By name. */
   readonly containers: ReadonlyMap<string, ContainerUsage>;
-  /** Volumes on the node's disk, by name: neither those in memory nor claims. */
+  /** Volumes on the node's disk by name, without memory-backed volumes and claims. */
   readonly volumes: ReadonlyMap<string, FileUse>;
 }
 
-/** Measures pods, to tell which of them to evict. */
+/** Measures pods, to rank them for eviction. */
 export interface PodUsages {
-  /** @param files measures files too, which may be slow.
-   *  @returns usage of running pods, by UID. @throws CodedError when nothing can be measured. */
+  /** @param files measures disk usage as well, which may be slow.
+   *  @returns usage of running pods, by UID. @throws CodedError if nothing can be measured. */
   now(files: boolean, signal: AbortSignal): Promise<ReadonlyMap<string, PodUsage>>;
 }

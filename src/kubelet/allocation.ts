@@ -11,20 +11,20 @@ import { createTargetFacts } from "../runtime/target-facts.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { limitedSwap } from "./settings.ts";
 
-/** The kubelet's, milliseconds. */
+/** Delay and interval of retries of pending resizes: the kubelet's, milliseconds. */
 const firstRetryMs = 30_000;
 const retryMs = 180_000;
 
-/** Resources of pods: admission, what each pod has been given, and changes of that. */
+/** Admission, allocations and resizes of pods. */
 export interface Allocating {
   readonly admission: Admission;
   readonly allocations: Allocations;
   readonly resizes: Resizes & ResizeDecider;
-  /** The target's facts, read once for all that depends on them. */
+  /** Facts about the target, read once. */
   readonly facts: ReturnType<typeof createTargetFacts>;
 }
 
-/** Builds admission, allocations and resizes. */
+/** Creates admission, allocations and resizes. */
 export function allocateResources(context: NodeContext, cluster: Cluster, observed: Observed): Allocating {
   const { config, target, metrics, clock, log, hand } = context;
   const { events } = cluster;
@@ -50,7 +50,7 @@ export function allocateResources(context: NodeContext, cluster: Cluster, observ
   return { admission, allocations, resizes, facts };
 }
 
-/** Decides whether a pod may run here, and whether one that runs may have other resources. */
+/** Creates the admission chain, which admits pods and resizes. */
 function createNodeAdmission(
   { config: { kubelet, nodeName }, client, metrics: { measures }, clock, log, hand }: NodeContext,
   { nodes, events }: Cluster,
@@ -73,7 +73,7 @@ function createNodeAdmission(
   });
 }
 
-/** Has pending resizes decided anew from time to time, whatever else happens. */
+/** Retries pending resizes periodically. */
 export function retryResizes({ hand, clock, log }: NodeContext): Service {
   const { weigh } = hand("resizeRetry").signals;
   const options = { name: "resizes", everyMs: retryMs, firstMs: firstRetryMs, clock, log };

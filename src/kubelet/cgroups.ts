@@ -16,8 +16,8 @@ import type { Cluster, NodeContext, Observed, TargetCgroups } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { enforcement, memoryQos } from "./settings.ts";
 
-/** Opens the target's cgroups, and limits those of its other processes where the configuration says so; once the runtime answers, where
- *  it does not yet. @throws TargetError when that cannot be. */
+/** Opens the target's cgroups, and limits the reserved cgroups as configured; if the runtime does not respond yet, they are limited
+ *  later. @throws TargetError if a reserved cgroup cannot be limited. */
 export async function openTargetCgroups(
   { config, target, metrics, clock, log, signal }: NodeContext,
   { events }: Pick<Cluster, "events">,
@@ -43,11 +43,11 @@ export async function openTargetCgroups(
   return { layout, open, reserved, enforced };
 }
 
-/** The node's cgroups. */
+/** Managers of the node's cgroups. */
 export interface ComposedCgroups {
-  /** Directories and cgroups of pods. */
+  /** Data directories and cgroups of pods. */
   readonly ground: PodGround & { readonly groups: PodGroups };
-  /** Shares of all pods together, and of the machine's other processes. */
+  /** Enforces the node's allocatable resources and the reservations. */
   readonly nodeAllocatable: Service;
 }
 
@@ -56,7 +56,7 @@ interface CgroupParts extends Pick<Allocating, "allocations"> {
   readonly settings: PodSettings;
 }
 
-/** Builds the cgroups of pods, of their quality of service classes, and of all of them. */
+/** Creates the managers of pod cgroups, of QoS cgroups, and of the cgroup of all pods. */
 export function composeCgroups(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,

@@ -12,11 +12,11 @@ interface CleaningParts extends Pick<Allocating, "allocations">, OwnImages {
   readonly volumes: Volumes;
   readonly workers: PodWorkers;
   readonly syncLoop: SyncLoop;
-  /** Every source has spoken, and all that they said was taken in. */
+  /** True once every source has reported, and all updates have been handled. */
   readonly sourcesSeen: () => boolean;
 }
 
-/** Finds and clears away leftovers of pods. */
+/** Creates housekeeping and garbage collection. */
 export function cleanUp(context: NodeContext, cluster: Cluster, observed: Observed, parts: CleaningParts) {
   const { metrics, clock, log, hand } = context;
   const { presence } = observed;

@@ -21,7 +21,7 @@ import { loggedEvents, noNode, noServices } from "./standalone.ts";
 
 const firstAnswerMs = 2_000;
 
-/** Watches what the cluster has for this node; without a cluster there is no Node, no Service, and nothing to refer to. */
+/** Creates the watches of cluster objects for this node; a standalone node has no Node, no Services, and no referenced objects. */
 export function observeCluster(context: NodeContext): Cluster {
   const { config, alone, client, clock, log } = context;
   const { kubelet, nodeName } = config;
@@ -40,17 +40,17 @@ export function observeCluster(context: NodeContext): Cluster {
   const tokens = createTokenSource({ ...common, signers });
   const { signals } = context.hand("nodeWatch");
   nodes.onChange((node) => {
-    // A deleted Node is registered again at once.
+    // A deleted Node is registered again immediately.
     if (!node) signals.nodeChanged.send();
     signals.mirrorsChanged.send();
   });
-  // A container does not start before its environment can name the Services: those that came first need not wait out their pause.
+  // Containers wait for the Services, which are part of their environment: pods that came first need not wait for their retry delay.
   const { signals: waiting } = context.hand("serviceWatch");
   const forget = services.onChange(() => {
     forget();
     waiting.retry.send();
   });
-  // Static pods may be what the API server itself is run by: with them a node does not wait for it.
+  // The API server itself may be a static pod: a node with static pods does not wait for it.
   const patient = { ...nodes, ready: (signal: AbortSignal) => atMost(firstAnswerMs, nodes.ready, clock, signal) };
   const first = staticSources(config).length > 0 ? patient : nodes;
   const { account, target } = context;
@@ -73,12 +73,12 @@ export function observeCluster(context: NodeContext): Cluster {
   };
 }
 
-/** Headless Services as the node sees them, and their endpoints, which the account of graftlet's Pod may read. */
+/** Watches headless Services with the node's identity, and their endpoints with the service account of graftlet's Pod. */
 function watchHeadless(common: ListerDeps, { client }: Pick<ListerDeps, "client">): NonNullable<Cluster["headless"]> {
   return { services: createHeadlessServices(common), endpoints: createHeadlessEndpoints({ ...common, client }) };
 }
 
-/** Events that the process is told as well. */
+/** An event sink that also reports events to the process. */
 function toldEvents(written: Cluster["events"], tell: NonNullable<NodeTelling["event"]>): Cluster["events"] {
   return {
     ...written,

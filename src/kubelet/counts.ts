@@ -4,9 +4,9 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { PodWorkers } from "../sync/pod-workers.ts";
 
-// Counts between stages, made where the stages are put together: no stage has to know of them.
+// Metrics between stages, counted where stages are composed, so that no stage has to know of them.
 
-/** Notes which pods come and go. */
+/** Counts added and removed pods. */
 export function followPods({ op, pods }: PodUpdate, measures: Measures): void {
   if (op === "ADD") measures.seen(pods);
   if (op === "REMOVE") for (const { metadata } of pods) measures.forget(metadata.uid);
@@ -27,7 +27,7 @@ interface Known {
   readonly cache: PodCache;
 }
 
-/** A pod that the runtime has and no worker knows is taken down by a worker that is made for it. */
+/** Counts terminations of orphans: pods in the runtime without a worker. */
 export function countOrphans(
   workers: Pick<PodWorkers, "terminate" | "forget">,
   { worker, cache }: Known,

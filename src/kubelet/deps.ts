@@ -36,70 +36,70 @@ import type { Target } from "../seams/provider.ts";
 import type { Strangers } from "../server/strangers.ts";
 import type { HandOut } from "./wiring.ts";
 
-/** The locks that make the target this node's. */
+/** The locks that reserve the target for this node. */
 export interface TargetClaim extends Fence {
-  /** Takes the locks again where they were lost; makes sure of them otherwise.
-   *  @throws TargetError RuntimeInUse when another agent has taken them meanwhile. */
+  /** Acquires the locks again if they were lost; otherwise verifies them.
+   *  @throws TargetError RuntimeInUse if another agent has acquired them meanwhile. */
   renew(signal: AbortSignal): Promise<void>;
-  /** True while they are lost, and not taken again. */
+  /** True while the locks are lost. */
   isLost(): boolean;
-  /** Calls back when they are lost. @returns what stops that. */
+  /** Calls back when the locks are lost. @returns unsubscribes. */
   onLost(listener: () => void): () => void;
 }
 
-/** A node's world: what it is configured to be, and what it works with. */
+/** Dependencies of a node: its configuration, and what it works with. */
 export interface KubeletDeps {
   readonly config: NodeConfig;
   readonly target: Target;
   readonly claim: TargetClaim;
   readonly client: ApiClient;
-  /** There is no API server: pods come from files and URLs, and the log and the kubelet API tell of them. */
+  /** Standalone: there is no API server; pods come from files and URLs, and events go to the log. */
   readonly alone: boolean;
-  /** The Pod's service account, where graftlet runs as one. */
+  /** The service account of graftlet's Pod, if it has one. */
   readonly account?: { readonly client: ApiClient };
-  /** As whom the node speaks to the API server; absent without one. */
+  /** The node's credentials for the API server; undefined without one. */
   readonly access?: AccessFile;
-  /** Store of the certificate of that name. */
+  /** The store of the certificate of that name. */
   readonly store: (name: string) => PairStore;
-  /** Approves the request for the kubelet API's certificate; absent where others do. */
+  /** Approves the signing request for the kubelet API's certificate; undefined if others approve it. */
   readonly approve?: Approve;
-  /** Name of this process: tells its health endpoints from others'. */
+  /** ID of this process, to recognize its own health endpoints. */
   readonly instance: string;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
   readonly report: NodeTelling;
-  /** Connections of unknown peers to this process. */
+  /** Limits of unauthenticated connections to this process. */
   readonly strangers: Strangers;
-  /** Bounds on what the process carries between pods and the cluster. */
+  /** Limits of service tunnel connections of this process. */
   readonly places: TunnelPlaces;
-  /** How much this process logs. */
+  /** Log level of this process. */
   readonly verbosity: Verbosity;
   readonly metrics: NodeMetrics;
   readonly tracer: Tracer;
-  /** Text of a file of the machine that graftlet runs on. @throws the errors of `fs.readFile`. */
+  /** Reads a text file on graftlet's own machine. @throws the errors of `fs.readFile`. */
   readonly readOwnFile: (path: string) => Promise<string>;
-  /** The certificate in PEM by which the API server knows the node. */
+  /** The node's client certificate for the API server, in PEM. */
   readonly clientCertificate: () => string | undefined;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A node's world while it runs. */
+/** Dependencies of a running node. */
 export interface NodeContext extends KubeletDeps {
-  /** Hands an actor the state and signals that kubelet/wiring.ts names for it. */
+  /** Returns the state and signals that kubelet/wiring.ts names for an actor. */
   readonly hand: HandOut;
-  /** Calls back when the work on a pod is over and its values are freed. */
+  /** Calls back when the work on a pod has ended and its values are freed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
-  /** Aborts when the node is to stop. */
+  /** Aborts when the node should stop. */
   readonly signal: AbortSignal;
 }
 
-/** The cluster as a node sees it: its own object, services, and objects that pods refer to. */
+/** The node's view of the cluster: its own object, Services, and objects that pods refer to. */
 export interface Cluster {
   readonly events: EventSink & Service;
   readonly nodes: NodeWatch;
   readonly services: ServiceWatch;
-  /** Present where pods reach the cluster over the link, and an account may read them. */
+  /** Set if pods reach the cluster through the service tunnel, and a service account may read headless Services. */
   readonly headless?: { readonly services: ServiceWatch; readonly endpoints: EndpointWatch };
   readonly runtimeClasses: RuntimeClasses & Service;
   readonly objects: ObjectCaches;
@@ -110,22 +110,22 @@ export interface Cluster {
   readonly running: readonly Service[];
 }
 
-/** The target's cgroups as the node finds them. */
+/** The target's cgroups. */
 export interface TargetCgroups {
-  /** Where pods' cgroups lie. */
+  /** Layout of pod cgroups. */
   readonly layout: (signal: AbortSignal) => Promise<CgroupLayout>;
   readonly open: OpenNodeCgroups;
   readonly reserved: ReservedCgroups;
   readonly enforced: Enforcement;
 }
 
-/** The target as a node sees it: its pods, logs, devices and health. */
+/** The node's view of the target: its pods, logs, devices and health. */
 export interface Observed {
-  /** Absent where the target is this machine. */
+  /** Undefined if the target is the local machine. */
   readonly presence?: Presence;
-  /** Present where pods reach the cluster over the link. */
+  /** Set if pods reach the cluster through a service tunnel. */
   readonly way?: ClusterWay;
-  /** Labels of what this node makes, where others use the runtime too. */
+  /** Labels of this node's objects in a shared runtime. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly targetClock: TargetClock & Service;
   readonly rights: TargetRights;

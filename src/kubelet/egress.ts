@@ -6,15 +6,15 @@ import { createServerEndpoints } from "../api/listers.ts";
 import { createTunnels, type Distribution, type TunnelDeps, type Tunnels } from "../egress/tunnels.ts";
 import type { NodeContext } from "./deps.ts";
 
-/** Pause before an API server is asked again what it is, milliseconds. */
+/** Retry delay for reading the API server's version, milliseconds. */
 const againMs = 5_000;
 
-/** Tunnels by which an API server of k3s or RKE2 reaches this node; undefined for a node that wants none. */
+/** Creates the tunnels through which an API server of k3s or RKE2 reaches this node; undefined if the node needs none. */
 export function egressOf(context: NodeContext): Tunnels | undefined {
   const { config, access, account, client, clock, log } = context;
   const { kubelet, advertisedPort, egressTunnel: wanted } = config;
   if (!access || wanted === "none" || !kubelet.enableServer) return undefined;
-  // Read only where there are tunnels.
+  // Read only if there are tunnels.
   let source: CredentialSource | undefined;
   const distribution = async (signal: AbortSignal) => {
     for (;;) {
@@ -38,13 +38,13 @@ export function egressOf(context: NodeContext): Tunnels | undefined {
   });
 }
 
-/** The distribution that an API server's version names, as v1.36.1+k3s1 does. */
+/** The distribution in an API server's version, such as v1.36.1+k3s1. */
 function distributionIn(version: string): Distribution | undefined {
   const [, name] = /\+(k3s|rke2)/.exec(version) ?? [];
   return name as Distribution | undefined;
 }
 
-/** The API server that a kubeconfig names. */
+/** The API server of a kubeconfig, as the only endpoint. */
 function onlyServer(access: AccessFile): TunnelDeps["servers"] {
   const server = new URL(access.read().cluster.server);
   const host = hostIn(server);

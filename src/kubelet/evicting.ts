@@ -25,7 +25,7 @@ interface EvictingParts extends Pick<Allocating, "allocations"> {
   readonly sourcesSeen: () => boolean;
 }
 
-/** Looks whether the node runs short of anything, and evicts pods. */
+/** Creates the eviction manager. */
 export function evictPods(
   context: NodeContext,
   { events }: Cluster,
@@ -50,7 +50,7 @@ export function evictPods(
     log,
   });
   const common = { ...(presence && { presence }), clock, log };
-  // Cgroups of version 2 have no events for thresholds of memory: the kubelet has no notifier there either.
+  // cgroup v2 has no memory threshold events: the kubelet has no notifier there either.
   const notifier =
     kubelet.kernelMemcgNotification && facts.cgroupVersion === 1
       ? createMemoryNotifier({ host, ...common })

@@ -7,11 +7,11 @@ import type { OwnImages } from "./images.ts";
 import { imageLimits, logLinksDirectory } from "./settings.ts";
 
 interface GarbageParts extends OwnImages {
-  /** Every source has spoken, and all that they said was taken in. */
+  /** True once every source has reported, and all updates have been handled. */
   readonly sourcesSeen: () => boolean;
 }
 
-/** Removes dead containers, and images that nothing uses. */
+/** Creates garbage collection of containers and images. */
 export function collectGarbage(
   { config, target, metrics, tracer, clock, log, hand }: NodeContext,
   { events }: Cluster,

@@ -10,15 +10,15 @@ import { verificationBy } from "../runtime/images/verification-policy.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 import { verificationSettings } from "./settings.ts";
 
-/** Records of images. */
+/** Records of pulled images. */
 export interface OwnImages {
-  /** Images that this node pulled, where others use the runtime too. */
+  /** Images pulled by this node; set if the runtime is shared. */
   readonly pulled?: PulledImages;
-  /** Decisions on who may use which image; undefined where nobody is asked. */
+  /** Verifies that pods may use an image that is present already; undefined if verification is off. */
   readonly pullManager?: PullManager;
 }
 
-/** Puts on record what the node pulls, and for whom. */
+/** Creates the records of pulled images and of the credentials used. */
 export function recordImages({ config, target, metrics, clock, log }: NodeContext): OwnImages {
   const { host, runtime, sharing } = target;
   const { rootDir } = config;
@@ -37,7 +37,7 @@ export function recordImages({ config, target, metrics, clock, log }: NodeContex
   };
 }
 
-/** How images are pulled. */
+/** Dependencies of the image puller. */
 export function pullDeps(
   context: NodeContext,
   cluster: Cluster,
@@ -55,7 +55,7 @@ export function pullDeps(
   };
 }
 
-/** Credentials on the machine that graftlet runs on: the node's own, and those that programs tell. */
+/** Credentials on graftlet's own machine: the node's own, and those of credential provider plugins. */
 function nodeKeyrings(context: NodeContext, cluster: Cluster): readonly PodKeyring[] {
   const { config, metrics, signal, clock, log, readOwnFile: readFile } = context;
   const { rootDir, credentialProviders } = config;

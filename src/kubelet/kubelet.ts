@@ -17,11 +17,11 @@ import { tracedRuntime } from "../tracing/runtime-calls.ts";
 import { handOut } from "./wiring.ts";
 import { nodeWork } from "./work.ts";
 
-/** Runs one node until the signal aborts, or until a remote target has booted, has changed while it was out of reach, or was
- *  another node's then. State and signals are made first; kubelet/wiring.ts says which actor gets which. Pods stay as they are when
+/** Runs one node until the signal aborts, or until a remote target has rebooted, or has changed or been used by another node while it
+ *  was unreachable. State and signals are created first; kubelet/wiring.ts says which actor gets which. Pods keep running when
  *  it ends.
- *  @returns `again` when the node should be run anew.
- *  @throws the first failure of a service, such as a port that is taken, in one sentence. */
+ *  @returns `again` if the node should be restarted.
+ *  @throws the first failure of a service, such as a port in use, in one sentence. */
 export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise<"stopped" | "again"> {
   const { target, metrics, tracer, report, clock } = deps;
   const anew = new AbortController();
@@ -50,7 +50,7 @@ export async function runKubelet(deps: KubeletDeps, given: AbortSignal): Promise
   return anew.signal.aborted && !given.aborted ? "again" : "stopped";
 }
 
-/** Marks the node as served once the kubelet API has all that it needs to answer requests about pods. */
+/** Marks the node as ready once the kubelet API can answer requests about pods. */
 function readiness({ config, readiness: process, hand }: NodeContext, { certified }: NodeServer): Service {
   const { takenIn } = hand("kubeletServer");
   return onceThenIdle("readiness", async (signal) => {
@@ -59,7 +59,7 @@ function readiness({ config, readiness: process, hand }: NodeContext, { certifie
   });
 }
 
-/** Has the process be asked whether the sync loop of a node on this machine gets on. */
+/** Adds the sync loop of a node on this machine to the liveness check of the process. */
 function liveness(
   { config, target: { link }, liveness: process }: NodeContext,
   { pleg }: Observed,
@@ -67,7 +67,7 @@ function liveness(
   return link ? [] : [onceThenIdle("liveness", () => process.watch(() => pleg.stalled(syncLoopPatience(config))))];
 }
 
-/** Self-test of the connection from the API server to the kubelet API; in a Pod, whose service account may make it. */
+/** Creates the self-test of the connection from the API server to the kubelet API; only in a Pod, whose service account may run it. */
 function selfTest(
   { account, config, clock, log, hand }: NodeContext,
   { waiting }: NodeServer,

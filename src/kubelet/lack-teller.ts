@@ -2,7 +2,7 @@ import type { TellLack } from "../network/lacks.ts";
 import { nodeReference } from "../pod/reference.ts";
 import type { Cluster } from "./deps.ts";
 
-/** Tells what the pods' network of a node lacks: an event of the Node. */
+/** Creates a reporter of pod network limitations: events on the Node. */
 export function lackTeller(events: Cluster["events"], nodeName: string): TellLack {
   return (reason, message) => events.event(nodeReference(nodeName), "Warning", reason, message);
 }

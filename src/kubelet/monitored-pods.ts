@@ -3,7 +3,7 @@ import type { PodStatus } from "../objects.ts";
 import type { PodStore } from "../pipeline.ts";
 import { isTerminal } from "../pod/phase.ts";
 
-/** The node's pods for monitors of devices. @param status the newest of each. */
+/** The node's pods for device monitoring agents. @param status the latest statuses. */
 export function monitoredPods(
   asked: Pick<PodStore, "list" | "byName">,
   status: { get(uid: string): PodStatus | undefined },

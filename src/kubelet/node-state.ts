@@ -8,33 +8,33 @@ import { createPodTable } from "../state/pod-table.ts";
 import type { ColumnPair, ColumnWriter } from "../state/rows.ts";
 import type { Held } from "../status/delivery.ts";
 
-/** State of a node: passive, made before its actors. Each part has a reader and a writer; kubelet/wiring.ts says which actor gets
- *  which. @param sources that the node has. */
+/** Creates the state of a node: passive, created before its actors. Each part has a reader and a writer; kubelet/wiring.ts says which
+ *  actor gets which. @param sources pod sources of the node. */
 export function createNodeState(clock: Clock, sources: readonly SourceName[]) {
   const { field, onEnd, ...columns } = createPodTable(clock);
   const state = {
     ...columns,
-    /** Resources that a pod has been given. */
+    /** Allocated and actuated resources of a pod. */
     allocation: pairOf(field<Allocation>()),
-    /** Pods whose wish for other resources waits to be weighed. */
+    /** Pods with a resize that has not been decided, or that is deferred. */
     pending: pairOf(field<true>()),
-    /** Resources that a pod asked for last. */
+    /** Last requested resources of a pod. */
     wishes: pairOf(field<PodResources>()),
-    /** Status on its way to the API server. */
+    /** Status waiting to be written to the API server. */
     held: pairOf(field<Held>()),
-    /** Pods on which a pass acted without seeing the outcome. */
+    /** Pods that a pass has changed without observing the outcome. */
     unseen: pairOf(field<true>()),
-    /** Sources that have spoken. */
+    /** Sources that have reported. */
     spoken: createSourceMarks(sources),
-    /** Sources whose first words were taken in, or refused. */
+    /** Sources whose first report has been processed. */
     takenIn: createSourceMarks(sources),
-    /** What the node runs short of. */
+    /** Pressure conditions of the node. */
     pressure: createCell<NodePressure>(),
-    /** Way from the API server to the kubelet API. */
+    /** Result of the self-test from the API server to the kubelet API. */
     reachable: createCell<ReachableVerdict>(),
     /** The target is about to shut down. */
     goingDown: createCell<true>(),
-    /** Attached volumes in use, by the cluster's names; undefined while it is not known what an earlier process left. */
+    /** Attachable volumes in use, as in Node.status.volumesInUse; undefined until volumes of an earlier process have been recovered. */
     inUse: createCell<readonly string[]>(),
   };
   return { state, onEnd };

@@ -7,19 +7,19 @@ import type { AskedPod } from "../roles.ts";
 import { type Target, hasOwnNetwork } from "../seams/provider.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
-/** Which pods of DaemonSets the node runs, and for which it shows placeholders. */
+/** Decides which DaemonSet pods the node runs, and for which it shows placeholders. */
 export interface Placeholders {
-  /** @param seen the pod as the runtime has it. */
+  /** @param seen the pod's observation in the runtime. */
   standingOf(pod: AskedPod, seen: RuntimePod | undefined): Standing;
-  /** A placeholder stands for the pod. */
+  /** True if the pod is shown as a placeholder. */
   standsFor(pod: AskedPod): boolean;
-  /** The pods that are none. */
+  /** Filters out placeholders. */
   without(pods: readonly AskedPod[]): readonly AskedPod[];
   readonly running: readonly Service[];
 }
 
-/** Annotations with which a Node is registered: where its pods have no network of the cluster's, or where that is not known, it begins
- *  without DaemonSets; where they are isolated it says so. */
+/** Annotations of a newly registered Node: without DaemonSets if its pods are not on the cluster network, or that is not known;
+ *  with the pod network mode if they are isolated. */
 export function registeredAnnotations(target: Pick<Target, "network"> | undefined): Readonly<Record<string, string>> {
   return {
     ...((!target || hasOwnNetwork(target.network)) && { [daemonSetsAnnotation]: "none" }),
@@ -27,7 +27,8 @@ export function registeredAnnotations(target: Pick<Target, "network"> | undefine
   };
 }
 
-/** The choice is the configuration's, else the Node's own, so that an upgrade changes nothing at Nodes that there are. */
+/** Creates the DaemonSet policy: from the configuration, otherwise from the Node's annotation, so that an upgrade does not change existing
+ *  Nodes. */
 export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholders {
   const { config, target, log, hand } = context;
   const { seen: cache, status: statuses } = hand("placeholders");
@@ -44,10 +45,7 @@ export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholde
   const tell = onceThenIdle("daemon-sets", async (signal) => {
     await nodes.ready(signal);
     if (choiceOf(nodes) === "all")
-      log.warn(
-        {},
-        "pods of all DaemonSets run on the machine, as before: set nodes[].daemonSets to none, selected or all",
-      );
+      log.warn({}, "running pods of all DaemonSets, as before: set nodes[].daemonSets to none, selected or all");
   });
   const standsFor = (pod: AskedPod) => standing(pod, cache.get(pod.metadata.uid)).is === "placeholder";
   return {
@@ -58,7 +56,7 @@ export function choosePods(context: NodeContext, { nodes }: Cluster): Placeholde
   };
 }
 
-/** The choice that the Node's annotation says; all where it says none; undefined while the Node is not known. */
+/** The choice in the Node's annotation; `all` without one; undefined while the Node is not known. */
 function choiceOf(nodes: NodeSource): DaemonSets | undefined {
   const node = nodes.node();
   const said = node?.metadata.annotations?.[daemonSetsAnnotation];

@@ -37,13 +37,13 @@ import { keptVolumes } from "./volumes.ts";
 import { lookAfter } from "./upkeep.ts";
 import type { PodUsages } from "../usage.ts";
 
-/** Patience of a stopping node with calls to the runtime that are under way, milliseconds. */
+/** Time for running calls to the runtime to finish when the node stops, milliseconds. */
 const drainMs = 20_000;
 
-/** A pod's status from what the runtime shows of it. */
+/** Generates a pod's status from an observation. */
 type StatusOf = (pod: AskedPod, seen: RuntimePod, ending: boolean) => PodStatus;
 
-/** Parts of the work on pods that others ask. */
+/** The pod pipeline's parts that other components query. */
 export interface PodWork {
   readonly stats: NodeStats;
   readonly volumes: Volumes;
@@ -51,7 +51,7 @@ export interface PodWork {
   readonly running: readonly Service[];
 }
 
-/** Parts of the work on one pod. */
+/** Components that pod workers use. */
 interface Stages extends Allocating, RuntimeStages {
   readonly statuses: StatusManager;
   readonly probes: Probes;
@@ -59,7 +59,7 @@ interface Stages extends Allocating, RuntimeStages {
   readonly statusOf: StatusOf;
 }
 
-/** Takes pods in from their sources, runs them, reports their status, and cleans up after them. */
+/** Creates the pod pipeline: reads pods from their sources, runs them, reports their status, and cleans up after them. */
 export function workOnPods(context: NodeContext, cluster: Cluster, observed: Observed): PodWork {
   const { target, clock } = context;
   const stages = createStages(context, cluster, observed);
@@ -76,8 +76,8 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
     keptVolumes(volumes, observed, context),
     probes,
     allocations.records,
-    // Asked before the first pod asks, so that the log says at the start what pods lack; a runtime that does not answer now is asked
-    // again by the pod.
+    // Read before the first pod needs it, so that missing cgroup support is logged at the start; if the runtime does not respond now,
+    // the first pod retries.
     onceThenIdle("cgroup-layout", async (signal) => void (await layout(signal).catch(() => undefined))),
     stages.nodeAllocatable,
     ...placeholders.running,
@@ -88,13 +88,16 @@ export function workOnPods(context: NodeContext, cluster: Cluster, observed: Obs
   return { stats, volumes, manager, running };
 }
 
-/** Everything that a pod worker works with. */
+/** Creates the components that pod workers use. */
 function createStages(context: NodeContext, cluster: Cluster, observed: Observed): Stages {
   const { target, client, metrics, clock, log, hand, onEnd } = context;
   const { measures } = metrics;
   const api = createPodApi(client);
+  const { shown, held, ...reported } = hand("statusManager");
   const statuses = createStatusManager({
-    ...hand("statusManager"),
+    ...reported,
+    shown,
+    held,
     onEnd,
     api,
     measures: measures.statuses,
@@ -102,11 +105,12 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
     log,
   });
   const allocating = allocateResources(context, cluster, observed);
-  const { asked, seen, ...columns } = hand("probes");
+  const { asked, seen, shown: apiCopies, ...columns } = hand("probes");
   const probes = createProbes({
     ...target,
     ...columns,
     pods: asked,
+    shown: apiCopies,
     cache: seen,
     onEnd,
     targetClock: observed.targetClock,
@@ -123,7 +127,7 @@ function createStages(context: NodeContext, cluster: Cluster, observed: Observed
   return { ...allocating, ...runtime, statuses, probes, placeholders, statusOf };
 }
 
-/** Generates a pod's status. */
+/** Creates the status generator. */
 function createStatusOf(
   { config, hand }: NodeContext,
   { health, agent, devices }: Observed,
@@ -153,7 +157,7 @@ function createStatusOf(
   };
 }
 
-/** The pod workers, one a pod. @param stop ends their passes. */
+/** Creates the pod workers. @param stop aborts their passes. */
 function createWorkers(
   context: NodeContext,
   cluster: Cluster,
@@ -200,7 +204,7 @@ interface FlowParts {
   readonly usages: PodUsages;
 }
 
-/** Takes pods in, and clears away what they leave, in the order in which it starts. */
+/** Creates pod intake, cleanup, maintenance, eviction and shutdown, in start order. */
 function takeIn(
   context: NodeContext,
   cluster: Cluster,
@@ -265,13 +269,13 @@ function takeIn(
   ];
 }
 
-/** Has mirror pods looked at again, once the sources are known. */
+/** Requests another mirror pod sync if the sources are not known yet. */
 function askedAgain(seen: boolean, syncLoop: SyncLoop): boolean {
   if (!seen) syncLoop.oweMirrors();
   return seen;
 }
 
-/** Node and pod usage statistics. */
+/** Creates node and pod statistics. */
 function createStats(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Pick<Cluster, "events">,
@@ -303,7 +307,7 @@ function createStats(
   });
 }
 
-/** Ends the workers' passes and waits for calls to the runtime that must not be cut off. */
+/** Aborts the workers' passes and waits for calls to the runtime that must not be interrupted. */
 async function drain(
   signal: AbortSignal,
   workers: AbortController,

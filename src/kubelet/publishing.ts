@@ -10,7 +10,7 @@ import { lackTeller } from "./lack-teller.ts";
 
 const ownerKind = { apiVersion: "rbac.authorization.k8s.io/v1", kind: "ClusterRole" };
 
-/** Publishes pods of a target that the cluster's network does not reach, where the configuration wants it. */
+/** Creates the publisher of pod endpoints for targets outside the cluster network, if configured. */
 export function publishing(context: NodeContext, { services, headless, events }: Cluster): readonly Service[] {
   const { config, account, target, places, clock, log, hand } = context;
   const { nodeName, endpoints } = config;
@@ -42,5 +42,6 @@ export function publishing(context: NodeContext, { services, headless, events }:
     clock,
     log,
   };
-  return [slices, createServicePublisher({ ...hand("servicePublisher"), ...common, host: target.host })];
+  const { shown, seen, ...rest } = hand("servicePublisher");
+  return [slices, createServicePublisher({ ...rest, shown, seen, ...common, host: target.host })];
 }

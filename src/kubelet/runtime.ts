@@ -25,7 +25,7 @@ interface RuntimeParts extends Allocating {
   readonly placeholders: Placeholders;
 }
 
-/** Turns a pod's spec into volumes, cgroups, images and containers on the target. */
+/** Creates the components that create a pod's volumes, cgroups, images and containers on the target. */
 export function composeRuntime(
   context: NodeContext,
   cluster: Cluster,
@@ -57,7 +57,7 @@ export function composeRuntime(
     addresses: agent,
     volumes,
     async handlerFeatures({ spec: { runtimeClassName } }, signal) {
-      // The default handler has no name.
+      // The default handler has an empty name.
       const handler = runtimeClassName ? await runtimeClasses.handler(runtimeClassName, signal) : "";
       return observed.health.handlers()?.find(({ name }) => name === handler)?.features;
     },

@@ -25,18 +25,18 @@ interface ServerParts {
 
 export interface NodeServer {
   readonly running: readonly Service[];
-  /** The request for the kubelet API's certificate that waits for approval. */
+  /** Name of the pending signing request for the kubelet API's certificate. */
   waiting(): string | undefined;
-  /** Resolves when the kubelet API has a certificate; at once where it is not served. */
+  /** Resolves when the kubelet API has a certificate; at once if the API is disabled. */
   readonly certified: Promise<void>;
-  /** Who may read the kubelet API; absent where it is not served. */
+  /** Authentication and authorization of the kubelet API; undefined if the API is disabled. */
   readonly gate?: ReadGate;
   /** The kubelet API's certificate in PEM. */
   certificate(): string | undefined;
 }
 
-/** The kubelet API and the local health endpoint of a node, as its configuration wants them.
- *  @throws CodedError, one sentence, for certificates that cannot be used. */
+/** Creates the kubelet API and the local health endpoint of a node, as configured.
+ *  @throws CodedError, one sentence, for unusable certificates. */
 export async function createNodeServer(
   context: NodeContext,
   { cluster, observed, stats }: ServerParts,
@@ -91,7 +91,7 @@ export async function createNodeServer(
   };
 }
 
-/** Resolves when there is a value. */
+/** Resolves when the value is set. */
 function untilSome(value: Reloading<unknown>): Promise<void> {
   const { promise, resolve } = Promise.withResolvers<void>();
   const look = () => {
@@ -104,7 +104,7 @@ function untilSome(value: Reloading<unknown>): Promise<void> {
   return promise;
 }
 
-/** The kubelet API's certificate: that of tlsCertFile, one that the cluster issues (serverTLSBootstrap), or a self-signed one. */
+/** The kubelet API's certificate: from tlsCertFile, issued by the cluster (serverTLSBootstrap), or self-signed. */
 function servingCertificate(
   { config, client, alone, store, approve, metrics, clock, log, signal }: NodeContext,
   addresses: Pick<Observed["agent"], "nodeIPs">,
@@ -141,8 +141,8 @@ function servingCertificate(
   });
 }
 
-/** Authentication and authorization by the API server. Without one, only client certificates identify callers, and no caller may
- *  do anything unless the authorization mode is AlwaysAllow. */
+/** Authentication and authorization by the API server. Without one, only client certificates identify callers, and all requests are
+ *  denied unless the authorization mode is AlwaysAllow. */
 function access(
   { config, client, alone, clock }: NodeContext,
   { signers }: Pick<Cluster, "signers">,
@@ -152,7 +152,7 @@ function access(
 } {
   const { authentication, authorization } = config.kubelet;
   if (alone) return { authorizer: authorization.mode === "AlwaysAllow" ? alwaysAllow : neverAllow };
-  // Apart from what the node asks for itself: what strangers cause must hold up neither its pods nor its status.
+  // A separate rate limit: reviews caused by unknown callers must not delay the node's own requests.
   const reviews = createAccessReview({ client: client.limited(undefined), clock, nodeName: config.nodeName });
   const { cacheAuthorizedTTL: allowedMs, cacheUnauthorizedTTL: deniedMs } = authorization.webhook;
   return {

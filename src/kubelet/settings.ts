@@ -22,7 +22,7 @@ import { registeredAnnotations } from "./placeholders.ts";
 /** Directory of links to container logs on the target, for log collectors. */
 export const logLinksDirectory = "/var/log/containers";
 
-/** Settings of the Node object and its status. @param target undefined where it could not be opened. */
+/** Settings of the Node object and its status. @param target undefined if it could not be opened. */
 export function nodeSettings(
   { kubelet, ...config }: NodeConfig,
   target: Pick<Target, "network"> | undefined,
@@ -52,13 +52,13 @@ export function nodeSettings(
   };
 }
 
-/** Shares of the target's other processes, and what is to hold the pods to the rest. */
+/** Reservations, and the cgroups on which they are enforced. */
 export function enforcement({ kubelet }: Pick<NodeConfig, "kubelet">): Enforcement {
   const { enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup } = kubelet;
   return { ...reservations(kubelet), enforceNodeAllocatable, kubeReservedCgroup, systemReservedCgroup };
 }
 
-/** Resources that are reserved. CPUs that are reserved by number stand in place of any other reservation of CPU.
+/** Reserved resources. reservedSystemCPUs overrides other CPU reservations.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#explicitly-reserved-cpu-list */
 function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: NodeConfig["kubelet"]): Reservations {
   if (reservedSystemCPUs === "") return { kubeReserved, systemReserved };
@@ -66,7 +66,7 @@ function reservations({ kubeReserved, systemReserved, reservedSystemCPUs }: Node
   return { kubeReserved: rest, systemReserved: { ...systemReserved, cpu: String(cpusOf(reservedSystemCPUs).size) } };
 }
 
-/** Time for which the sync loop may stand still before it counts as unhealthy, milliseconds, as in a kubelet. */
+/** Time for which the sync loop may be inactive before it counts as unhealthy, milliseconds, as in a kubelet. */
 export function syncLoopPatience({ kubelet: { syncFrequency } }: NodeConfig): number {
   return Math.max(2 * syncFrequency, 300_000);
 }
@@ -76,7 +76,7 @@ export function deviceSettings({ kubelet, rootDir }: NodeConfig): Pick<DevicesDe
   return { rootDir, requestTimeoutMs: kubelet.runtimeRequestTimeout };
 }
 
-/** Images on the node that are verified; undefined where none is, since the gate is off. */
+/** Settings of pull credential verification; undefined if the feature gate is off. */
 export function verificationSettings({ kubelet }: NodeConfig): VerificationSettings | undefined {
   const {
     featureGates,
@@ -110,12 +110,12 @@ export function podSettings(
   };
 }
 
-/** Whether containers may use some of the target's swap. */
+/** True if containers may use some of the target's swap. */
 export function limitedSwap({ memorySwap, featureGates }: NodeConfig["kubelet"]): boolean {
   return memorySwap.swapBehavior === "LimitedSwap" && gateEnabled(featureGates, "NodeSwap");
 }
 
-/** Settings of feature gate MemoryQoS; undefined while it is off. */
+/** Settings of feature gate MemoryQoS; undefined if it is off. */
 export function memoryQos(kubelet: NodeConfig["kubelet"]): ContainerMemoryQos | undefined {
   const { featureGates, memoryThrottlingFactor, memoryReservationPolicy, kubeReserved, systemReserved } = kubelet;
   if (!gateEnabled(featureGates, "MemoryQoS") || memoryThrottlingFactor === undefined) return undefined;
@@ -126,7 +126,7 @@ export function memoryQos(kubelet: NodeConfig["kubelet"]): ContainerMemoryQos | 
   };
 }
 
-/** Settings of what is done when the target shuts down; without periods nothing is. */
+/** Settings of graceful node shutdown; disabled if there are no periods. */
 export function shutdownSettings({
   kubelet,
   nodeName,
@@ -162,7 +162,7 @@ export function imageLimits(kubelet: NodeConfig["kubelet"]): ImageLimits {
   };
 }
 
-/** Rules by which the node rotates container logs. */
+/** Settings of container log rotation. */
 export function rotationSettings({ kubelet }: Pick<NodeConfig, "kubelet">): RotationSettings {
   return {
     ...containerLogLimits({ kubelet }),
@@ -177,7 +177,7 @@ export function staticSources({ kubelet }: Pick<NodeConfig, "kubelet">): readonl
   return [...(kubelet.staticPodPath ? ["file" as const] : []), ...(kubelet.staticPodURL ? ["http" as const] : [])];
 }
 
-/** Pod sources of a node. @param alone there is no API server. */
+/** Pod sources of a node. @param alone standalone: there is no API server. */
 export function sourceNames({
   config,
   alone,

@@ -4,7 +4,7 @@ import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import type { Placeholders } from "./placeholders.ts";
 import { shutdownSettings } from "./settings.ts";
 
-/** Ends the pods in order when their machine shuts down; where the configuration does not want that, nothing is asked of it. */
+/** Creates graceful node shutdown, if configured. */
 export function watchShutdown(
   { config, target, metrics, clock, log, hand }: NodeContext,
   { events }: Cluster,
@@ -13,10 +13,10 @@ export function watchShutdown(
 ): readonly Service[] {
   const settings = shutdownSettings(config);
   if (settings.periods.length === 0) return [];
-  const { asked, seen: cache, ...columns } = hand("shutdown");
+  const { asked, seen: cache, goingDown, ...columns } = hand("shutdown");
   const pods = { list: () => placeholders.without(asked.list()) };
   const { shutdowns: measures } = metrics.measures;
-  const common = { ...settings, ...columns, pods, cache, events, measures, clock, log };
+  const common = { ...settings, ...columns, goingDown, pods, cache, events, measures, clock, log };
   const { host, link } = target;
   return [createShutdownManager({ ...common, host, isRemote: link !== undefined, ...(presence && { presence }) })];
 }

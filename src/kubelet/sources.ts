@@ -16,18 +16,18 @@ import type { Handed } from "./wiring.ts";
 
 export interface SourcesDeps extends Handed<"sources"> {
   readonly config: NodeConfig;
-  /** Undefined where there is no API server. */
+  /** Undefined without an API server. */
   readonly client: ApiClient | undefined;
   readonly events: EventSink;
   readonly emit: (update: PodUpdate) => void;
-  /** Resolves when pods of the API server may be taken in. */
+  /** Resolves when pods of the API server may be listed. */
   readonly after: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Sources of a node's pods, as its configuration wants them. Each says what it wants as a whole, and none takes away what another
- *  wants. */
+/** Creates the configured pod sources of a node. Each reports its complete set of pods, and none removes pods of another
+ *  source. */
 export function composeSources(deps: SourcesDeps): readonly Service[] {
   const { config, client, seen, spoken, emit, events, clock, log } = deps;
   const { kubelet, nodeName } = config;

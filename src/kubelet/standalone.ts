@@ -6,7 +6,7 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import { staticSources } from "./settings.ts";
 import type { EventSink } from "../pipeline.ts";
 
-// Substitutes for the cluster of a standalone node.
+// Substitutes for cluster objects on a standalone node.
 
 /** True for a standalone node: it has static pods, no kubeconfig, and no Pod's service account.
  *  @see https://kubernetes.io/docs/tutorials/cluster-management/kubelet-standalone/ */
@@ -18,7 +18,7 @@ export function standsAlone(
   return !mayAsk && staticSources(config).length > 0;
 }
 
-/** Events go to the log. */
+/** An event sink that writes events to the log. */
 export function loggedEvents(log: Logger): EventSink & Service {
   return {
     name: "events",
@@ -31,7 +31,7 @@ export function loggedEvents(log: Logger): EventSink & Service {
   };
 }
 
-/** There is no Node object, and never will be. */
+/** A Node watch without a Node object. */
 export const noNode: NodeWatch = {
   name: "no node",
   run: onAbort,
@@ -41,7 +41,7 @@ export const noNode: NodeWatch = {
   onChange: () => () => undefined,
 };
 
-/** There are no Services. */
+/** A Service watch without Services. */
 export const noServices: ServiceWatch = {
   name: "no services",
   run: onAbort,
@@ -49,7 +49,7 @@ export const noServices: ServiceWatch = {
   onChange: () => () => undefined,
 };
 
-/** No authority whose client certificates count. */
+/** No client CA: client certificates are not trusted. */
 export const noClientCA: Reloading<string | undefined> & Service = {
   name: "no client CA",
   run: onAbort,

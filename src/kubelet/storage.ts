@@ -9,16 +9,16 @@ import { createPluginManager } from "../plugins/manager.ts";
 import type { PluginHandlers } from "../plugins/registration.ts";
 import type { Cluster, NodeContext } from "./deps.ts";
 
-/** The plugins that register on the target, and the storage drivers among them. */
+/** The plugins that register on the target, including CSI drivers. */
 export interface Storage {
   readonly drivers: StorageDrivers;
-  /** Why the node is not ready; undefined when it is nothing of these. */
+  /** Why the node is not ready because of CSI drivers; undefined if it is ready. */
   problem(): string | undefined;
   readonly services: readonly Service[];
 }
 
-/** Takes in the plugins of a target. Without a cluster there is nobody to show them to, and none is taken.
- *  @param handlers takers of plugins that are no storage drivers, by type. */
+/** Creates plugin registration. A standalone node, which has no CSINode, does not register plugins.
+ *  @param handlers handlers of other plugins than CSI drivers, by type. */
 export function createStorage(
   { config, target, client, alone, metrics, clock, log, hand }: NodeContext,
   cluster: Cluster,
@@ -32,7 +32,7 @@ export function createStorage(
   const onChange = () => nodeChanged.send();
   const published = createPublished({ csiNodes, drivers, nodes: cluster.nodes, onChange, clock, log });
   const takers = { ...handlers, CSIPlugin: drivers.handler };
-  // A watch takes one of the few channels of a link for each directory, a look one exchange.
+  // A watch uses one of the few channels of a link per directory; polling needs one exchange.
   const seen = target.link ? { fs: host.fs, dial: host.dial.bind(host) } : host;
   const directory = pluginRegistryOf(rootDir);
   const plugins = createPluginManager({ host: seen, directory, handlers: takers, clock, log });

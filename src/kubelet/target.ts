@@ -26,9 +26,9 @@ import { lackTeller } from "./lack-teller.ts";
 import { createResourceManagers } from "./resource-managers.ts";
 import { nodeSettings } from "./settings.ts";
 
-/** Watches the target's pods, devices and health, and keeps the Node that shows them.
- *  @param onReboot called once when the target has booted, or has changed while it was lost.
- *  @throws what the target says when it cannot be read. */
+/** Creates the watches of the target's pods, devices and health, and the Node agent.
+ *  @param onReboot called once when the target has rebooted, or has changed while it was unreachable.
+ *  @throws errors of reading the target. */
 export async function observeTarget(context: NodeContext, cluster: Cluster, onReboot: () => void): Promise<Observed> {
   const { config, target, alone, clock, log, hand, signal } = context;
   const { runtime, sharing } = target;
@@ -49,7 +49,7 @@ export async function observeTarget(context: NodeContext, cluster: Cluster, onRe
   if (reboot && target.network?.tunneled) made.way = createWay(context, cluster, reboot.present);
   const targetClock = createTargetClock({ ...target, clock, log });
   const podCidr = createPodCidr({ nodes: cluster.nodes, runtime, clock, log });
-  // Pods are taken in once the runtime has shown what it holds and said its name, which is part of containers' IDs.
+  // Pods are added once the runtime's pods are listed and its name is known, which is part of container IDs.
   const shown: Service = {
     ...pleg,
     ready: async (stop) => void (await Promise.all([pleg.ready(stop), health.answered(stop)])),
@@ -101,7 +101,7 @@ function createPodWatch(
   });
 }
 
-/** Keeps the way of pods into the cluster. */
+/** Creates the service tunnel of pods into the cluster. */
 function createWay({ config, target, places, clock, log, hand }: NodeContext, cluster: Cluster, presence: Presence) {
   const { seen, signals } = hand("clusterWay");
   const onTrouble = () => signals.nodeChanged.send();
@@ -126,18 +126,18 @@ function createWay({ config, target, places, clock, log, hand }: NodeContext, cl
   });
 }
 
-/** Takes away what a time with another network has left: it would refuse what pods send to the cluster's addresses. */
+/** Removes rules that an earlier service tunnel has left: they would reject packets of pods to the cluster's IPs. */
 function withoutWay({ config, target: { host }, log }: NodeContext): Service {
   return onceThenIdle("no cluster way", async (signal) => {
     try {
       for (const left of await wayBelongings(host, config.rootDir, signal)) await left.remove(signal);
     } catch (err) {
-      if (!signal.aborted) log.debug({ err }, "what an earlier way into the cluster has left was not looked for");
+      if (!signal.aborted) log.debug({ err }, "cannot remove leftovers of an earlier service tunnel");
     }
   });
 }
 
-/** Why pods do not reach the cluster, asked again and again. */
+/** Creates a function that returns why pods cannot reach the cluster. */
 function isolationOf(network: TargetNetwork | undefined, made: { readonly way?: ClusterWay }): NodeParts["isolation"] {
   if (network?.isolated) {
     const isolation = isolatedBy(network.obstacle);
@@ -158,7 +158,7 @@ interface NodeParts extends Pick<Observed, "rights" | "devices"> {
   readonly isolation: (() => Isolation | undefined) | undefined;
 }
 
-/** The Node, its Lease and its status. */
+/** Creates the agent of the Node object, its Lease and its status. */
 async function createAgent(
   { config, target, client, account, metrics, clock, log, hand, signal }: NodeContext,
   { events, nodes }: Cluster,
@@ -198,7 +198,7 @@ async function createAgent(
   return agent;
 }
 
-/** Looks, when a lost target on another machine is back, whether it is as it was. */
+/** Creates the check whether a remote target has rebooted or changed while it was unreachable. */
 function watchReboots(
   { target: { host, link }, claim, clock, log }: NodeContext,
   facts: HostFacts,
@@ -218,7 +218,7 @@ function watchReboots(
   return createRebootWatch({ host, link, claim, bootID: facts.bootID, unfit, onReboot, clock, log });
 }
 
-/** Has the Node's status show at once that its target is lost, and that it is back. */
+/** Updates the Node's status as soon as the target is lost or back. */
 function followLink({ target: { link }, hand }: NodeContext): Service {
   const { nodeChanged } = hand("targetLink").signals;
   return onceThenIdle("link", () => link?.onChange(() => nodeChanged.send()));

@@ -6,8 +6,7 @@ import { setOwnOomScore } from "../node/own-oom-score.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 import { rotationSettings } from "./settings.ts";
 
-/** Keeps container logs within their limits, and tells of processes that the target's kernel ended for want of memory: graftlet
- *  is to be the last of them, where it runs there. */
+/** Creates log rotation and the OOM watcher, and sets graftlet's own oom_score_adj if it runs on the target. */
 export function lookAfter(
   { config, target, clock, log, hand }: NodeContext,
   { events }: Cluster,

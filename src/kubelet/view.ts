@@ -10,7 +10,7 @@ interface Shown extends Pick<Observed, "agent"> {
   readonly server: Pick<NodeServer, "certificate">;
 }
 
-/** The node, for gauges. */
+/** The node's state for gauges. */
 export function nodeView({ target, clientCertificate, hand }: NodeContext, { agent, work, server }: Shown): NodeView {
   const { asked, seen, worker, resize, reachable } = hand("metrics");
   return {

@@ -2,7 +2,7 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import { type Volumes, createVolumes } from "../volumes/volumes.ts";
 import type { Cluster, NodeContext, Observed } from "./deps.ts";
 
-/** The volumes of a node's pods. */
+/** Creates the volume manager of a node. */
 export function createNodeVolumes(context: NodeContext, cluster: Cluster, observed: Observed): Volumes {
   const { config, target, metrics, clock, log, hand } = context;
   const { presence, drivers, agent } = observed;
@@ -31,10 +31,10 @@ export function createNodeVolumes(context: NodeContext, cluster: Cluster, observ
   });
 }
 
-/** Longest pause between tries to read what volumes the target has, milliseconds. */
+/** Retry delay for reading the target's volumes, milliseconds. */
 const recoverEveryMs = 5_000;
 
-/** Takes up volumes that an earlier process left on the node, and lets go of all at the end. */
+/** Reconstructs volumes that an earlier process left on the node; stops the volume manager at the end. */
 export function keptVolumes(volumes: Volumes, { presence }: Observed, { clock, log }: NodeContext): Service {
   const recover = async (signal: AbortSignal) => {
     for (let told = false; !signal.aborted; told = true) {
@@ -43,7 +43,7 @@ export function keptVolumes(volumes: Volumes, { presence }: Observed, { clock, l
         return await volumes.recover(signal);
       } catch (err) {
         if (signal.aborted) return;
-        if (!told) log.warn({ err }, "volumes that lie on the node cannot be read, will try again");
+        if (!told) log.warn({ err }, "cannot reconstruct the node's volumes; retrying");
         await clock.sleep(recoverEveryMs, signal).catch(() => undefined);
       }
     }

@@ -1,7 +1,7 @@
 import type { Hears, NodeSignals, Sends } from "../state/signals.ts";
 import type { NodeState } from "./node-state.ts";
 
-// The node on one page: every actor that shares state with others, in the order in which they start. An actor gets the columns and
+// The node on one page: every actor that shares state with others, in start order. An actor gets only the columns and
 // signals that it names here and no others; the compiler holds the composition to it.
 
 type Part = keyof NodeState;
@@ -71,17 +71,22 @@ export type ActorName = keyof typeof wiring;
 
 type Names<W, K extends keyof Wires> = W extends { readonly [Key in K]: readonly (infer N)[] } ? N : never;
 
-/** State and signals that an actor is handed: readers, writers and signals by their names. */
-export type Handed<Name extends ActorName> = {
-  readonly [P in Part & Names<(typeof wiring)[Name], "reads">]: NodeState[P]["reader"];
-} & {
-  readonly [P in Part & Names<(typeof wiring)[Name], "writes">]: NodeState[P]["writer"];
-} & {
+// Both map over a type parameter, so that an editor finds and renames a part of the state in the actors that use it.
+type Readers<S extends { [P in keyof S]: { readonly reader: unknown } }, K extends keyof S> = {
+  readonly [P in K]: S[P]["reader"];
+};
+type Writers<S extends { [P in keyof S]: { readonly writer: unknown } }, K extends keyof S> = {
+  readonly [P in K]: S[P]["writer"];
+};
+
+/** State and signals of an actor: readers, writers and signals by name. */
+export type Handed<Name extends ActorName> = Readers<NodeState, Part & Names<(typeof wiring)[Name], "reads">> &
+  Writers<NodeState, Part & Names<(typeof wiring)[Name], "writes">> & {
   readonly signals: Sends<SignalName & Names<(typeof wiring)[Name], "sends">> &
     Hears<SignalName & Names<(typeof wiring)[Name], "hears">>;
 };
 
-/** Hands an actor what the wiring names for it. */
+/** Returns the state and signals that the wiring lists for an actor. */
 export type HandOut = <Name extends ActorName>(name: Name) => Handed<Name>;
 
 /** Hands out a node's state and signals as the wiring says. What it returns throws when a column would get a second writer. */

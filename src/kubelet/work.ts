@@ -11,7 +11,7 @@ interface Parts {
   readonly server: Pick<NodeServer, "gate">;
 }
 
-/** The node, for those who ask its process: what its kubelet API serves. A standalone node shows what it would register. */
+/** The node's state for status commands and the page, as served by its kubelet API. A standalone node shows the Node that it would register. */
 export function nodeWork({ alone, hand }: NodeContext, { cluster, observed, stats, server }: Parts): NodeWork {
   const { asked, status } = hand("report");
   return {

@@ -20,39 +20,39 @@ import { keepNewest } from "./pod-cache.ts";
 
 export interface LookerDeps extends ObserveDeps {
   readonly log: Logger;
-  /** Column that the PLEG writes. */
+  /** Column written by the PLEG. */
   readonly seen: ColumnWriter<RuntimePod>;
   readonly signals: Sends<"wake">;
   readonly measures: PlegMeasures;
 }
 
-/** Looks at pods in the runtime, keeps the pod cache true, and wakes the workers of pods that changed. */
+/** Inspects pods in the runtime, updates the pod cache, and wakes the workers of pods that changed. */
 export interface Looker extends PodInspector {
-  /** Looks at a pod whose listing differs from the cache; a failed look is tried again by the next relist. One that takes long
-   *  goes on by itself: a container on which the runtime is silent holds up nothing. */
+  /** Inspects a pod if its listing differs from the cache; the next relist retries a failed inspection. A slow inspection continues
+   *  in the background: a container that hangs the runtime must not block the relist. */
   check(listing: PodListing, signal: AbortSignal): Promise<void>;
-  /** Keeps another actor's observation of a pod. */
+  /** Records another actor's observation of a pod. */
   learn(pod: RuntimePod): void;
-  /** Looks at a pod now, one look after another. @param exited a container or sandbox whose end was announced. */
+  /** Inspects a pod now; inspections of one pod are serialized. @param exited ID of a container or sandbox that an event reported as exited. */
   soon(uid: string, exited: string | undefined): void;
-  /** Looks at a pod in a while, unless it was looked at by then. */
+  /** Schedules an inspection, which is skipped if the pod has been inspected by then. */
   later(uid: string): void;
-  /** The end of an unknown container or sandbox was announced: its pod is looked at as soon as it is known. */
+  /** Registers the exit of an unknown container or sandbox: its pod is inspected as soon as it is known. */
   expect(id: string): void;
-  /** Drops what was expected, and pods that are no more: a relist has seen everything. */
+  /** Completes a relist: forgets expected exits, and failures of pods that no longer exist. */
   settle(listed: ReadonlyMap<string, PodListing>): void;
   podOf(id: string): string | undefined;
 }
 
-/** containerd announces an exit some 25 ms before its status shows it: looks after an exit event, until they agree. */
+/** containerd sends an exit event about 25 ms before its status shows the exit: pauses between inspections until they agree, milliseconds. */
 const lookAgainMs = [10, 20, 40, 80, 160, 320, 640, undefined];
 
-/** A relist waits so long for the look at one pod, milliseconds. */
+/** Time that a relist waits for the inspection of one pod, milliseconds. */
 const patienceMs = 5_000;
-/** An actor that creates or removes something of a pod looks at it at once: an event of it comes before. */
+/** Delay of scheduled inspections, milliseconds: an actor that changes a pod inspects it itself, soon after the event. */
 const laterMs = 1_000;
 
-/** @param stop ends the looks under way. */
+/** Creates the pod inspector. @param stop aborts running inspections. */
 export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const { clock, log, seen, signals } = given;
   const deps: LookerDeps = { ...given, known: seen.get };
@@ -66,7 +66,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
     for (const id of idsOf(seen.get(pod.uid))) podOfId.set(id, pod.uid);
     for (const id of expected) if (podOfId.get(id) === pod.uid) soon(pod.uid, id);
   };
-  /** Keeps what a look shows, and wakes the worker of a pod that changed. */
+  /** Records an observation, and wakes the pod's worker if the pod has changed. */
   const look = async (uid: string, observing: Promise<RuntimePod>) => {
     const [before, since] = [seen.get(uid), clock.monotonic()];
     const after = await observing;
@@ -78,7 +78,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   const observe = (uid: string, signal: AbortSignal, ended: ReadonlySet<string>, made?: RuntimeIds) =>
     listAndObserve(deps, uid, beforeLook(seen.get(uid), ended, made), signal);
 
-  /** Looks again while the runtime shows as running what it has announced the end of. */
+  /** Repeats the inspection while the runtime's status shows exited containers as running. */
   const lookUntilEnded = async (uid: string, ids: ReadonlySet<string>) => {
     for (const pause of lookAgainMs) {
       await look(uid, observe(uid, stop, ids));
@@ -88,7 +88,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
   const onError = (uid: string, error: unknown) => {
     misses.note(uid);
-    if (!stop.aborted) log.debug({ err: error, uid }, "pod could not be inspected, the relist will look again");
+    if (!stop.aborted) log.debug({ err: error, uid }, "cannot inspect pod; retrying at the next relist");
   };
   const put = createBoxes(lookUntilEnded, onError);
   const soon = (uid: string, exited: string | undefined) => {
@@ -124,7 +124,7 @@ export function createLooker(given: LookerDeps, stop: AbortSignal): Looker {
   };
 }
 
-/** A mailbox for each pod, there while it has work: what has ended since the last look is looked at together. */
+/** Creates a mailbox per pod while it has work: exits since the last inspection are handled by one inspection. */
 function createBoxes(
   look: (uid: string, ended: ReadonlySet<string>) => Promise<void>,
   onError: (uid: string, error: unknown) => void,
@@ -143,14 +143,14 @@ function createBoxes(
   };
 }
 
-/** True if a listing shows something that may not be known. @param missed the last look at the pod failed. */
+/** True if a listing may differ from the cache. @param missed the last inspection of the pod failed. */
 function isNews(listing: PodListing, known: RuntimePod | undefined, missed: boolean): boolean {
   if (!known) return true;
   if (known.observedAt > listing.listedAt) return false;
   return missed || podFingerprint(known) !== listingFingerprint(listing);
 }
 
-/** Pods at which the last look failed, or takes longer than a relist waits for it. */
+/** Tracks pods whose last inspection failed, or takes longer than a relist waits. */
 function createMisses({ clock, log }: LookerDeps) {
   const missed = new Set<string>();
   const underWay = new Set<string>();
@@ -166,7 +166,7 @@ function createMisses({ clock, log }: LookerDeps) {
     async wait(uid: string, looking: Promise<void>): Promise<void> {
       const { promise, resolve } = Promise.withResolvers<void>();
       const timer = clock.after(patienceMs, () => {
-        log.warn({ uid }, "the runtime is slow to say how a pod is, going on without");
+        log.warn({ uid }, "pod inspection is slow; continuing the relist without it");
         missed.add(uid);
         underWay.add(uid);
         resolve();
@@ -181,14 +181,14 @@ function createMisses({ clock, log }: LookerDeps) {
   };
 }
 
-/** Keeps what to look at later. @param look is called once the time has come, unless there was a look since. */
+/** Creates the queue of scheduled inspections. @param look is called when one is due, unless the pod was inspected meanwhile. */
 function createLater(clock: Clock, cache: Pick<PodCache, "get">, look: (uid: string) => void) {
   const told = new Map<string, { readonly at: number; readonly wasKnown: boolean }>();
   const queue = createWorkQueue(clock, (uid) => {
     const newest = told.get(uid);
     told.delete(uid);
     if (!newest) return;
-    // A pod that is not there any more was seen to be gone.
+    // A pod that is no longer cached was observed to be gone.
     const observedAt = cache.get(uid)?.observedAt ?? (newest.wasKnown ? Number.POSITIVE_INFINITY : 0);
     if (observedAt <= newest.at) look(uid);
   });
@@ -218,7 +218,7 @@ function idsOf(pod: RuntimePod | undefined): readonly string[] {
   return [...(pod?.sandboxes ?? []), ...(pod?.containers ?? [])].map(({ id }) => id);
 }
 
-/** True when any of the containers or sandboxes of these IDs is shown as running. */
+/** True if any of these containers or sandboxes is running in the observation. */
 function isAnyAlive(pod: RuntimePod | undefined, ids: ReadonlySet<string>): boolean {
   const containers = pod?.containers.some(({ id, state }) => ids.has(id) && state === ContainerState.CONTAINER_RUNNING);
   return (

@@ -17,22 +17,22 @@ import type { Containers, Sandboxes } from "../seams/runtime.ts";
 export interface ObserveDeps {
   readonly runtime: Sandboxes & Containers;
   readonly clock: Clock;
-  /** Labels that tell this node's pods from another's in a shared runtime; empty in an exclusive one. */
+  /** Labels of this node's pods in a shared runtime; empty in an exclusive one. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  /** Termination message of a container, the runtime's own message included. @param written what writtenMessage gave. */
+  /** Termination message of a container, including the runtime's own message. @param written result of writtenMessage. */
   readonly terminationMessage: (status: ContainerStatus, signal: AbortSignal, written?: string) => Promise<string>;
-  /** Termination message that a container has written; undefined if not known. */
+  /** Termination message that a container has written; undefined if unknown. */
   readonly writtenMessage: (status: ContainerStatus, signal: AbortSignal) => Promise<string | undefined>;
-  /** Last observation of a pod: an ended container's message is read once. */
+  /** Last observation of a pod: the message of an exited container is read only once. */
   readonly known?: (uid: string) => RuntimePod | undefined;
 }
 
-/** Result of a list call for one pod: enough to see whether something changed. */
+/** Result of the list calls for one pod: enough to detect a change. */
 export interface PodListing {
   readonly uid: string;
   readonly sandboxes: readonly PodSandbox[];
   readonly containers: readonly Container[];
-  /** Clock.monotonic() before the lists were asked for. */
+  /** Clock.monotonic() before the list calls. */
   readonly listedAt: number;
 }
 
@@ -63,14 +63,14 @@ export async function listPods(
   return pods;
 }
 
-/** Knowledge of a pod before a look. */
+/** What is known of a pod before an inspection. */
 export interface BeforeLook {
   readonly known: RuntimeIds;
-  /** Containers whose end was announced, as they were seen last. */
+  /** Last observed statuses of containers that an event reported as exited. */
   readonly ended: readonly ContainerStatus[];
 }
 
-/** Looks at one pod, at what it is known to have beside the listing, which says whether that was all. */
+/** Inspects one pod: known containers concurrently with the listing, which shows whether there are more. */
 export async function listAndObserve(
   deps: ObserveDeps,
   uid: string,
@@ -83,15 +83,15 @@ export async function listAndObserve(
   return observePod(deps, (await listings).get(uid) ?? none, signal, early);
 }
 
-/** Statuses asked for beside a listing, by ID. */
+/** Statuses that were requested concurrently with a listing, by ID. */
 interface EarlyAnswers {
   sandbox(id: string): Promise<PodSandboxStatus | undefined> | undefined;
   container(id: string): Promise<ContainerStatus | undefined> | undefined;
-  /** Message of an ended container. */
+  /** Message written by an exited container. */
   written(id: string): Promise<string | undefined> | undefined;
 }
 
-/** Asks for the status of what a pod is known to have, without waiting for the listing. What fails is asked again. */
+/** Requests the status of known containers and sandboxes without waiting for the listing. Failures are retried after the listing. */
 function askEarly(
   { runtime, writtenMessage }: ObserveDeps,
   { known, ended }: BeforeLook,
@@ -117,8 +117,8 @@ function askEarly(
   };
 }
 
-/** Asks for the status of all that a listing names. What vanished since is left out.
- *  @param early counts where it shows the state that the listing shows.
+/** Requests the status of all sandboxes and containers of a listing. Those that are gone by then are omitted.
+ *  @param early used where its state agrees with the listing.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export async function observePod(
   deps: ObserveDeps,
@@ -161,7 +161,7 @@ export async function observePod(
   };
 }
 
-/** Sandboxes by their attempts: a machine without a clock of its own may boot into the past, where a new one is older than the last.
+/** Sorts sandboxes by attempt: on a machine without a hardware clock, a new sandbox may have an older timestamp than the last one.
  *  (kubelet, kuberuntime/helpers.go) */
 function latestFirst(a: PodSandboxStatus, b: PodSandboxStatus): number {
   const [ofA, ofB] = [a.metadata?.attempt, b.metadata?.attempt];
@@ -173,7 +173,7 @@ function newestFirst(a: { createdAt: bigint; id: string }, b: { createdAt: bigin
   return a.id < b.id ? -1 : 1;
 }
 
-/** The states in a listing as text: two listings with the same text show the same pod. */
+/** The states in a listing as text, to compare listings. */
 export function listingFingerprint(listing: PodListing): string {
   return fingerprint(listing.sandboxes, listing.containers);
 }

@@ -9,55 +9,55 @@ import type { Sends } from "../state/signals.ts";
 import { type Looker, type LookerDeps, createLooker } from "./looker.ts";
 import { type PodListing, listPods } from "./observe.ts";
 
-/** Relist periods and patience, milliseconds: the kubelet's 1 s after the last one ended; 30 s while events flow. */
+/** Pauses between relists, milliseconds: the kubelet's 1 s; 30 s while events are received. */
 const relistMs = 1_000;
-/** How soon a runtime that does not answer is asked again: what waits for it goes on as soon as it is back. */
+/** Pause before a failed relist is retried, milliseconds: pods waiting for the runtime continue as soon as it is back. */
 const downMs = 500;
 const relistWithEventsMs = 30_000;
 const unhealthyAfterMs = 180_000;
-/** Without an answer for this long the runtime counts as down, milliseconds, and pods are not synced. */
+/** Time without a response after which the runtime counts as down and pods are not synced, milliseconds. */
 const downAfterMs = 30_000;
-/** A list may take this long, doubled with each that fails: an answer that is lost is asked for again. The runtime's own deadline
- *  stands behind. */
+/** Timeout of a list call, milliseconds, doubled with each failure, so that a lost response is retried. The runtime client has its own
+ *  deadline. */
 const firstListMs = 15_000;
-/** How long after an event of something unknown a relist follows, unless a worker's own look explains it first: a sandbox's
- *  making may take as long. */
+/** Delay of a relist after an event of an unknown container, milliseconds; skipped if a worker's inspection finds it first. Creating a
+ *  sandbox may take this long. */
 const strangerMs = 1_000;
 
 export interface PlegDeps extends LookerDeps {
   readonly runtime: LookerDeps["runtime"] & Pick<Runtime, "events">;
-  /** `retry` is sent when the runtime answers again, after it did not. */
+  /** `retry` is sent when the runtime responds again. */
   readonly signals: Sends<"wake" | "retry">;
 }
 
 export interface Pleg extends Service, PodInspector {
-  /** Keeps another actor's observation of a pod: events of it are then known to be its own. */
+  /** Records another actor's observation of a pod, so that its events are attributed to it. */
   learn(pod: RuntimePod): void;
-  /** Undefined while relists come through; else the kubelet's sentence for the node's Ready condition. */
+  /** Undefined while relists succeed; otherwise the kubelet's message for the node's Ready condition. */
   unhealthy(): string | undefined;
-  /** Undefined while pods are synced; else the kubelet's sentence for /healthz/syncloop. Its loop stops half a minute after the runtime
-   *  last answered, and is late `patienceMs` after that. A runtime that has not answered yet delays nothing. */
+  /** Undefined while pods are synced; otherwise the kubelet's message for /healthz/syncloop. The kubelet's loop stops 30 s after the
+   *  runtime last responded, and is unhealthy `patienceMs` after that. A runtime that has never responded does not count. */
   stalled(patienceMs: number): string | undefined;
   /** Resolves once the runtime has been listed for the first time. */
   ready(signal: AbortSignal): Promise<void>;
 }
 
-/** Pods looked at side by side in a relist. A start under a full node looks at all of them: other requests to the runtime, such as
- *  for its status, do not wait behind them all. */
+/** Limit of concurrent inspections in a relist: at a start on a full node all pods are inspected, and other requests to the runtime,
+ *  such as for its status, must not wait for all of them. */
 const parallelLooks = 20;
 
-/** State shared by the two loops. */
+/** State shared by the relist and event loops. */
 interface Pulse {
-  /** Events flow: relists may be rare. */
+  /** Events are received: relists may be rare. */
   listening: boolean;
   /** The last relist failed. */
   down: boolean;
-  /** Resolved to relist now. */
+  /** Resolved to trigger a relist. */
   due: PromiseWithResolvers<void>;
 }
 
-/** The pod lifecycle event generator. Events say where to look, the runtime's answer says what is, and the relist finds what
- *  events missed. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3386-kubelet-evented-pleg */
+/** The pod lifecycle event generator. Events only trigger inspections, the runtime's status is authoritative, and the relist catches
+ *  missed events. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3386-kubelet-evented-pleg */
 export function createPleg(deps: PlegDeps): Pleg {
   const stop = new AbortController();
   const looker = createLooker(deps, stop.signal);
@@ -67,7 +67,7 @@ export function createPleg(deps: PlegDeps): Pleg {
   let listed = false;
   const onRelist = () => {
     lastRelist = deps.clock.monotonic();
-    if (!listed) deps.log.info({ pods: deps.seen.list().length }, "the runtime's pods are known");
+    if (!listed) deps.log.info({ pods: deps.seen.list().length }, "listed the runtime's pods");
     listed = true;
     first.resolve();
   };
@@ -116,13 +116,13 @@ async function relistForever(
       measures.relisted(clock.monotonic() - began);
       last = began;
       if (failures > 0) {
-        log.info({}, "runtime answers again");
+        log.info({}, "runtime responds again");
         deps.signals.retry.send();
       }
       failures = 0;
     } catch (error) {
       if (signal.aborted) return;
-      if (failures === 0) log.warn({ err: error }, "runtime cannot be listed, will keep trying");
+      if (failures === 0) log.warn({ err: error }, "cannot list the runtime's pods; retrying");
       failures += 1;
     }
     pulse.down = failures > 0;
@@ -131,7 +131,7 @@ async function relistForever(
   }
 }
 
-/** While the runtime is down nothing hurries the next try. */
+/** Pauses until the next relist is due; while the runtime is down, triggers are ignored. */
 async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, signal: AbortSignal): Promise<void> {
   const cut = new AbortController();
   const pause = clock.sleep(ms, AbortSignal.any([signal, cut.signal])).catch(() => undefined);
@@ -139,7 +139,7 @@ async function pauseUntilDue(clock: Clock, pulse: Pulse, ms: number, signal: Abo
   cut.abort();
 }
 
-/** Lists everything and looks at what differs from the cache; a pod that is no longer listed is looked at a last time. */
+/** Lists all pods and inspects those that differ from the cache; a pod that is no longer listed is inspected a last time. */
 async function relist(deps: PlegDeps, looker: Looker, listMs: number, signal: AbortSignal): Promise<void> {
   const listings = new Map(await listPods(deps, undefined, deps.clock.within(listMs, signal)));
   for (const { uid } of deps.seen.list()) {
@@ -159,7 +159,7 @@ async function followEvents(
 ): Promise<void> {
   let broke = false;
   const onListening = () => {
-    // No relist may have noticed that it was away; one that has tells of the return.
+    // Unless a relist has failed, no relist will report that the runtime is back.
     if (broke && !pulse.down) signals.retry.send();
     broke = false;
   };
@@ -176,7 +176,7 @@ async function followEvents(
       if (hasCode(error, "unimplemented")) return;
       if (!signal.aborted) {
         measures.eventsBroke();
-        log.debug({ err: error }, "runtime events broke off, relisting every second meanwhile");
+        log.debug({ err: error }, "runtime event stream ended; relisting every second until it is back");
       }
     }
     broke = true;

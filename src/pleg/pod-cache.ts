@@ -1,8 +1,8 @@
 import type { RuntimePod } from "../pipeline.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 
-/** Keeps the newer of what is known of a pod and what is given. A pod with neither sandbox nor container is dropped; one whose
- *  sandbox has lost its addresses keeps those that it had. */
+/** Caches an observation unless a newer one is cached. A pod with neither sandboxes nor containers is dropped; one whose
+ *  sandbox has lost its addresses keeps the previous ones. */
 export function keepNewest(seen: ColumnWriter<RuntimePod>, pod: RuntimePod): void {
   const known = seen.get(pod.uid);
   if (known && known.observedAt > pod.observedAt) return;

@@ -22,31 +22,31 @@ export type ClaimedTarget = Pick<Target, "host" | "sharing" | "runtimeSocket" | 
 
 export interface ClaimDeps {
   readonly target: ClaimedTarget;
-  /** Name of this process, whose own health endpoint is not another agent. */
+  /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The heartbeat to what holds the locks on another machine; `remotePulse` by default. */
+  /** Settings of the heartbeat to the process that holds the locks on a remote target; `remotePulse` by default. */
   readonly pulse?: Omit<Pulse, "clock">;
 }
 
-/** A target that is this node's to work on. */
+/** A target that is reserved for this node. */
 export type Claim = TargetClaim & AsyncDisposable;
 
 export type ClaimedNode = Pick<NodeConfig, "nodeName" | "rootDir"> & {
   readonly kubelet: Pick<NodeConfig["kubelet"], "podLogsDir">;
 };
 
-/** How long, and how often, a lock that was lost is tried for: what held it for us may live on for a moment, milliseconds. */
+/** Timeout and interval of attempts to re-acquire a lost lock, milliseconds: the process that held it for us may live on for a moment. */
 const renewMs = 15_000;
 const renewEveryMs = 500;
-/** How long the runtime may take to be found, milliseconds. */
+/** Timeout for detecting the runtime, milliseconds. */
 const findMs = 10_000;
 
-/** Makes sure that this is the only agent on its root directory, and on its runtime unless it is shared, and that no kubelet runs
- *  on the target. Notes in the root directory whose it is, and what the node found missing on the target.
- *  @throws TargetError, one sentence, when another agent is there (RuntimeInUse), or the root directory cannot be written or
- *  locked; unavailable and deadline_exceeded as the host does. */
+/** Ensures that this is the only agent on its root directory, and on its runtime unless that is shared, and that no kubelet runs
+ *  on the target. Records the node's name and the directories that were missing on the target in the root directory.
+ *  @throws TargetError, one sentence, if another agent is running (RuntimeInUse), or the root directory cannot be written or
+ *  locked; unavailable and deadline_exceeded like the host. */
 export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: AbortSignal): Promise<Claim> {
   const { host, sharing, network } = deps.target;
   const { nodeName, rootDir } = node;
@@ -58,12 +58,12 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
   await makeLockFile(host, rootDir, signal);
   let held = await take(deps, rootDir, signal);
   const listeners = new Set<() => void>();
-  /** Tells when these locks are lost, for as long as they are the claim's. */
+  /** Notifies listeners when these locks are lost, unless the claim has replaced them. */
   const follow = (locks: HeldLocks) => {
     void locks.over.then(() => {
       if (held !== locks || isGivenBack) return;
-      // A lost link is told of by itself.
-      if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "the lock on the root directory was lost");
+      // The link logs its own loss.
+      if (!deps.target.link?.trouble()) deps.log.warn({ rootDir }, "lost the root directory lock");
       for (const listener of listeners) listener();
     });
   };
@@ -89,8 +89,8 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
       const locks = held;
       await locks.prove(until).catch((cause: unknown) => {
         if (!locks.isOver()) throw cause;
-        const why = deps.target.link?.trouble()?.message ?? "its lock was lost, and is about to be taken again";
-        throw new CodedError("unavailable", `the target cannot be worked on: ${why}`, { cause });
+        const why = deps.target.link?.trouble()?.message ?? "its lock was lost and is being re-acquired";
+        throw new CodedError("unavailable", `the target cannot be used: ${why}`, { cause });
       });
     },
     onLost(listener) {
@@ -102,7 +102,7 @@ export async function claimTarget(deps: ClaimDeps, node: ClaimedNode, signal: Ab
       held = await takeAgain(deps, rootDir, stop);
       follow(held);
       await refuseOtherAgent({ ...deps, host, sharing }, stop);
-      deps.log.info({ rootDir }, "the lock on the root directory, which was lost, is taken again");
+      deps.log.info({ rootDir }, "re-acquired the root directory lock");
     },
     [Symbol.asyncDispose]() {
       isGivenBack = true;
@@ -121,7 +121,7 @@ async function makeLockFile(host: ClaimedTarget["host"], rootDir: string, signal
   }
 }
 
-/** Errors of the connection to the target, not of the root directory. */
+/** True for errors of the connection to the target, not of the root directory. */
 function isOfTheWay(error: unknown): boolean {
   return hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
 }
@@ -139,7 +139,7 @@ function unwritable(rootDir: string, cause: unknown): unknown {
     : new TargetError(
         "RootDirUnusable",
         "permission_denied",
-        `${directory} is not writable (${messageOf(cause)}): make it so, or name another directory`,
+        `${directory} is not writable (${messageOf(cause)}): make it writable, or name another directory`,
         { cause },
       );
 }
@@ -149,7 +149,7 @@ export function lockFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/lock`;
 }
 
-/** Tries until what held the locks before has ended. @throws TargetError RuntimeInUse when another agent holds them. */
+/** Retries until the previous holder of the locks has ended. @throws TargetError RuntimeInUse if another agent holds them. */
 async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const deadline = deps.clock.monotonic() + renewMs;
   for (;;) {
@@ -163,13 +163,13 @@ async function takeAgain(deps: ClaimDeps, rootDir: string, signal: AbortSignal):
   }
 }
 
-/** Locks the root directory, and the directory of the runtime's socket: there two nodes meet whatever their root directories,
- *  and whichever machine each of them runs on. @throws TargetError RuntimeInUse. */
+/** Locks the root directory, and the directory of the runtime's socket: two nodes on one runtime conflict there even if their root
+ *  directories, or the machines that they run on, differ. @throws TargetError RuntimeInUse. */
 function take(deps: ClaimDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   return lockTarget(deps, rootDir, [{ path: lockFile(rootDir) }], signal);
 }
 
-/** Holds locks of a root directory's, and the one of the runtime where that is known and can be locked. @throws TargetError RuntimeInUse. */
+/** Acquires locks of a root directory, and the runtime's lock if the runtime is known and can be locked. @throws TargetError RuntimeInUse. */
 export async function lockTarget(
   { target, clock, log, pulse = remotePulse }: ClaimDeps,
   rootDir: string,
@@ -180,7 +180,7 @@ export async function lockTarget(
   const lock = (locks: readonly LockRequest[]) => acquireLocks(host, locks, signal, link && { ...pulse, clock });
   const directory = await socketDirectory(target, clock.within(findMs, signal)).catch((error: unknown) => {
     if (hasCode(error, "unavailable", "cancelled")) throw error;
-    log.info({ err: error }, "the runtime is not found yet: whether another node has it is not looked at");
+    log.info({ err: error }, "runtime not detected yet; skipping the exclusivity check");
     return undefined;
   });
   try {
@@ -188,10 +188,7 @@ export async function lockTarget(
     const runtime: LockRequest = { path: directory, shared: sharing === "shared" };
     return await lock([...own, runtime]).catch(async (error: unknown) => {
       if (error instanceof LockTaken || hasCode(error, "not_found") || isOfTheWay(error)) throw error;
-      log.info(
-        { err: error },
-        "the runtime's directory cannot be locked: whether another node has it is not looked at",
-      );
+      log.info({ err: error }, "cannot lock the runtime's directory; skipping the exclusivity check");
       return lock(own);
     });
   } catch (error) {
@@ -199,7 +196,7 @@ export async function lockTarget(
   }
 }
 
-/** True if no other graftlet works with the runtime. */
+/** True if no other graftlet uses the runtime. */
 export async function isAlone({ target, clock }: Omit<ClaimDeps, "log">, signal: AbortSignal): Promise<boolean> {
   try {
     const path = await socketDirectory(target, clock.within(findMs, signal));
@@ -230,7 +227,7 @@ function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause
   if (cause instanceof LockTaken)
     return cause.path === runtimeDirectory
       ? runtimeInUse(
-          `the container runtime in ${cause.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared), for nodes that do not share a runtime delete each other's pods`,
+          `the container runtime in ${cause.path} on the target is in use by another graftlet (RuntimeInUse): stop that one, or let all of them share it (sharing: shared); nodes that do not share a runtime delete each other's pods`,
           cause,
         )
       : runtimeInUse(
@@ -241,8 +238,8 @@ function unlockable(rootDir: string, runtimeDirectory: string | undefined, cause
     "RootDirUnusable",
     codeOf(cause),
     hasCode(cause, "not_found")
-      ? `${directory} cannot be locked, for the target has no flock program: install util-linux or busybox there`
-      : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that has locks`,
+      ? `${directory} cannot be locked: the target has no flock program; install util-linux or busybox on it`
+      : `${directory} cannot be locked (${messageOf(cause)}): name a directory on a file system that supports locks`,
     { cause },
   );
 }

@@ -16,7 +16,7 @@ export interface OwnMachineExamination {
   readonly clock: Clock;
 }
 
-/** Looks at what graftlet's own machine, on which this runs, has for a node: its ports and its certificates. */
+/** Checks a node's ports and certificates on graftlet's own machine, on which this runs. */
 export async function examineOwnMachine(
   { node, process, clock }: OwnMachineExamination,
   signal: AbortSignal,
@@ -28,7 +28,7 @@ export async function examineOwnMachine(
   ];
 }
 
-/** The process that says that it runs the node, by its ID. */
+/** ID of the graftlet process that runs the node, if one responds. */
 async function runnerOf(
   { nodeName }: NodeConfig,
   { statusSocket }: ServedByProcess,
@@ -53,12 +53,12 @@ function portsOf({ kubelet }: NodeConfig, { health, page }: ServedByProcess): re
 }
 
 function certificatesOf({ certDir, kubelet }: NodeConfig): readonly CertificateFile[] {
-  const issued = "see that its request is approved (kubectl get csr), and what graftlet logs";
+  const issued = "check that its request is approved (kubectl get csr), and check graftlet's log";
   const own = kubelet.tlsCertFile
-    ? { file: kubelet.tlsCertFile, remedy: "put a new pair in the place of tlsCertFile" }
+    ? { file: kubelet.tlsCertFile, remedy: "replace tlsCertFile and its key with a new pair" }
     : kubelet.serverTLSBootstrap
       ? { file: currentFile(certDir, "kubelet-server"), remedy: issued }
-      : { file: join(certDir, "kubelet.crt"), remedy: "start graftlet again, which makes a new one" };
+      : { file: join(certDir, "kubelet.crt"), remedy: "restart graftlet, which creates a new one" };
   return [
     { of: "the node's", file: currentFile(certDir, "kubelet-client"), remedy: issued },
     { of: "the kubelet API's", ...own },

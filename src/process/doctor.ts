@@ -24,12 +24,12 @@ import { type Terminal, sayJson } from "./terminal.ts";
 
 export interface DoctorOptions {
   readonly nodes: readonly NodeConfig[];
-  /** Kubeconfig for the cluster's part; undefined in a Pod, and where only the targets are looked at. */
+  /** Kubeconfig for checks of the cluster; undefined in a Pod, and if only the targets are checked. */
   readonly kubeconfig: string | undefined;
-  /** Endpoints of the nodes' process. */
+  /** Endpoints of the graftlet process. */
   readonly process: ServedByProcess;
   readonly output: "text" | "json";
-  /** Of a pod or a workload, to look at in place of targets and cluster. */
+  /** Manifest of a pod or a workload to check instead of targets and cluster. */
   readonly manifest: Readonly<Record<string, unknown>> | undefined;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -37,12 +37,12 @@ export interface DoctorOptions {
   readonly signal: AbortSignal;
 }
 
-/** Time to ask a target about a pod, milliseconds. */
+/** Timeout for checking a pod on a target, milliseconds. */
 const podMs = 60_000;
 const requests = { qps: 50, burst: 100 };
 
-/** Looks at the targets of nodes, and at the cluster where there is access to it, and says what it found, a line each. It changes nothing.
- *  @returns whether nothing is wrong; warnings are not. */
+/** Checks the targets of nodes, and the cluster if there is access to it, and prints the findings, one per line. It changes nothing.
+ *  @returns true if there are no failures; warnings do not count. */
 export async function runDoctor(options: DoctorOptions): Promise<boolean> {
   const { nodes, output, terminal } = options;
   const clock = systemClock();
@@ -75,7 +75,7 @@ async function podAt(
   );
 }
 
-/** Looks at the target, at what graftlet's own machine has for the node, and at the cluster. */
+/** Checks the target, the node's ports and certificates on graftlet's own machine, and the cluster. */
 async function whole(options: DoctorOptions, node: NodeConfig, clock: Clock): Promise<readonly Finding[]> {
   const { findings, networks } = await target(options, node, clock);
   const here = await examineOwnMachine({ ...options, node, clock }, options.signal);
@@ -98,7 +98,7 @@ async function target(
   return { findings, networks: isReached ? await networksOf(opened, rootDir, signal) : undefined };
 }
 
-/** @returns undefined where the target does not tell. */
+/** @returns undefined if the networks cannot be read. */
 async function networksOf(opened: Target, rootDir: string, signal: AbortSignal): Promise<TargetNetworks | undefined> {
   try {
     const networks = await readNetworks(opened.host.fs, signal);

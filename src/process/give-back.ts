@@ -19,11 +19,11 @@ export interface GivingBackDeps {
   readonly rootDir: string;
 }
 
-/** Longest time for tries, and the pause between two of them, milliseconds. A call that is under way has its own limit. */
+/** Timeout and interval of retries, milliseconds. Each call has its own timeout. */
 const patienceMs = 30_000;
 const againMs = 2_000;
 
-/** Nobody asks a command for metrics. */
+/** Commands have no metrics. */
 const unmeasured = { called: () => undefined, deviceUnmapped: () => undefined };
 
 interface Failure {
@@ -31,11 +31,11 @@ interface Failure {
   readonly why: unknown;
 }
 
-/** Gives volumes back to the storage drivers that run on the target, as long as they do: those with a registration socket that
- *  answers, be they pods of the node or not. */
+/** Unpublishes and unstages CSI volumes while their drivers still run on the target: drivers whose registration socket
+ *  responds, whether or not they are pods of the node. */
 export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): GivesBack {
   let drivers: Drivers = new Map();
-  // Pods end side by side: one look serves those that want it at a time.
+  // Pods end concurrently and share one lookup.
   const look = coalesce(async () => {
     drivers = await driversOn({ host, clock }, rootDir);
   });
@@ -45,7 +45,7 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
     const driver = (name: string) => drivers.get(name) ?? absent(name);
     return { host, rootDir, clock, drivers: { driver }, log: silentLog(), measures: unmeasured, lying };
   };
-  /** Repeats what a driver refuses, until it is done or time is up. */
+  /** Retries calls that a driver rejects, until they succeed or the timeout expires. */
   const patiently = async (work: () => Promise<readonly Failure[]>, signal: AbortSignal) => {
     const deadline = clock.monotonic() + patienceMs;
     for (;;) {
@@ -68,7 +68,7 @@ export function createGivingBack({ host, clock, rootDir }: GivingBackDeps): Give
         const deps = await leaving();
         const unstaged = (await csiLeaving.staged(deps, [], signal)).map((id) => {
           const unstage = async () => {
-            // One that a pod still has is in what was said of the pod.
+            // A volume that a pod still uses is reported for that pod.
             await csiLeaving.unstage(deps, id, signal);
             return [];
           };
@@ -94,7 +94,7 @@ async function driversOn(deps: Omit<GivingBackDeps, "rootDir">, rootDir: string)
 }
 
 function absent(name: string): never {
-  throw new CodedError("not_found", `the driver ${name} does not run there`);
+  throw new CodedError("not_found", `the driver ${name} is not running on the target`);
 }
 
 function caught(volume: string, work: () => Promise<readonly Failure[]>, signal: AbortSignal) {
@@ -105,13 +105,13 @@ function caught(volume: string, work: () => Promise<readonly Failure[]>, signal:
     });
 }
 
-/** Name of a volume whose place in a pod is given. */
+/** Volume name in the path of a published volume. */
 function nameIn(path: string): string {
   return path.slice(path.lastIndexOf("/") + 1);
 }
 
-/** The reason without the kubelet's words for the step. */
+/** The error without the kubelet's prefix for the step. */
 function sentenceOf({ volume, why }: Failure): string {
   const reason = messageOf(why).replace(/^kubernetes\.io\/csi: [A-Za-z.]+ failed: /, "");
-  return `volume ${volume}, whose data are untouched: ${reason}`;
+  return `volume ${volume} (its data is untouched): ${reason}`;
 }

@@ -26,18 +26,18 @@ export interface IdentityDeps {
   readonly tracer?: Tracer;
 }
 
-/** As whom a node speaks to the API server, and where its certificates are kept. */
+/** A node's credentials for the API server, and the stores of its certificates. */
 export interface Identity extends AsyncDisposable {
   readonly access: AccessFile;
-  /** Services that keep it current. */
+  /** Services that renew the credentials. */
   readonly running: readonly Service[];
-  /** The Pod's service account, in a Pod without a kubeconfig. */
+  /** The Pod's service account, if there is no kubeconfig. */
   readonly account?: Account;
-  /** The store of the node's pair of that name. */
+  /** The store of the node's key pair of that name. */
   store(name: string): PairStore;
 }
 
-/** A Pod's service account at work. */
+/** A Pod's service account with a client. */
 export interface Account {
   readonly client: ApiClient & AsyncDisposable;
   readonly namespace: string;
@@ -45,11 +45,11 @@ export interface Account {
 
 const storeName = "kubelet-client";
 
-/** Finds out as whom a node speaks to the API server: as its kubeconfig says; where there is none yet and a bootstrap kubeconfig
- *  is given, by a certificate for `system:node:NAME` that is asked for with that, and the kubeconfig is written; in a Pod without
- *  a kubeconfig by a certificate that is asked for with the service account, or as the service account itself.
- *  Waits until the certificate is approved, as long as the signal allows.
- *  @throws CodedError, one sentence, when none of these can be used.
+/** Obtains a node's credentials for the API server: those of its kubeconfig; if that is missing and a bootstrap kubeconfig
+ *  is given, a certificate for `system:node:NAME` that is requested with it, and the kubeconfig is written; in a Pod without
+ *  a kubeconfig, a certificate that is requested with the service account, or the service account itself.
+ *  Waits until the certificate is approved, unless the signal aborts.
+ *  @throws CodedError, one sentence, if none of these can be used.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/kubelet-tls-bootstrapping/ */
 export async function identityOf(deps: IdentityDeps, signal: AbortSignal): Promise<Identity> {
   const { kubeconfig } = deps.config;
@@ -92,7 +92,7 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
   const problem = problemOf(deps, own);
   if (problem && bootstrapKubeconfig === undefined) throw problem;
   if (problem && bootstrapKubeconfig !== undefined) {
-    log.info({ why: messageOf(problem) }, "asking for a client certificate with --bootstrap-kubeconfig");
+    log.info({ why: messageOf(problem) }, "requesting a client certificate with --bootstrap-kubeconfig");
     const bootstrap = kubeconfigFile(bootstrapKubeconfig);
     await using client = clientFor(deps, bootstrap);
     await obtain(deps, client, store(storeName), signal);
@@ -106,7 +106,7 @@ async function ofKubeconfig(deps: IdentityDeps, kubeconfig: string, signal: Abor
   return { access, running: [renewal(deps, access, before)], ...kept };
 }
 
-/** A client for that access, as this node would be served. */
+/** Creates an API client with these credentials and the node's rate limits. */
 export function clientFor(
   { config, clock, log, measures: { requests: measures }, tracer }: IdentityDeps,
   access: AccessFile,
@@ -116,7 +116,7 @@ export function clientFor(
   return createApiClient({ access, clock, log, userAgent, qps, burst, measures, ...(tracer && { tracer }) });
 }
 
-/** The certificate in PEM by which the API server knows the node now; undefined where it is known otherwise. */
+/** The current client certificate in PEM; undefined if the node uses other credentials. */
 export function ownCertificate(access: AccessFile): string | undefined {
   try {
     const { certData, certFile } = access.read().user;
@@ -127,7 +127,7 @@ export function ownCertificate(access: AccessFile): string | undefined {
   }
 }
 
-/** Why these credentials cannot be used; undefined when they can. */
+/** Why these credentials cannot be used; undefined if they can. */
 function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError | undefined {
   try {
     createCredentials({ from, clock, log });
@@ -138,7 +138,7 @@ function problemOf({ clock, log }: IdentityDeps, from: AccessFile): CodedError |
   }
 }
 
-/** The certificate that a kubeconfig holds. */
+/** The client certificate in a kubeconfig. */
 async function pairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<KeyPair | undefined> {
   const { tls } = await createCredentials({ from, clock, log }).current();
   const pair = pairIn(`${String(tls.cert ?? "")}\n${String(tls.key ?? "")}`);
@@ -146,7 +146,7 @@ async function pairOf({ clock, log }: IdentityDeps, from: AccessFile): Promise<K
   return pair;
 }
 
-/** Has a client certificate in the store, asking for one where there is none. */
+/** Ensures that there is a client certificate in the store; requests one if necessary. */
 async function obtain(deps: IdentityDeps, client: ApiClient, store: PairStore, signal: AbortSignal): Promise<void> {
   const certificate = await clientCertificate(deps, client, store, signal);
   const over = new AbortController();
@@ -159,7 +159,7 @@ async function obtain(deps: IdentityDeps, client: ApiClient, store: PairStore, s
   }
 }
 
-/** Renews the client certificate for as long as it runs. */
+/** Creates the service that renews the client certificate. */
 function renewal(deps: IdentityDeps, asker: AccessFile, store: PairStore): Service {
   return {
     name: storeName,
@@ -193,7 +193,7 @@ function clientCertificate(
   );
 }
 
-/** The same API server, spoken to with the certificate in the store once there is one. */
+/** Access to the same API server with the certificate in the store, once there is one. */
 function certified({ certDir, nodeName }: NodeConfig, base: AccessFile): AccessFile {
   return withCertificate(base, `the client certificate of node ${nodeName}`, currentFile(certDir, storeName));
 }

@@ -6,23 +6,23 @@ import type { Logger } from "../lib/log.ts";
 import { ownAddresses } from "../node/own-addresses.ts";
 import type { Service } from "../objects.ts";
 
-/** How long an API server that does not answer is left alone, milliseconds. */
+/** Retry delay if the API server does not respond, milliseconds. */
 const pauseMs = 2_000;
 
-/** Where the API server reaches the kubelet API. */
+/** Address at which the API server reaches the kubelet API. */
 export interface KubeletEndpoint {
-  /** Addresses of the Node; none where the machine's own are right. */
+  /** IPs of the Node; empty: the machine's own. */
   readonly nodeIPs: readonly string[];
   readonly port: number;
 }
 
 type Configured = Pick<NodeConfig, "nodeIPs" | "kubeletAddress"> & { readonly kubelet: { readonly port: number } };
 
-/** The Node's addresses and port at which the kubelet API is reached, as its configuration wants them. Those of a Service outlive the
- *  Pod. Waits for the API server as long as the signal allows.
- *  @param account of the Pod, which may get the Service.
- *  @throws CodedError not_found, one sentence, for a Service that is not there; failed_precondition for one without an address, or
- *  without a port that leads to the kubelet API. */
+/** The configured addresses and port at which the kubelet API is reached. The address of a Service outlives the
+ *  Pod. Waits for the API server, unless the signal aborts.
+ *  @param account the Pod's service account, which may get the Service.
+ *  @throws CodedError not_found, one sentence, if the Service does not exist; failed_precondition if it has no address, or
+ *  no port for the kubelet API. */
 export async function kubeletEndpoint(
   { nodeIPs, kubeletAddress, kubelet: { port } }: Configured,
   { account, clock, log }: { readonly account: Account | undefined; readonly clock: Clock; readonly log: Logger },
@@ -35,7 +35,7 @@ export async function kubeletEndpoint(
       return endpointOf(await serviceOf(account, kubeletAddress.service, signal), port);
     } catch (error) {
       if (signal.aborted || !hasCode(error, "unavailable", "deadline_exceeded")) throw error;
-      log.warn({ err: error }, "cannot ask for the kubelet API's Service, will try again");
+      log.warn({ err: error }, "cannot get the kubelet API's Service; retrying");
       await clock.sleep(pauseMs, signal);
     }
   }
@@ -45,12 +45,12 @@ async function serviceOf({ client, namespace }: Account, service: string, signal
   const path = `/api/v1/namespaces/${namespace}/services/${encodeURIComponent(service)}`;
   return client.get<Service>(path, { signal }).catch((cause: unknown) => {
     if (!hasCode(cause, "not_found")) throw cause;
-    const sentence = `kubeletService ${JSON.stringify(service)} is not in namespace ${namespace}: create it, or name another`;
+    const sentence = `kubeletService ${JSON.stringify(service)} does not exist in namespace ${namespace}: create it, or name another`;
     throw new CodedError("not_found", sentence, { cause });
   });
 }
 
-/** @param port at which graftlet listens. */
+/** @param port on which graftlet listens. */
 function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint {
   const refuse = (why: string) =>
     new CodedError("failed_precondition", `kubeletService ${JSON.stringify(metadata.name)} has no ${why}`);
@@ -59,6 +59,6 @@ function endpointOf({ metadata, spec }: Service, port: number): KubeletEndpoint 
   const leading = spec?.ports?.find(
     (one) => (one.targetPort ?? one.port) === port && (one.protocol ?? "TCP") === "TCP",
   );
-  if (!leading) throw refuse(`port that leads to the kubelet API: add one with targetPort: ${port}`);
+  if (!leading) throw refuse(`port for the kubelet API: add one with targetPort: ${port}`);
   return { nodeIPs, port: leading.port };
 }

@@ -5,24 +5,24 @@ import type { Logger } from "../lib/log.ts";
 import { createTokenBucket } from "../lib/token-bucket.ts";
 import { visibleLine } from "../lib/visible-text.ts";
 
-/** What happens to errors that nothing handles: an `error` event without a listener, an exception in a callback, a rejected promise. Each
- *  is a bug, and one process serves all nodes: where it is known which node's work it arose in, that node alone is ended and run again. */
+/** Handler of unhandled errors: an `error` event without a listener, an exception in a callback, a rejected promise. Each
+ *  is a bug, but one process runs all nodes: if the node that caused the error is known, only that node is stopped and restarted. */
 export interface LastResort extends Disposable {
-  /** Runs a node's work. @param work gets a signal that aborts when the signal does, or when an error of this work is not handled.
-   *  @throws that error, once the work has ended; what the work throws. */
+  /** Runs a node. @param work gets a signal that aborts with the given signal, or on an unhandled error of this work.
+   *  @throws the unhandled error, once the work has ended; errors of the work. */
   run<T>(node: string, work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal): Promise<T>;
 }
 
 export interface LastResortDeps {
   readonly clock: Clock;
   readonly log: Logger;
-  /** Ends the process, with a code other than 0. */
+  /** Ends the process with a non-zero exit code. */
   readonly exit: () => void;
 }
 
-/** Errors a minute that cost a node only, and at once. Beyond them something is wrong that a new start of a node does not mend. */
+/** Rate (per minute) and burst of unhandled errors that only restart a node. Beyond that, restarting nodes does not help. */
 const [errorsPerMinute, errorBurst] = [10, 20];
-/** Time for a node's work to end after an error, milliseconds. What the error cut off may never end. */
+/** Time for a node's work to end after an unhandled error, milliseconds. Work that the error interrupted may never end. */
 const endWithinMs = 60_000;
 
 interface Scope {
@@ -30,9 +30,9 @@ interface Scope {
   readonly failed: (error: unknown) => void;
 }
 
-/** Handles what nothing else handles, until it is disposed of. The node is known by an AsyncLocalStorage that begins with its work: all
- *  callbacks, timers and sockets that come of it carry it. The process ends, with one line on standard error, when no node is known, when
- *  the error says that the process itself is unsound, when errors do not end, and when a node's work does not end after one. */
+/** Handles unhandled errors until it is disposed of. The node is identified by an AsyncLocalStorage, which all its
+ *  callbacks, timers and sockets inherit. The process exits with one line on standard error if the node is unknown, if
+ *  the error shows that the process itself is unsound, if there are too many errors, and if a node's work does not end after one. */
 export function createLastResort({ clock, log, exit }: LastResortDeps): LastResort {
   const scopes = new AsyncLocalStorage<Scope>();
   const mayGoOn = createTokenBucket(clock, errorsPerMinute / 60, errorBurst);
@@ -43,11 +43,8 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
   const onError = (error: unknown) => {
     const scope = scopes.getStore();
     const about = scope ? ` (node ${scope.node})` : "";
-    const reason = `an error that nothing handles${about}: ${describe(error)}`;
-    log.error(
-      { err: error, stack: stackOf(error), ...(scope && { node: scope.node }) },
-      "an error that nothing handles",
-    );
+    const reason = `unhandled error${about}: ${describe(error)}`;
+    log.error({ err: error, stack: stackOf(error), ...(scope && { node: scope.node }) }, "unhandled error");
     if (!scope || isOfProcess(error) || !mayGoOn()) return endProcess(reason);
     scope.failed(error);
   };
@@ -62,11 +59,9 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
         if (failure) return;
         failure = { error };
         late = clock.after(endWithinMs, () =>
-          endProcess(`node ${node} does not end after an error that nothing handles: ${describe(error)}`),
+          endProcess(`node ${node} did not stop after an unhandled error: ${describe(error)}`),
         );
-        stop.abort(
-          new CodedError("cancelled", `the node ends after an error that nothing handles: ${messageOf(error)}`),
-        );
+        stop.abort(new CodedError("cancelled", `the node is stopped after an unhandled error: ${messageOf(error)}`));
       };
       try {
         const result = await scopes.run({ node, failed }, () => work(AbortSignal.any([signal, stop.signal])));
@@ -85,14 +80,14 @@ export function createLastResort({ clock, log, exit }: LastResortDeps): LastReso
   };
 }
 
-/** True for errors after which no part of the process is to be trusted: Node's own assertions, and memory that is not to be had. */
+/** True for errors after which the whole process is unsound: Node's own assertions, and failed memory allocations. */
 function isOfProcess(error: unknown): boolean {
   const code = error instanceof Error && "code" in error ? error.code : undefined;
   if (code === "ERR_INTERNAL_ASSERTION" || code === "ERR_OUT_OF_MEMORY" || code === "ENOMEM") return true;
   return error instanceof RangeError && /allocation failed/i.test(error.message);
 }
 
-/** An error in one line, with the place where it arose. */
+/** An error in one line, with its first stack frame. */
 function describe(error: unknown): string {
   const place = /^ +(at .*:\d+:\d+\)?)$/m.exec(stackOf(error) ?? "")?.[1];
   const name = error instanceof Error ? `${error.name}: ` : "";

@@ -17,10 +17,10 @@ export interface LeavingOptions {
   readonly nodes: readonly NodeConfig[];
   /** Kubeconfig of the user; undefined in a Pod. */
   readonly kubeconfig: string | undefined;
-  /** Without a namespace: that of the Pod. */
+  /** Without a namespace: the Pod's. */
   readonly deployment: { readonly namespace: string | undefined; readonly name: string } | undefined;
   readonly timeoutMs: number;
-  /** Without asking first. */
+  /** Skip the confirmation. */
   readonly yes: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
@@ -30,9 +30,9 @@ export interface LeavingOptions {
 
 const requests = { qps: 50, burst: 100 };
 
-/** Takes nodes out of the cluster: their pods, what they put on their targets, and their Node objects. Safe to repeat.
- *  @returns whether all of them have left.
- *  @throws CodedError, one sentence, when the API server's address or the account cannot be read. */
+/** Removes nodes from the cluster: their pods, their files on the targets, and their Node objects. Idempotent.
+ *  @returns true if all of them have been removed.
+ *  @throws CodedError, one sentence, if the API server's address or the service account cannot be read. */
 export async function runLeaving(options: LeavingOptions): Promise<boolean> {
   const { nodes, kubeconfig, terminal, timeoutMs, signal } = options;
   const account = kubeconfig === undefined ? serviceAccount(options.env) : undefined;
@@ -69,7 +69,7 @@ async function agreed({ nodes, terminal, signal }: LeavingOptions): Promise<bool
   return false;
 }
 
-/** Cleans targets side by side, but nodes of one machine one after another: the last one finds that it is alone there. */
+/** Cleans targets concurrently, but nodes on one machine sequentially: only the last one may remove what they share. */
 function cleaner({ nodes, providers, terminal, timeoutMs }: LeavingOptions): LeavingDeps["clean"] {
   const machines = new Map<string, ReturnType<typeof createTurns>>();
   return (nodeName, signal) => {
@@ -84,13 +84,13 @@ function cleaner({ nodes, providers, terminal, timeoutMs }: LeavingOptions): Lea
   };
 }
 
-/** Tells machines apart: only a provider that reaches another one has a host. */
+/** Key of a node's machine: only providers of remote targets have a host. */
 function machineOf({ providerConfig }: NodeConfig): string {
   const { host = "", port = "" } = (providerConfig ?? {}) as { readonly host?: unknown; readonly port?: unknown };
   return `${String(host)}:${String(port)}`;
 }
 
-/** Remedy for the nodes that stayed. */
+/** Instructions for nodes that could not be removed. */
 function farewell(stayed: readonly string[], deployment: DeploymentName | undefined): readonly string[] {
   if (stayed.length === 0) return [];
   const lines = [`not left: ${stayed.join(", ")}. Mend what is named above, and run this again.`];

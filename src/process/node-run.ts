@@ -31,42 +31,42 @@ import { type LinkTrouble, type ProviderFactory, type Sharing, TargetError } fro
 
 export interface NodeRun {
   readonly config: NodeConfig;
-  /** True for one of a list of nodes. */
+  /** True if the process runs several nodes. */
   readonly several: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly env: Readonly<Record<string, string | undefined>>;
   readonly instance: string;
-  /** Connections of all nodes of the process. */
+  /** Limits of unauthenticated connections, shared by all nodes of the process. */
   readonly strangers: Strangers;
-  /** Bounds on what all nodes of the process carry between their pods and the cluster. */
+  /** Limits of service tunnel connections, shared by all nodes of the process. */
   readonly places: TunnelPlaces;
-  /** How much the process logs. */
+  /** Log level of the process. */
   readonly verbosity: Verbosity;
-  /** Told how the node uses a runtime of graftlet's own machine, and when it no longer does. */
+  /** Records how the node uses a runtime on graftlet's own machine; undefined: it no longer does. */
   readonly uses: { note(nodeName: string, use: Sharing | undefined): void };
-  /** Ends the node, and not the process, after an error that nothing handles. */
+  /** Stops the node instead of the process after an unhandled error. */
   readonly lastResort: Pick<LastResort, "run">;
   readonly readiness: Readiness;
   readonly liveness: Liveness;
-  /** Told what the node is at. */
+  /** Receives the node's state. */
   readonly report: NodeTelling;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A node that failed is tried again after so long, ms; often enough for its Node to be known to live. */
+/** Retry delays of a failed node, milliseconds; short enough to keep its Node's Lease alive. */
 const retry = { initialMs: 2_000, maxMs: 30_000 };
 
-/** Runs a node until the signal aborts. One of a list that fails says why in its Node, where that can be made, and is tried again;
- *  a single one says so in a line on standard error.
- *  @returns whether it ended well. */
+/** Runs a node until the signal aborts. If one of several nodes fails, the error is reported in its Node, if possible, and it is retried;
+ *  the error of a single node is printed on standard error.
+ *  @returns false if the node failed. */
 export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolean> {
   const { config, several, clock, log } = run;
   const backoff = createBackoff({ clock, ...retry });
   for (let told = ""; ; ) {
     try {
       await run.lastResort.run(config.nodeName, (stop) => runOnce(run, stop), signal);
-      log.info({}, "graftlet has stopped, its pods run on");
+      log.info({}, "graftlet has stopped; its pods keep running");
       return true;
     } catch (error) {
       if (signal.aborted && codeOf(error) === "cancelled") return true;
@@ -75,7 +75,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
         return false;
       }
       const message = messageOf(error);
-      if (message !== told) log.error({ err: error }, "the node has failed, will try again");
+      if (message !== told) log.error({ err: error }, "node failed; retrying");
       told = message;
     }
     const again = backoff.next(config.nodeName) * clock.jitter(0.8, 1.2);
@@ -84,7 +84,7 @@ export async function runNode(run: NodeRun, signal: AbortSignal): Promise<boolea
   }
 }
 
-/** A sentence for what users can mend, the stack for what they cannot. */
+/** The message of an error that users can fix, the stack of any other. */
 function textOf(error: unknown): string {
   return error instanceof Error && codeOf(error) === "unknown" ? (error.stack ?? error.message) : messageOf(error);
 }
@@ -148,7 +148,7 @@ async function runOnce(run: NodeRun, signal: AbortSignal): Promise<void> {
   }
 }
 
-/** Approves the node's serving certificates with the account, unless the node itself uses the account. */
+/** Creates the approver of the node's serving certificates, with the service account, unless the node itself uses that account. */
 function approverOf({ config, clock, log }: NodeRun, account: Account): Approve | undefined {
   if (!config.approvesServing || config.identity !== "node") return undefined;
   const addresses = async (signal: AbortSignal) => {

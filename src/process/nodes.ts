@@ -23,17 +23,17 @@ import { graftletVersion, kubeletVersion } from "../version.ts";
 
 export interface RunNodesOptions {
   readonly nodes: readonly NodeConfig[];
-  /** One of several nodes is retried when it fails; a single node stops with a one-line error. */
+  /** With several nodes, a failed node is retried; a single node exits with a one-line error. */
   readonly several: boolean;
-  /** Where the process says that it lives, whatever its nodes do. */
+  /** Health endpoint of the process. */
   readonly health: Endpoint | undefined;
-  /** Where the process shows its nodes as a page. */
+  /** Endpoint of the status page. */
   readonly page: Endpoint | undefined;
-  /** Path of the socket that `graftlet status` asks; undefined for none. */
+  /** Path of the socket for `graftlet status`; undefined for none. */
   readonly statusSocket: string | undefined;
   readonly logging: Logging;
   readonly warnings: readonly Warning[];
-  /** Clauses that say what happens instead of a kubelet's defaults that graftlet does not serve yet. */
+  /** Descriptions of what happens instead of kubelet defaults that graftlet does not support. */
   readonly defaults: readonly string[];
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Environment of the process: locates the API server in a Pod. */
@@ -41,9 +41,9 @@ export interface RunNodesOptions {
   readonly signal: AbortSignal;
 }
 
-/** Runs nodes side by side until the signal aborts. A node that fails does not end the others.
- *  @returns false when a node failed, each told by one line on standard error.
- *  @throws CodedError, one sentence, when the health endpoint cannot be listened on, or systemd's watchdog is too quick. */
+/** Runs nodes concurrently until the signal aborts. A failed node does not stop the others.
+ *  @returns false if a node failed; each failure is printed as one line on standard error.
+ *  @throws CodedError, one sentence, if the health endpoint cannot be opened, or systemd's watchdog timeout is too short. */
 export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   const { nodes, logging, warnings, defaults, health, page, signal } = options;
   const clock = systemClock();
@@ -53,7 +53,7 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
     { version: graftletVersion, kubelet: kubeletVersion, nodes: nodes.map(({ nodeName }) => nodeName) },
     "graftlet starts",
   );
-  if (defaults.length > 0) log.warn({ instead: defaults }, "a kubelet does by default what is not served yet");
+  if (defaults.length > 0) log.warn({ instead: defaults }, "some kubelet defaults are not supported");
   for (const { node, text } of warnings) log.warn({ node }, text);
   const instance = randomUUID();
   const uses = createRuntimeUses();
@@ -105,13 +105,13 @@ export async function runNodes(options: RunNodesOptions): Promise<boolean> {
   return !ends.includes(false);
 }
 
-/** Its code is loaded only where there is a page. */
+/** Creates the status page; its code is loaded only if it is enabled. */
 async function pageOf(deps: PageDeps): Promise<Service> {
   const { createPage } = await import("../page/server.ts");
   return createPage(deps);
 }
 
-/** How the nodes use the runtimes of graftlet's own machine. */
+/** Creates the record of how nodes use runtimes on graftlet's own machine. */
 function createRuntimeUses(): NodeRun["uses"] & { sharing(): Sharing | undefined } {
   const uses = new Map<string, Sharing>();
   return {

@@ -10,10 +10,10 @@ import { nodeSettings } from "../kubelet/settings.ts";
 import { fencedTarget } from "../seams/fenced.ts";
 import { type LinkTrouble, TargetError } from "../seams/provider.ts";
 
-/** Runs the node on its target once that can be reached and worked on, for as long as the target lives. What is wrong with a
- *  target on another machine is its Node's condition, and tried again.
- *  @returns `again` when it should be run anew: the target has booted, is another's or not as it was, or was lost while the
- *  node started. */
+/** Runs the node once its target is reachable and usable, until the target reboots. Errors of a remote
+ *  target are reported in a condition of the Node, and retried.
+ *  @returns `again` if the node should be restarted: the target has rebooted, changed or been used by another node, or it was lost while
+ *  the node started. */
 export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal): Promise<"stopped" | "again"> {
   const { target, clock, log } = deps;
   const { host, link } = target;
@@ -24,14 +24,14 @@ export async function runOnTarget(deps: Omit<KubeletDeps, "claim">, signal: Abor
     try {
       return await runClaimed(deps, signal);
     } catch (error) {
-      // The lost target may be the cause; another cause fails again once the target is back.
+      // The lost connection may be the cause; any other cause fails again once the target is back.
       if (link.trouble() !== undefined && !signal.aborted) {
-        log.warn({ err: error }, "the target was lost while its node started, will try again");
+        log.warn({ err: error }, "target was lost while the node started; retrying");
         return "again";
       }
       if (!(error instanceof TargetError) || signal.aborted) throw error;
       if (error.message !== told)
-        log.warn({ err: error, reason: error.reason }, "the node cannot start on its target, will try again");
+        log.warn({ err: error, reason: error.reason }, "node cannot start on its target; retrying");
       told = error.message;
       await reportUnlessKept(reporter, error, deps, signal);
       await untilWorthATry({ link, clock }, signal);
@@ -51,24 +51,24 @@ async function runClaimed(deps: Omit<KubeletDeps, "claim">, signal: AbortSignal)
     return await runKubelet({ ...deps, target: { ...target, ...(network && { network }) }, claim }, signal);
   } catch (error) {
     if (!claim.isLost() || signal.aborted) throw error;
-    deps.log.warn({ err: error }, "the lock on the target was lost while the node started, will try again");
+    deps.log.warn({ err: error }, "lock on the target was lost while the node started; retrying");
     return "again";
   }
 }
 
-/** Error of a remote target that is reachable, but too slow or too broken to work on. */
+/** Error of a remote target that is reachable, but too slow or too broken to be used. */
 function unworkable(cause: unknown): TargetError {
-  const message = `the target's files cannot be read and locked: ${messageOf(cause)}`;
+  const message = `cannot read and lock files on the target: ${messageOf(cause)}`;
   return new TargetError("TargetUnreadable", codeOf(cause), message, { cause });
 }
 
 interface TellingDeps extends Pick<KubeletDeps, "config" | "client" | "readiness" | "clock" | "log"> {
-  /** Absent where it could not be opened. */
+  /** Undefined if it could not be opened. */
   readonly target?: KubeletDeps["target"];
 }
 
-/** Writes once, in the Node, why it does not run; an unregistered Node is created. Writes nothing where another graftlet
- *  keeps this very node. */
+/** Reports once, in the Node, why it does not run; an unregistered Node is created. Nothing is written if another graftlet
+ *  runs this very node. */
 export async function tellOf(trouble: LinkTrouble, deps: TellingDeps, signal: AbortSignal): Promise<void> {
   await reportUnlessKept(reporterFor(deps), trouble, deps, signal);
 }
@@ -78,7 +78,7 @@ function reporterFor({ config, target, client, readiness, clock, log }: TellingD
   const reporter = createTroubleReporter({ client, identity, registerNode: identity.registerNode, clock, log });
   return {
     report(trouble, signal) {
-      // A target that is in use is mostly our predecessor's, which still serves it and is about to give it up.
+      // A target in use is mostly held by our predecessor, which still runs the node and is about to release it.
       if (trouble.reason !== "RuntimeInUse") readiness.settled(config.nodeName);
       return reporter.report(trouble, signal);
     },
@@ -95,8 +95,8 @@ async function reportUnlessKept(
   await reporter.report(trouble, signal);
 }
 
-/** True if the node's Lease was renewed in the last half of its duration: then another graftlet keeps this very node, and
- *  reports on it. */
+/** True if the node's Lease was renewed within the last half of its duration: then another graftlet runs this very node and
+ *  reports its status. */
 async function isKept(
   { client, clock, log }: TellingDeps,
   { nodeName, leaseSeconds }: NodeSettings,
@@ -106,7 +106,7 @@ async function isKept(
     const renewedAt = await lastRenewed(client, nodeName, signal);
     return renewedAt !== undefined && clock.now() - renewedAt < leaseSeconds * 500;
   } catch (error) {
-    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "the node's lease could not be read");
+    if (!signal.aborted) log.warn({ err: error, code: codeOf(error) }, "cannot read the node's Lease");
     return false;
   }
 }

@@ -7,7 +7,7 @@ import type { ProviderFactory, Target } from "../seams/provider.ts";
 
 export interface OpenTargetDeps {
   readonly config: NodeConfig;
-  /** By the names that `--provider` takes. */
+  /** By the values of `--provider`. */
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   /** Headers for the next call to a CRI runtime. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
@@ -15,8 +15,8 @@ export interface OpenTargetDeps {
   readonly log: Logger;
 }
 
-/** A node's target, by its provider. @throws CodedError invalid_argument, one sentence, for a provider that is not known, and what
- *  the provider itself throws. */
+/** Opens a node's target. @throws CodedError invalid_argument, one sentence, for an unknown provider; errors of
+ *  the provider. */
 export async function openTarget({ config, providers, callHeaders, clock, log }: OpenTargetDeps): Promise<Target> {
   const { kubelet, nodeName } = config;
   const provider = providers[config.provider];

@@ -4,10 +4,10 @@ import { type Sharing, TargetError } from "../seams/provider.ts";
 import { instanceHeader, serverName } from "../server/healthz.ts";
 
 const kubeletHealthPort = 10_248;
-/** A listener that stays silent for so long, milliseconds, is no kubelet. */
+/** A listener that does not respond within this time, milliseconds, is not a kubelet. */
 const answerWithinMs = 2_000;
 
-/** Another agent works on the target; the sentence names it and the remedy. */
+/** Error for another agent on the target. @param sentence names the agent and the remedy. */
 export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
   return new TargetError("RuntimeInUse", "failed_precondition", sentence, cause === undefined ? {} : { cause });
 }
@@ -15,25 +15,25 @@ export function runtimeInUse(sentence: string, cause?: unknown): TargetError {
 export interface OtherAgentDeps {
   readonly host: Pick<Host, "dial">;
   readonly sharing: Sharing;
-  /** Name of this process, whose own health endpoint is not another agent. */
+  /** ID of this process, to recognize its own health endpoint. */
   readonly instance?: string;
   readonly clock: Clock;
 }
 
 type Agent = "none" | "kubelet" | "sharing graftlet";
 
-/** Looks whether a kubelet, or another graftlet, answers on the target. Nodes that share their runtime leave each other's pods
- *  alone, so they may stand side by side. @throws TargetError RuntimeInUse. */
+/** Checks that neither a kubelet nor another graftlet responds on the target. Nodes that share their runtime do not touch each other's
+ *  pods, so they may coexist. @throws TargetError RuntimeInUse. */
 export async function refuseOtherAgent(deps: OtherAgentDeps, signal: AbortSignal): Promise<void> {
   const { host, sharing, instance, clock } = deps;
   const agent = await kubeletOn(host, instance, clock.within(answerWithinMs, signal));
   if (agent === "none" || (agent === "sharing graftlet" && sharing === "shared")) return;
   throw runtimeInUse(
-    `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there, for two agents on one runtime delete each other's pods`,
+    `another agent answers on the target's port ${kubeletHealthPort} (RuntimeInUse): stop the kubelet or graftlet that runs there; two agents on one runtime delete each other's pods`,
   );
 }
 
-/** The agent that answers on the kubelet's health port, if any. */
+/** The agent that responds on the kubelet's health port, if any. */
 async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined, signal: AbortSignal): Promise<Agent> {
   const connection = await host.dial({ host: "127.0.0.1", port: kubeletHealthPort }, signal).catch(() => undefined);
   if (!connection) return "none";
@@ -51,7 +51,7 @@ async function kubeletOn(host: Pick<Host, "dial">, instance: string | undefined,
   }
 }
 
-/** @param answer in lower case. */
+/** @param answer HTTP response in lower case. */
 function agentIn(answer: string, instance: string | undefined): Agent {
   const says = (name: string, value: string) => answer.includes(`\r\n${name}: ${value}\r\n`.toLowerCase());
   if (!answer.startsWith("http/1.") || says("Server", serverName(undefined))) return "none";

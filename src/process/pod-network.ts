@@ -14,17 +14,17 @@ export type PodNetworkDeps = Pick<KubeletDeps, "alone" | "account" | "client" | 
   readonly target: Pick<KubeletDeps["target"], "host" | "network">;
 };
 
-/** Time for a Service to answer graftlet, milliseconds. */
+/** Timeout for connections to a Service, milliseconds. */
 const dialMs = 3_000;
-/** Pause after the API server has not answered, milliseconds. */
+/** Retry delay if the API server does not respond, milliseconds. */
 const againMs = 1_000;
-/** Time for the API server to show the Node, milliseconds. Its own pods may be static ones of this node, which do not wait longer. */
+/** Timeout for reading the Node, milliseconds. The API server may be a static pod of this node, which must not wait longer. */
 const nodeMs = 10_000;
 
-/** The network of a target's pods. Where the configuration leaves it open, it is what the target's record says; a node that is new there
- *  is tunneled if that can be, which is decided once and put on record. A node from before stays isolated. A node that was isolated bears an
- *  annotation, and stays so whatever the record says: the machine's root writes that, and does not write the Node.
- *  @throws unavailable when the target is out of reach. */
+/** Resolves the network mode of a target's pods. If it is not configured, it is read from the record on the target; a new node
+ *  is tunneled if possible, which is decided once and recorded. A node without a record stays isolated. An isolated node has an
+ *  annotation, and stays isolated regardless of the record: root on the target can write the record, but not the Node.
+ *  @throws unavailable if the target is unreachable. */
 export async function settledNetwork(deps: PodNetworkDeps, signal: AbortSignal): Promise<TargetNetwork | undefined> {
   const { alone, log } = deps;
   const { host, network } = deps.target;
@@ -38,7 +38,7 @@ export async function settledNetwork(deps: PodNetworkDeps, signal: AbortSignal):
     if (recorded.is !== "new") return recorded;
     const decision = await decide(deps, signal);
     await writeOwnershipRecord(host.fs, rootDir, { ...record, network: decision }, signal);
-    log.info({ ...decision }, "the network of the new node's pods is decided");
+    log.info({ ...decision }, "resolved the pod network mode of the new node");
     return decision;
   };
   const settled = asDecided(network, await settle());
@@ -50,7 +50,7 @@ const heldByNode = `the Node's annotation ${podNetworkAnnotation} says that it i
 
 const nodePath = ({ config }: PodNetworkDeps) => `/api/v1/nodes/${config.nodeName}`;
 
-/** True where the Node bears the annotation of an isolated one. */
+/** True if the Node has the annotation of an isolated node. */
 async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<boolean> {
   const { client, clock, log } = deps;
   const soon = clock.within(nodeMs, signal);
@@ -62,10 +62,7 @@ async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<b
       if (signal.aborted) throw err;
       if (hasCode(err, "not_found")) return false;
       if (soon.aborted) {
-        log.warn(
-          { err },
-          "the API server does not show the Node, its pods have the network that the target's record says",
-        );
+        log.warn({ err }, "cannot read the Node; using the pod network mode recorded on the target");
         return false;
       }
     }
@@ -73,7 +70,7 @@ async function wasIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<b
   }
 }
 
-/** Annotates a Node that is there already; a new one is registered with the annotation. */
+/** Annotates an existing Node; a new one is registered with the annotation. */
 async function noteIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<void> {
   const body = { metadata: { annotations: { [podNetworkAnnotation]: "isolated" } } };
   const soon = deps.clock.within(dialMs, signal);
@@ -81,7 +78,7 @@ async function noteIsolated(deps: PodNetworkDeps, signal: AbortSignal): Promise<
     await deps.client.patch<Node>(nodePath(deps), { type: "merge", body }, { signal: soon });
   } catch (err) {
     if (signal.aborted) throw err;
-    if (!hasCode(err, "not_found")) deps.log.debug({ err }, "the Node is not annotated as isolated yet");
+    if (!hasCode(err, "not_found")) deps.log.debug({ err }, "cannot annotate the Node as isolated yet");
   }
 }
 
@@ -95,7 +92,7 @@ async function decide(deps: PodNetworkDeps, signal: AbortSignal): Promise<Networ
   return { is: "isolated", obstacle: [first, ...others].join("; ") };
 }
 
-/** What keeps graftlet itself from the cluster's Services. In a Pod it reaches them as every pod does. */
+/** Why graftlet itself cannot reach Services of the cluster. In a Pod it can. */
 async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { clock, account } = deps;
   const { spec } = await kubernetesService(deps, signal);
@@ -107,18 +104,20 @@ async function clusterObstacles(deps: PodNetworkDeps, signal: AbortSignal): Prom
     return [];
   } catch (error) {
     if (!hasCode(error, "unavailable") || signal.aborted) throw error;
-    return ["graftlet did not reach Services of the cluster: it ran neither in a Pod nor beside kube-proxy"];
+    return [
+      "graftlet could not reach Services of the cluster: it ran neither in a Pod nor on a machine with kube-proxy",
+    ];
   }
 }
 
-/** The Service by which pods reach the API server; a new node has nothing to do until that answers. */
+/** The Service of the API server; retries, since a new node has nothing to do until the API server responds. */
 async function kubernetesService({ client, clock, log }: PodNetworkDeps, signal: AbortSignal): Promise<Service> {
   for (;;) {
     try {
       return await client.get<Service>("/api/v1/namespaces/default/services/kubernetes", { signal });
     } catch (err) {
       if (signal.aborted) throw err;
-      log.debug({ err }, "the API server does not say whether it has Services yet, will ask again");
+      log.debug({ err }, "cannot get the kubernetes Service; retrying");
     }
     await clock.sleep(againMs, signal);
   }

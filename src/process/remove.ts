@@ -23,18 +23,18 @@ import { confirmed, type Terminal } from "./terminal.ts";
 
 export interface RemovalOptions {
   readonly node: NodeConfig;
-  /** Without asking first. */
+  /** Skip the confirmation. */
   readonly yes: boolean;
   readonly providers: Readonly<Record<string, ProviderFactory>>;
   readonly terminal: Terminal;
-  /** Its pods were asked to end before, and its Node object goes after: containers get no longer than this now. */
+  /** Set by `graftlet leave`, which has deleted the node's pods already, and deletes the Node afterwards: caps the grace period of containers. */
   readonly leaving?: { readonly longestGraceSeconds: number };
   readonly signal: AbortSignal;
 }
 
-/** Removes all that a node put on its target, and nothing else: lists it, asks, does it, and says what was done. Safe to repeat.
- *  @returns whether nothing of the node is left.
- *  @throws CodedError, one sentence, when the target cannot be read, or an agent works on it: then nothing is removed. */
+/** Removes everything that a node created on its target, and nothing else: lists it, asks for confirmation, removes it, and reports. Idempotent.
+ *  @returns true if nothing of the node is left.
+ *  @throws CodedError, one sentence, if the target cannot be read, or an agent is using it: then nothing is removed. */
 export async function runRemoval({ providers, signal, ...options }: RemovalOptions): Promise<boolean> {
   const clock = systemClock();
   await using target = await openTarget({ config: options.node, providers, clock, log: silentLog() });
@@ -46,7 +46,7 @@ export interface RemovalDeps extends Pick<RemovalOptions, "node" | "yes" | "term
   readonly clock: Clock;
 }
 
-/** The removal, on a target that is at hand. */
+/** Removes a node from an open target. */
 export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promise<boolean> {
   const { yes, terminal, clock } = deps;
   const node = { ...deps.node, rootDir: deps.target.rootDir ?? deps.node.rootDir };
@@ -77,7 +77,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
     },
     signal,
   );
-  // Other nodes count on the cgroups that they found.
+  // Other nodes use the same QoS cgroups.
   const plan = removalPlan(alone ? findings : { ...findings, tiers: [] });
   list(terminal, node.nodeName, plan, findings.strangers);
   if (thingsOf(plan).length > 0) {
@@ -92,7 +92,7 @@ export async function removeFrom(deps: RemovalDeps, signal: AbortSignal): Promis
   return true;
 }
 
-/** Keeps everybody else off while things are removed. @throws TargetError, one sentence. */
+/** Locks the target during the removal. @throws TargetError, one sentence. */
 async function holdTarget({ target, clock }: RemovalDeps, rootDir: string, signal: AbortSignal): Promise<HeldLocks> {
   const isThere = await exists(target.host.fs, ownDirectory(rootDir), signal);
   const own = isThere ? [{ path: lockFile(rootDir) }] : [];
@@ -111,7 +111,7 @@ async function holdTarget({ target, clock }: RemovalDeps, rootDir: string, signa
   }
 }
 
-/** Cgroups that graftlet makes for quality of service classes, the deepest first; none where pods have no cgroups by class. */
+/** QoS cgroups that graftlet creates, the deepest first; none if pods have no QoS cgroups. */
 function podTiers(layout: CgroupLayout): readonly string[] {
   if (!layout.perQos) return [];
   return (["BestEffort", "Burstable", "Guaranteed"] as const).map((qos) => tierCgroup(qos, layout));
@@ -131,7 +131,7 @@ async function agreed(terminal: Terminal, signal: AbortSignal): Promise<boolean>
   return false;
 }
 
-/** @returns whether nothing failed. */
+/** @returns true if nothing failed. */
 function report({ say }: Terminal, outcome: Outcome): boolean {
   for (const line of outcome.notGivenBack) say(`not given back to its storage driver, only unmounted: ${line}`);
   for (const line of outcome.left) say(`left: ${line}`);

@@ -4,18 +4,18 @@ import type { Reports } from "../report/notes.ts";
 import { type NodeReport, nodeReport } from "../report/summary.ts";
 import { graftletVersion, kubeletVersion } from "../version.ts";
 
-/** A process and its nodes at one moment: what `graftlet status -o json` prints. */
+/** State of a process and its nodes, as printed by `graftlet status -o json`. */
 export interface ProcessReport {
   readonly version: string;
   readonly kubernetes: string;
   readonly pid: number;
-  /** RFC 3339: when it began, and when this was said. */
+  /** RFC 3339: time of the process start, and of this report. */
   readonly since: string;
   readonly at: string;
   readonly nodes: readonly NodeReport[];
 }
 
-/** What a process says of itself and its nodes. Call it at the process' start. */
+/** Creates the reporter of a process and its nodes. To be called at the process start. */
 export function processReport({ nodes, notes }: Reports, clock: Pick<Clock, "now">): () => ProcessReport {
   const since = rfc3339(clock.now());
   return () => ({

@@ -18,19 +18,18 @@ export interface ServiceManagerDeps {
   readonly log: Logger;
 }
 
-/** The least time of a watchdog, milliseconds: it must be longer. */
+/** Watchdog timeouts must be longer than this, milliseconds. */
 const leastWatchdogMs = 1_000;
-/** Interval of looks whether the process is ready, milliseconds. */
+/** Interval of readiness checks, milliseconds. */
 const readyEveryMs = 100;
-/** Time for a word to reach systemd, milliseconds. */
+/** Timeout of a notification, milliseconds. */
 const toldWithinMs = 5_000;
-/** Pause before a word that did not reach systemd is said once more, milliseconds. */
+/** Delay before the retry of a failed notification, milliseconds. */
 const againMs = 1_000;
 
-/** Tells systemd that the process is ready, that it stops, and, at half the time of the unit's WatchdogSec, that it gets on; for a unit
- *  with `Type=notify`. Nothing where no service manager wants to hear of it. Node.js has no datagram sockets of Unix: each word is a
- *  command.
- *  @throws CodedError, one sentence in the kubelet's words, for a watchdog that cannot be kept quiet.
+/** Creates the sd_notify services: READY, STOPPING, and WATCHDOG at half of the unit's WatchdogSec; for units
+ *  with `Type=notify`. None without NOTIFY_SOCKET. Node.js has no Unix datagram sockets: each notification runs `systemd-notify`.
+ *  @throws CodedError, one sentence with the kubelet's text, for an unusable watchdog timeout.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/sd_notify.html */
 export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[] {
   const { env, readiness, liveness, clock, log } = deps;
@@ -40,7 +39,7 @@ export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[]
     try {
       await notify(env, state);
     } catch (err) {
-      if (tries === 1) return log.error({ err, state }, "systemd could not be told");
+      if (tries === 1) return log.error({ err, state }, "cannot notify systemd");
       await clock.sleep(againMs);
       await tell(state, tries - 1);
     }
@@ -70,8 +69,8 @@ export function tellServiceManager(deps: ServiceManagerDeps): readonly Service[]
   return watchdogMs > 0 ? [ready, watchdog] : [ready];
 }
 
-/** Time after which systemd takes the process for hung, milliseconds; 0 where it does not watch it.
- *  (kubelet, watchdog_linux.go; sd_watchdog_enabled) @throws CodedError invalid_argument, in the kubelet's words. */
+/** Systemd's watchdog timeout, milliseconds; 0 without a watchdog.
+ *  (kubelet, watchdog_linux.go; sd_watchdog_enabled) @throws CodedError invalid_argument, with the kubelet's text. */
 export function watchdogOf(env: Environment): number {
   const text = env["WATCHDOG_USEC"];
   if (!text) return 0;
@@ -87,8 +86,8 @@ export function watchdogOf(env: Environment): number {
   return ms;
 }
 
-/** Says a word as this process does: systemd takes one of a command for the service's own by the number, or with NotifyAccess=all.
- *  @throws when there is no such program, or it could not reach systemd. */
+/** Sends a notification on behalf of this process: systemd accepts it because of the PID, or with NotifyAccess=all.
+ *  @throws if systemd-notify is not installed, or cannot reach systemd. */
 async function notify(env: Environment, state: string): Promise<void> {
   const options = { env: { ...env }, timeout: toldWithinMs };
   await promisify(execFile)("systemd-notify", [`--pid=${process.pid}`, state], options);

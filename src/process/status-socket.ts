@@ -16,14 +16,14 @@ export interface StatusSocketDeps {
   readonly log: Logger;
 }
 
-/** Callers at a time. */
+/** Maximum number of concurrent callers. */
 const mostCallers = 8;
-/** How long an answer may take, milliseconds. */
+/** Timeout of a status request, milliseconds. */
 const patienceMs = 5_000;
 
-/** Says on a unix socket how the process and its nodes are: JSON to whoever connects, which the socket's mode allows to the process' own
- *  user and to root. The socket is made in a directory that nobody else may enter, and moved to its place. One that cannot be made is
- *  a warning: the nodes do not need it. */
+/** Serves the state of the process and its nodes as JSON on a Unix socket, whose mode only admits the process' own
+ *  user and root. The socket is created in a private directory and moved to its path. If it cannot be created, a warning is
+ *  logged: the nodes do not need it. */
 export function createStatusSocket({ path, report, log }: StatusSocketDeps): Service {
   return {
     name: "status",
@@ -34,7 +34,7 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
         socket.once("close", () => callers.delete(socket));
         socket.on("error", () => socket.destroy());
         socket.write(`${JSON.stringify(report())}\n`);
-        // As soon as it is written: what the caller sends is nothing to wait for.
+        // Closes once the report is written, without waiting for input.
         socket.destroySoon();
       });
       server.maxConnections = mostCallers;
@@ -42,11 +42,11 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
       try {
         await listenAt(server, path);
       } catch (error) {
-        log.warn({ err: error, path }, "graftlet status will have no answer: its socket was not made");
+        log.warn({ err: error, path }, "cannot create the socket of graftlet status");
         return;
       }
-      // Such as too many open files: callers that wait are taken later.
-      server.on("error", (err) => log.warn({ err }, "a caller of graftlet status could not be taken"));
+      // For example too many open files: waiting callers are accepted later.
+      server.on("error", (err) => log.warn({ err }, "cannot accept a caller of graftlet status"));
       await onAbort(signal);
       const closed = new Promise<void>((resolve) => server.close(() => resolve()));
       for (const caller of callers) caller.destroy();
@@ -56,14 +56,14 @@ export function createStatusSocket({ path, report, log }: StatusSocketDeps): Ser
   };
 }
 
-/** @throws when another process answers there, or the socket cannot be made. */
+/** @throws if another process responds on the socket, or it cannot be created. */
 async function listenAt(server: Server, path: string): Promise<void> {
   if (isLongSocketPath(path))
     throw new CodedError(
       "invalid_argument",
-      `a socket's path has at most ${longestSocketPath} bytes; give a shorter one`,
+      `a socket path may have at most ${longestSocketPath} bytes; choose a shorter one`,
     );
-  if (await isAnswered(path)) throw new CodedError("already_exists", "another graftlet answers there");
+  if (await isAnswered(path)) throw new CodedError("already_exists", "another graftlet responds on this socket");
   await mkdir(dirname(path), { recursive: true, mode: 0o700 });
   const folder = await mkdtemp(join(dirname(path), ".s"));
   try {
@@ -89,15 +89,15 @@ async function isAnswered(path: string): Promise<boolean> {
   return answered;
 }
 
-/** Asks the process that listens on a socket. @throws CodedError, one sentence, when none answers. */
+/** Reads the report of the process that listens on a socket. @throws CodedError, one sentence, if none responds. */
 export async function askStatus(path: string, clock: Clock, signal: AbortSignal): Promise<ProcessReport> {
   const socket = createConnection({ path, signal: clock.within(patienceMs, signal) });
-  // Reading it fails with the same.
+  // Reading the socket fails with the same error.
   socket.on("error", () => undefined);
   try {
     return JSON.parse(await text(socket)) as ProcessReport;
   } catch (cause) {
     const remedy = "run this as the user of a running graftlet, with its --cert-dir or --status-socket";
-    throw new CodedError("unavailable", `no graftlet answers at ${path} (${messageOf(cause)}): ${remedy}`, { cause });
+    throw new CodedError("unavailable", `no graftlet responds at ${path} (${messageOf(cause)}): ${remedy}`, { cause });
   }
 }

@@ -16,9 +16,9 @@ export interface StatusOptions {
   readonly signal: AbortSignal;
 }
 
-/** Shows the nodes of the process on this machine, as it sees them itself.
- *  @returns whether all nodes that are shown are ready.
- *  @throws CodedError, one sentence, when no process answers, or it has no such node. */
+/** Prints the state of the nodes of the process on this machine.
+ *  @returns true if all printed nodes are ready.
+ *  @throws CodedError, one sentence, if no process responds, or it has no such node. */
 export async function runStatus({ socket, node, output, terminal, signal }: StatusOptions): Promise<boolean> {
   const all = await askStatus(socket, systemClock(), signal);
   const nodes = all.nodes.filter(({ name }) => node === undefined || name === node);
@@ -32,10 +32,10 @@ export async function runStatus({ socket, node, output, terminal, signal }: Stat
   return nodes.every(({ ready }) => ready);
 }
 
-/** Errors of a node that are shown as text. */
+/** Maximum number of errors printed per node. */
 const mostErrors = 3;
 
-/** The report as text: a line for the process, one for each node, and below it what wants attention. Pure. */
+/** Formats the report as text: a line for the process, one for each node, and its problems below. Pure. */
 export function statusLines({ version, kubernetes, pid, since, at, nodes }: ProcessReport): string[] {
   const up = goDuration(Math.max(0, Math.floor((Date.parse(at) - Date.parse(since)) / 1_000)) * 1_000);
   return [`graftlet ${version} (Kubernetes ${kubernetes}), process ${pid}, up ${up}`, ...nodes.flatMap(nodeLines)];

@@ -4,9 +4,9 @@ import { visibleLine } from "../lib/visible-text.ts";
 
 /** User interface of a command. */
 export interface Terminal {
-  /** Writes a line. Control characters in it are escaped: it may have words of a target. */
+  /** Writes a line. Control characters are escaped: the line may contain text from a target. */
   say(line: string): void;
-  /** Absent without an interactive user. @returns the answer; empty when there is none. */
+  /** Undefined without an interactive user. @returns the answer; empty if there is none. */
   ask?(question: string, signal: AbortSignal): Promise<string>;
 }
 
@@ -29,10 +29,10 @@ export function processTerminal(): Terminal {
     say,
     async ask(question, signal) {
       const lines = createInterface({ input: process.stdin, output: process.stdout });
-      // An input that fails has ended.
+      // A failed input counts as ended.
       lines.on("error", () => lines.close());
       try {
-        // The end of the input is an answer too.
+        // The end of the input counts as an empty answer.
         const ended = new Promise<string>((resolve) => lines.once("close", () => resolve("")));
         return await Promise.race([lines.question(`${visibleLine(question)} `, { signal }), ended]);
       } catch {

@@ -19,41 +19,41 @@ import type { FoundRecords, ResourceRecord } from "./resource-records.ts";
 
 export interface AllocationsDeps extends RecordKeeperDeps {
   readonly cache: Pick<PodCache, "get">;
-  /** Column of the allocations alone. */
+  /** Private column of the allocations. */
   readonly entries: ColumnWriter<Allocation>;
 }
 
-/** Allocated resources of pods, which may differ from their specs by now, and the resources in force. */
+/** Allocated resources of pods, which may differ from their specs, and actuated resources. */
 export interface Allocations extends ResourcesInForce {
-  /** Records on the target, to be read first. */
+  /** Records on the target, to be read before any pod is admitted. */
   readonly records: RecordKeeper;
-  /** The pod with what it has been given in place of what it asks for; the same pod where that is the same. */
+  /** The pod with its allocated resources in place of its requested ones; the same object if they are equal. */
   of(pod: AskedPod): GivenPod;
-  /** The same, with no less than what is still in force: what a pod gives back is free once it is out of its hands. */
+  /** The allocated pod, with resources no lower than the actuated ones: a decrease frees resources only once it is actuated. */
   held(pod: AskedPod): GivenPod;
-  /** The pod has been given what it asks for. */
+  /** True if the pod's allocation equals its request. */
   isGranted(pod: AskedPod): boolean;
-  /** A pod is taken in: it has what it was given before, or gets what it asks for. */
+  /** Restores a pod's previous allocation, or allocates what it requests. */
   take(pod: AskedPod): void;
-  /** Gives a pod what its spec asks for, on record. @throws when the target cannot be written to: then it has what it had. */
+  /** Allocates what a pod's spec requests, and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
   give(pod: AskedPod): Promise<void>;
-  /** Puts on record what a pod has been given, before it asks for something else in vain. @throws as above. */
+  /** Checkpoints a pod's allocation, before a request that differs from it has to wait. @throws like `allocate`. */
   keep(pod: AskedPod): Promise<void>;
-  /** Drops what is on record of pods that never came and are not among these. */
+  /** Drops records of pods that have not been added and are not among these. */
   dropRecords(known: ReadonlySet<string>): void;
 }
 
-/** Resources that a pod has been given, and what of them is in force. */
+/** Allocated and actuated resources of a pod. */
 export interface Allocation {
   readonly allocated: PodResources;
   readonly inForce: ReadonlyMap<string, Resources>;
   readonly wholeInForce: Resources | undefined;
-  /** It has been changed since its containers were made: they do not tell all. */
+  /** The allocation has changed since the containers were created, so their annotations are outdated. */
   readonly changed: boolean;
 }
 
-/** Containers carry what they were made with, so only pods whose resources have changed since are kept on the target, in a file
- *  of the root directory; of containers that a kubelet made its own checkpoints tell. */
+/** Creates the allocations. Containers are annotated with the resources that they were created with, so only pods whose resources have
+ *  changed since are recorded, in a file in the root directory; for containers of a kubelet, its checkpoints are read. */
 export function createAllocations(deps: AllocationsDeps): Allocations {
   const { records, get, entryOf, put, change } = createEntries(deps);
   const answers = new WeakMap<Allocation, { readonly asked: AskedPod; readonly given: GivenPod }>();
@@ -66,7 +66,7 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
   const of = (pod: AskedPod): GivenPod => {
     const entry = get(pod.metadata.uid);
     if (!entry) return givenPod(pod);
-    // Every pod that comes is weighed beside all others.
+    // Called for all pods on each admission.
     const last = answers.get(entry);
     if (last?.asked === pod) return last.given;
     const given = givenPod(withResources(pod, entry.allocated));
@@ -82,14 +82,14 @@ export function createAllocations(deps: AllocationsDeps): Allocations {
       return entry?.changed ? raisedPod(given, entry, running(given, entry)) : given;
     },
     isGranted(pod) {
-      // The same object where nothing was put in place of what the pod asks for.
+      // The same object if the allocation equals the request.
       const given: Pod = of(pod);
       return given === pod;
     },
     take: (pod) => void entryOf(pod),
     async give(pod) {
       const before = entryOf(pod);
-      // Running containers keep their resources.
+      // Running containers keep their resources until they are actuated.
       const inForce = new Map(running(pod, before).map(({ run, resources }) => [run.id, resources]));
       const wholeInForce = before.wholeInForce ?? before.allocated.pod ?? (pod.spec.resources && {});
       await put(pod, { allocated: resourcesOf(pod.spec), inForce, wholeInForce, changed: true });
@@ -127,9 +127,9 @@ function createEntries(deps: AllocationsDeps) {
   return {
     records,
     get: (uid: string) => entries.get(uid),
-    /** That of a pod that is not known yet is found out. */
+    /** The pod's allocation; restored or made if there is none yet. */
     entryOf,
-    /** Puts another one in its place, on record. @throws when the target cannot be written to: then nothing is changed. */
+    /** Replaces an allocation and checkpoints it. @throws if the target cannot be written to: the allocation is unchanged. */
     async put(pod: AskedPod, entry: Allocation): Promise<void> {
       const { uid } = pod.metadata;
       const before = entryOf(pod);
@@ -158,7 +158,7 @@ interface Running {
   readonly resources: Resources;
 }
 
-/** The pod with no less than what is in force. */
+/** The pod with resources no lower than the actuated ones. */
 function raisedPod(given: GivenPod, { wholeInForce }: Allocation, running: readonly Running[]): GivenPod {
   const inForce = new Map(running.map(({ run, resources }) => [containerNameOf(run), resources]));
   const { containers, pod: whole } = resourcesOf(given.spec);
@@ -167,7 +167,7 @@ function raisedPod(given: GivenPod, { wholeInForce }: Allocation, running: reado
   return givenPod(withResources(given, { containers: Object.fromEntries(raised), ...(own && { pod: own }) }));
 }
 
-/** Resources in force for a container that was not resized since its start: those it was created with. */
+/** Actuated resources of a container that was not resized since its start: those it was created with. */
 function inForceSinceStart(
   { metadata }: AskedPod | GivenPod,
   { allocated, wholeInForce }: Allocation,
@@ -181,8 +181,8 @@ function inForceSinceStart(
   return effectiveResources(known, wholeInForce ?? allocated.pod);
 }
 
-/** Allocation before this agent knew the pod: by its record, by a kubelet's, or by what its containers were created with;
- *  else what it asks for. */
+/** Allocation of a pod that is new to this process: from its record, from the resources that its containers were created with, or from a
+ *  kubelet's checkpoint; otherwise its request. */
 function entryFrom(
   { metadata: { uid }, spec }: AskedPod | GivenPod,
   runs: readonly ContainerStatus[],
@@ -205,7 +205,7 @@ function entryFrom(
   return { allocated: { containers, ...(pod && { pod }) }, inForce: new Map(), wholeInForce, changed: false };
 }
 
-/** Resources that the newest container of that name was created with. */
+/** Resources that the newest container of a name was created with. */
 function noteOf(name: string, runs: readonly ContainerStatus[]) {
   return parseResourcesNote(newestRun({ containers: runs }, name)?.annotations[resourcesAnnotation]);
 }

@@ -4,7 +4,7 @@ import type { Clock } from "../lib/clock.ts";
 import type { CgroupLayout } from "../pod/cgroup-path.ts";
 import type { Host } from "../seams/host.ts";
 
-/** The target's cgroups of a version, by the driver of the layout. A connection to systemd ends by itself when unused, or by
+/** Opens the target's cgroups with the layout's driver. A connection to systemd is closed when idle, and by
  *  disposal. */
 export async function openCgroupsOf(
   { driver, version }: Pick<CgroupLayout, "driver"> & { readonly version: 1 | 2 },

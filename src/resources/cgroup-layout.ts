@@ -14,16 +14,16 @@ export interface LayoutDeps {
     readonly cgroupRoot: string;
     readonly cgroupsPerQOS: boolean;
   };
-  /** CRI's call for the runtime's driver is missing: a later kubelet will not run with it. */
+  /** Called if the runtime does not implement RuntimeConfig: later kubelets will not support it. */
   outdated?(): void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A runtime may take so long to tell its driver, milliseconds. */
+/** Timeout for asking the runtime for its cgroup driver, milliseconds. */
 const longestMs = 120_000;
 
-/** Where pods' cgroups lie. The driver is the runtime's to say where it can, else the configuration's; asked once.
+/** Creates the lookup of the layout of pod cgroups. The driver is the one reported by the runtime, otherwise the configured one; read once.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 export function createCgroupLayout(deps: LayoutDeps): (signal: AbortSignal) => Promise<CgroupLayout> {
   const { kubelet, clock } = deps;
@@ -48,12 +48,12 @@ async function driverOf({ runtime, kubelet, outdated, log }: LayoutDeps, signal:
     if (!linux) return configured;
     const driver = linux.cgroupDriver === CriDriver.SYSTEMD ? "systemd" : "cgroupfs";
     if (driver !== configured)
-      log.info({ cgroupDriver: driver, configured }, "the runtime's cgroup driver is used, not the configuration's");
+      log.info({ cgroupDriver: driver, configured }, "using the runtime's cgroup driver instead of the configured one");
     return driver;
   } catch (error) {
     if (!hasCode(error, "unimplemented")) throw error;
     outdated?.();
-    log.info({ cgroupDriver: configured }, "the runtime does not tell its cgroup driver, the configuration's is used");
+    log.info({ cgroupDriver: configured }, "the runtime does not report its cgroup driver; using the configured one");
     return configured;
   }
 }

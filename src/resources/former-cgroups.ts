@@ -17,16 +17,16 @@ export interface FormerCgroupsDeps {
   readonly log: Logger;
 }
 
-/** Cgroups of pods that were made by another driver than today's. */
+/** Cgroups of pods that were created by a different cgroup driver. */
 export interface FormerCgroups {
-  /** Removes that of a pod that is over, and with the last one those above it. Safe to repeat. */
+  /** Removes the cgroup of a terminated pod, and with the last one its parents. Idempotent. */
   remove(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 const classes: readonly QosClass[] = ["BestEffort", "Burstable", "Guaranteed"];
 
-/** Finds the cgroups that the node's own pods have from a time when the target had another cgroup driver. The pods' containers stay in
- *  them until they end. @returns undefined when there are none, which is nearly always. */
+/** Finds cgroups of the node's pods that were created before the target's cgroup driver was changed. The pods' containers stay in
+ *  them until they end. @returns undefined if there are none, the usual case. */
 export async function findFormerCgroups(
   deps: FormerCgroupsDeps,
   signal: AbortSignal,
@@ -44,7 +44,7 @@ export async function findFormerCgroups(
   );
   if (left.size === 0) return undefined;
   const change = { pods: left.size, was: former.driver, is: layout.driver };
-  log.warn(change, "the cgroup driver has changed: what runs stays in its cgroups, which go with the pods");
+  log.warn(change, "cgroup driver has changed; running pods keep their old cgroups until they end");
   return {
     async remove(uid, stop) {
       const path = left.get(uid);
@@ -57,7 +57,7 @@ export async function findFormerCgroups(
   };
 }
 
-/** Removes the cgroups of all pods, unless others have pods there. */
+/** Removes the parent cgroups, unless another node has pods there. */
 async function removeEmpty(cgroups: Cgroups, layout: CgroupLayout, signal: AbortSignal): Promise<void> {
   for (const path of [...classes.slice(0, 2).map((qos) => tierCgroup(qos, layout)), podsCgroup(layout)]) {
     const siblings = await cgroups.children(posix.dirname(path), signal);

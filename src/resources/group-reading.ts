@@ -11,8 +11,8 @@ export interface GroupReadingDeps {
   readonly version: 1 | 2;
 }
 
-/** Limits of a pod's cgroup and the memory that it and its containers use, in one command; of a container whose cgroup is
- *  somewhere else the runtime is asked. @param path of the pod's cgroup, from the top. @param ids of running containers. */
+/** Reads the limits of a pod's cgroup, and the memory usage of the pod and its containers, in one command; for a container whose cgroup is
+ *  elsewhere, the runtime is asked. @param path absolute path of the pod's cgroup. @param ids of running containers. */
 export async function readPodGroup(
   { host, runtime, version }: GroupReadingDeps,
   path: string,

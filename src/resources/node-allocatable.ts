@@ -30,20 +30,20 @@ export interface NodeAllocatableDeps {
 
 /** The kubelet's period, milliseconds. */
 const periodMs = 60_000;
-/** Pause before a runtime that does not say its cgroup driver is asked again, milliseconds. */
+/** Retry delay for reading the runtime's cgroup driver, milliseconds. */
 const firstMs = 2_000;
 
-/** Limits all pods together, and those of the target's own processes that are to be limited, to their shares; and keeps the pods' cgroups
- *  true, whoever changes them. While the pods use more memory than they shall have the kernel refuses the limit: it is set once they use
+/** Enforces node allocatable: limits the cgroup of all pods, and the reserved cgroups; and repairs limits of pod cgroups
+ *  that others have changed. While pods use more memory than the limit, the kernel rejects it: it is set once they use
  *  less.
- *  @throws TargetError in the kubelet's words when a reserved cgroup is not there, or takes no limits.
+ *  @throws TargetError with the kubelet's text if a reserved cgroup does not exist, or cannot be limited.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
   const { tiers, pods, reserved, events, log } = deps;
   const node = nodeReference(deps.nodeName);
   let inForce = false;
   const limitPods = async ({ cgroups, layout, version }: NodeCgroups, signal: AbortSignal) => {
-    // systemd takes the controller from cgroups below that it does not know to need it. The kubelet's reason as well.
+    // systemd disables the cpuset controller for child cgroups unless it is used. The kubelet does the same for this reason.
     const cpus = layout.driver === "systemd" && version === 2 && { cpus: deps.capacity.cpuList };
     try {
       await cgroups.ensure(podsCgroup(layout), { ...podsLimits(deps), ...cpus }, signal);
@@ -69,7 +69,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
       await limitPods(opened, signal);
     } catch (error) {
       if (!hasCode(error, "permission_denied")) throw error;
-      if (!told) log.warn({ err: error }, "no cgroup limits all pods together: the target's user may not make one");
+      if (!told) log.warn({ err: error }, "cannot limit all pods together: permission denied to create cgroups");
       told = true;
     }
   });
@@ -83,7 +83,7 @@ export function createNodeAllocatable(deps: NodeAllocatableDeps): Service {
   };
 }
 
-/** Repeats work until it is done, or the node ends. @throws TargetError, which does not pass by itself. */
+/** Retries work until it succeeds, or the node stops. @throws TargetError, which is not retried. */
 async function onceReached(
   { clock, log }: NodeAllocatableDeps,
   work: () => Promise<unknown>,
@@ -98,14 +98,14 @@ async function onceReached(
     } catch (error) {
       if (signal.aborted) return;
       if (error instanceof TargetError) throw error;
-      if (!told) log.warn({ err: error }, "limits of cgroups could not be set, will try again");
+      if (!told) log.warn({ err: error }, "cannot set cgroup limits; retrying");
       told = true;
     }
     await clock.sleep(pauseMs, signal).catch(() => undefined);
   }
 }
 
-/** Limits of all pods together: everything that the target has, unless `pods` are to be limited to the rest. */
+/** Limits of all pods together: the target's capacity, less the reservations if enforceNodeAllocatable includes `pods`. */
 function podsLimits({ capacity, enforcement }: NodeAllocatableDeps) {
   const limited = enforcement.enforceNodeAllocatable.includes("pods");
   return podsShare(capacity, limited ? enforcement : { kubeReserved: {}, systemReserved: {} });

@@ -21,22 +21,22 @@ export interface NodeCgroupsDeps {
   readonly log: Logger;
 }
 
-/** The target's cgroups, and where pods have theirs. */
+/** The target's cgroups, and the layout of pod cgroups. */
 export interface NodeCgroups {
   readonly cgroups: Cgroups;
   readonly layout: CgroupLayout;
   readonly version: 1 | 2;
-  /** Absent unless pods run that have theirs from another driver. */
+  /** Set if pods are running in cgroups of a different cgroup driver. */
   readonly former?: FormerCgroups | undefined;
 }
 
-/** Opens the target's cgroups. @throws while the target or its runtime cannot be asked; the next call asks again. */
+/** Opens the target's cgroups. @throws while the target or its runtime is unavailable; the next call retries. */
 export type OpenNodeCgroups = (signal: AbortSignal) => Promise<NodeCgroups>;
 
-/** The runtime may take so long to tell its cgroup driver, milliseconds. */
+/** Timeout for asking the runtime for its cgroup driver, milliseconds. */
 const longestMs = 120_000;
 
-/** Opens the target's cgroups once, for all who change them. */
+/** Creates the shared access to the target's cgroups, which are opened once. */
 export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   const { host, clock } = deps;
   let known: NodeCgroups | undefined;
@@ -52,8 +52,8 @@ export function createNodeCgroups(deps: NodeCgroupsDeps): OpenNodeCgroups {
   return async (signal) => known ?? opening(open, signal);
 }
 
-/** The same cgroups; how long changes of them take is told, and who may do everything is not told that it may not: files that are
- *  read-only are so for all. */
+/** Measures changes of cgroups. For a privileged user, permission_denied becomes failed_precondition: its cause is a read-only
+ *  file system. */
 function told(cgroups: Cgroups, { host, measures, clock }: NodeCgroupsDeps): Cgroups {
   const blamed = async (error: unknown) => {
     if (!hasCode(error, "permission_denied") || !(await mayMount(host))) throw error;

@@ -3,7 +3,7 @@ import type { HostFacts } from "../host/facts.ts";
 import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { type ResourceList, hugepagesOf, milliCpuToShares } from "../pod/resources.ts";
 
-/** Resources that are kept for processes other than pods'. */
+/** Resources that are reserved for processes outside of pods. */
 export interface Reservations {
   readonly kubeReserved: ResourceList;
   readonly systemReserved: ResourceList;
@@ -12,8 +12,8 @@ export interface Reservations {
 /** Resources of the target that a cgroup can limit. */
 export type TargetCapacity = Pick<HostFacts, "cpus" | "memoryBytes" | "maxPid" | "hugepages">;
 
-/** Limits of all pods together: the target's capacity less what is reserved. Eviction thresholds are not deducted, so that eviction
- *  comes before the kernel's out-of-memory killer.
+/** Limits of all pods together: the target's capacity minus reservations. Eviction thresholds are not deducted, so that eviction
+ *  precedes the kernel's OOM killer.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#node-allocatable */
 export function podsShare(capacity: TargetCapacity, { kubeReserved, systemReserved }: Reservations): CgroupLimits {
   const less = (name: string, total: number, unit: (quantity: string) => number) =>
@@ -26,7 +26,7 @@ export function podsShare(capacity: TargetCapacity, { kubeReserved, systemReserv
   };
 }
 
-/** Limits of the processes for which something is reserved. @param compressible the CPU alone. */
+/** Limits of a reserved cgroup. @param compressible CPU only. */
 export function reservedShare(
   reserved: ResourceList,
   capacity: Pick<TargetCapacity, "hugepages">,
@@ -43,7 +43,7 @@ export function reservedShare(
   };
 }
 
-/** Sizes of huge pages that the target has, as cgroups name them. */
+/** The target's huge page sizes, as named by cgroups. */
 export function pageSizes(capacity: Pick<TargetCapacity, "hugepages">): readonly string[] {
   return Object.keys(pagesOf(capacity));
 }

@@ -25,30 +25,29 @@ export interface PodCgroupsDeps extends Pick<NodeCgroups, "cgroups" | "layout" |
   readonly settings: ResourceSettings;
   /** KubeletConfiguration.podPidsLimit; -1 for no limit. */
   readonly podPidsLimit: number;
-  /** Feature gate MemoryQoS, when it is on. */
+  /** Set if feature gate MemoryQoS is on. */
   readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
-  /** Sizes of huge pages that the target has, as cgroups name them. */
+  /** The target's huge page sizes, as named by cgroups. */
   readonly pageSizes: readonly string[];
-  /** Swap is limited for a pod as a whole: the runtime cannot limit it for each of its containers. */
+  /** Set if swap is limited on the pod's cgroup, because the runtime cannot limit it per container. */
   readonly swap?: PodSwapTarget | undefined;
   readonly log: Logger;
 }
 
 export interface PodCgroups {
-  /** @param empty nothing of the pod runs yet. */
+  /** @param empty true if the runtime has nothing of the pod yet. */
   ensure(pod: Pod, empty: boolean, signal: AbortSignal): Promise<void>;
-  /** Kills what is left in it, whosever it is. */
+  /** Removes a pod's cgroup; kills any processes left in it. */
   remove(uid: string, signal: AbortSignal): Promise<void>;
-  /** Sets the limits of cgroups that are no longer those they were set on: somebody has removed them, and a runtime may have made them
-   *  anew. */
+  /** Sets the limits again on cgroups that were removed by others and possibly re-created by a runtime. */
   mend(signal: AbortSignal): Promise<void>;
-  /** The pod has a cgroup that was made here, once it is there. */
+  /** True if the pod's cgroup was created by this manager. */
   has(pod: Pod): boolean;
-  /** Such a cgroup is limited to something else than it is to be. */
+  /** True if the limits of the pod's cgroup differ from the intended ones. */
   isStale(pod: Pod): boolean;
-  /** Intended limits of such a cgroup. */
+  /** Intended limits of the pod's cgroup. */
   wanted(pod: Pod): CgroupLimits;
-  /** Sets the limits that are given on a pod's cgroup that is there. */
+  /** Sets limits on the existing cgroup of a pod. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
@@ -73,13 +72,13 @@ const resizable = [
   "memoryLowBytes",
 ] as const;
 
-/** Of those, the ones that are summed up for the pod's class. */
+/** Those of `resizable` that also change the sums of the pod's QoS class. */
 const summed = ["cpuShares", "memoryMinBytes", "memoryLowBytes"] as const;
 
 const classes: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 
-/** A cgroup for each pod, below that of its quality of service class: what the pod's containers get together.
- *  A target whose user may make none has none, and there only the limits of each container hold.
+/** Creates the manager of pod cgroups: one per pod, in the cgroup of its QoS class, with the limits of the whole pod.
+ *  If the target's user may not create cgroups, there are none, and only container limits apply.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   const { cgroups, layout, former, tiers, log } = deps;
@@ -102,8 +101,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
     } catch (error) {
       if (!hasCode(error, "failed_precondition")) throw error;
       const killed = await cgroups.kill(paths, signal);
-      if (killed.length > 0)
-        log.info({ paths, killed }, "processes left in the cgroup of a pod that is over were killed");
+      if (killed.length > 0) log.info({ paths, killed }, "killed leftover processes in a terminated pod's cgroup");
       await cgroups.remove(paths, signal);
     }
   };
@@ -118,7 +116,7 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   let told = false;
   const whereAllowed = (error: unknown) => {
     if (!hasCode(error, "permission_denied")) throw error;
-    if (!told) log.warn({ err: error }, "pods get no cgroup of their own: the target's user may not make one");
+    if (!told) log.warn({ err: error }, "cannot create pod cgroups: permission denied");
     told = true;
   };
   return {
@@ -149,12 +147,12 @@ export function createPodCgroups(deps: PodCgroupsDeps): PodCgroups {
   };
 }
 
-/** @param made the cgroups with their limits, which come and go meanwhile. */
+/** @param made live map of cgroups and their limits. */
 function createMending(
   cgroups: Pick<PodCgroupsDeps["cgroups"], "identities" | "ensure" | "remove">,
   made: ReadonlyMap<string, CgroupLimits>,
 ): PodCgroups["mend"] {
-  /** Cgroups on which limits were set, by path. */
+  /** Identities of the cgroups on which limits were set, by path. */
   let known: ReadonlyMap<string, string> = new Map();
   return async (signal) => {
     const found = await cgroups.identities([...made.keys()], signal);
@@ -167,7 +165,7 @@ function createMending(
   };
 }
 
-/** Huge pages that a pod does not ask for it does not get. */
+/** Intended limits of a pod's cgroup. Huge pages that are not requested are limited to 0. */
 function podLimitsOf(pod: Pod, { settings, podPidsLimit, memoryQos, pageSizes, swap }: PodCgroupsDeps): CgroupLimits {
   const qos = qosClass(pod.spec);
   const requests = podRequests(pod, { overhead: true });

@@ -24,10 +24,10 @@ export interface PodGroundDeps {
   readonly tiers: Tiers;
   readonly settings: ResourceSettings;
   readonly podPidsLimit: number;
-  /** Feature gate MemoryQoS, when it is on. */
+  /** Set if feature gate MemoryQoS is on. */
   readonly memoryQos?: MemoryQos | undefined;
   readonly pageSizes: readonly string[];
-  /** The target's memory and swap, and whether pods may use some of it. */
+  /** The target's memory and swap, and whether pods may use swap. */
   readonly swap: PodSwapTarget;
   readonly runtime: Pick<Runtime, "containerStats" | "lacks">;
   readonly events: EventSink;
@@ -36,7 +36,7 @@ export interface PodGroundDeps {
 
 const podMode = 0o750;
 
-/** A pod's directories and cgroup on the target. */
+/** Creates the manager of pods' data directories and cgroups on the target. */
 export function createPodGround(deps: PodGroundDeps) {
   const { host, rootDir, runtime } = deps;
   let cgroups: PodCgroups | undefined;
@@ -45,7 +45,7 @@ export function createPodGround(deps: PodGroundDeps) {
     const opened = await deps.cgroups(signal);
     if (cgroups) return cgroups;
     const isShared = opened.version === 2 && (await runtime.lacks?.("swapLimit", signal)) !== undefined;
-    // Those that pods make side by side are known to one and the same.
+    // Concurrent calls share one manager.
     cgroups ??= createPodCgroups({ ...deps, ...opened, swap: isShared ? deps.swap : undefined });
     return cgroups;
   };
@@ -75,21 +75,21 @@ export function createPodGround(deps: PodGroundDeps) {
     });
   };
   return {
-    /** Makes them; does nothing for a pod whose ground stands. @param empty nothing of the pod runs yet. */
+    /** Creates a pod's directories and cgroup, once. @param empty true if the runtime has nothing of the pod yet. */
     async prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void> {
       const { uid } = pod.metadata;
       if (made.has(uid)) return;
       await Promise.all([makeDirectories(pod, signal), makeCgroup(pod, empty, signal)]);
       made.add(uid);
     },
-    /** Gives back the cgroup of a pod whose containers are gone. Safe to repeat. */
+    /** Removes the cgroup of a pod whose containers are gone. Idempotent. */
     async release(uid: string, signal: AbortSignal): Promise<void> {
       made.delete(uid);
       await (await open(signal)).remove(uid, signal);
     },
-    /** Sets the limits of pods' cgroups that were removed by others, and that a runtime may have made anew. */
+    /** Sets the limits again on pod cgroups that were removed by others and possibly re-created by a runtime. */
     mend: async (signal: AbortSignal) => cgroups?.mend(signal),
-    /** Cgroups of pods that have one. */
+    /** Access to pod cgroups for resizes. */
     groups: {
       wanted: (pod: Pod) => cgroups?.wanted(pod) ?? {},
       isStale: (pod: Pod) => cgroups?.isStale(pod) === true,

@@ -15,20 +15,20 @@ export interface RecordKeeperDeps {
 export interface RecordKeeper extends Service {
   /** Records of a kubelet that had the root directory before. */
   left(): FoundRecords["kubelet"];
-  /** Hands over what is on record of a pod that has come. */
+  /** Removes and returns the record of a pod that has been added. */
   claim(uid: string): ResourceRecord | undefined;
   forget(uid: string): void;
-  /** Pods that have not come yet. */
+  /** UIDs of recorded pods that have not been added yet. */
   uids(): readonly string[];
-  /** Puts on record what `now` tells by then. @throws when the target cannot be written to. */
+  /** Writes the current records. @throws if the target cannot be written to. */
   save(): Promise<void>;
 }
 
 const retryMs = 1_000;
 const writeMs = 30_000;
 
-/** Keeps what is on record of pods' resources, over this agent's life. Ready once it has been read.
- *  @param now what is to be on record of the pods that have come. */
+/** Creates the store of resource records on the target. Ready once the records have been read.
+ *  @param now returns the current records of pods that have been added. */
 export function createRecordKeeper(
   { fs, rootDir, clock, log }: RecordKeeperDeps,
   now: () => ReadonlyMap<string, ResourceRecord>,
@@ -48,7 +48,7 @@ export function createRecordKeeper(
           return await read(signal);
         } catch (error) {
           if (signal.aborted) return;
-          log.info({ err: error }, "what pods have been given cannot be read, will try again");
+          log.info({ err: error }, "cannot read recorded allocations; retrying");
           await clock.sleep(retryMs, signal).catch(() => undefined);
         }
       }

@@ -7,11 +7,11 @@ import { TargetError } from "../seams/provider.ts";
 import type { NodeCgroups, OpenNodeCgroups } from "./node-cgroups.ts";
 import { type Reservations, type TargetCapacity, reservedShare } from "./node-share.ts";
 
-/** Resources that are kept for the target's other processes, and the cgroups that hold these to them. */
+/** Reservations, and the cgroups on which they are enforced. */
 export interface Enforcement extends Reservations {
   /** KubeletConfiguration.enforceNodeAllocatable. */
   readonly enforceNodeAllocatable: readonly string[];
-  /** Cgroups of those processes. */
+  /** Names of the reserved cgroups. */
   readonly kubeReservedCgroup: string;
   readonly systemReservedCgroup: string;
 }
@@ -20,23 +20,23 @@ export interface ReservedCgroupsDeps {
   readonly cgroups: OpenNodeCgroups;
   readonly capacity: Pick<TargetCapacity, "hugepages">;
   readonly enforcement: Enforcement;
-  /** Feature gate MemoryQoS, when it is on: what is reserved is kept for them. */
+  /** Set if feature gate MemoryQoS is on: reserved memory is protected (memory.min). */
   readonly memoryQos?: MemoryQos | undefined;
   readonly nodeName: string;
   readonly events: EventSink;
 }
 
-/** Cgroups of the target's other processes. */
+/** Cgroups of kubeReserved and systemReserved. */
 export interface ReservedCgroups {
-  /** Limits them to what is reserved; does nothing once that is done.
-   *  @throws TargetError in the kubelet's words when one is not there, or takes no limits; unavailable while the target or its runtime
-   *  does not answer. */
+  /** Limits the reserved cgroups to the reservations, once.
+   *  @throws TargetError with the kubelet's text if a cgroup does not exist, or cannot be limited; unavailable while the target or its runtime
+   *  does not respond. */
   limit(signal: AbortSignal): Promise<void>;
 }
 
 interface Reserved {
   readonly key: string;
-  /** In the kubelet's messages. */
+  /** Name in the kubelet's messages. */
   readonly title: string;
   readonly what: string;
   readonly compressible: boolean;
@@ -60,7 +60,7 @@ const reservedCgroups: readonly Reserved[] = [
   },
 ];
 
-/** Limits the cgroups of the target's other processes that enforceNodeAllocatable names.
+/** Creates the manager of the reserved cgroups that enforceNodeAllocatable names.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/reserve-compute-resources/#enforcing-node-allocatable */
 export function createReservedCgroups(deps: ReservedCgroupsDeps): ReservedCgroups {
   const { enforceNodeAllocatable } = deps.enforcement;
@@ -73,7 +73,7 @@ export function createReservedCgroups(deps: ReservedCgroupsDeps): ReservedCgroup
   };
 }
 
-/** @throws failed_precondition, in the kubelet's words, where the target cannot limit process IDs. */
+/** @throws failed_precondition, with the kubelet's text, if the target cannot limit process IDs. */
 export function refusePids({ limitsPids }: Pick<NodeCgroups["cgroups"], "limitsPids">): void {
   if (limitsPids) return;
   throw new CodedError("failed_precondition", "cannot set pids limit: container could not join or create cgroup");
@@ -83,7 +83,8 @@ async function limitAll(deps: ReservedCgroupsDeps, due: readonly Reserved[], sig
   const { enforcement, events, capacity } = deps;
   const node = nodeReference(deps.nodeName);
   const { cgroups, layout } = await deps.cgroups(signal);
-  // With version 2 the pods' cgroup has the root hand down all controllers, to the reserved ones as well: the kubelet makes it first.
+  // With cgroup v2, creating the pods' cgroup enables all controllers for children of the root, including the reserved cgroups: the
+  // kubelet creates it first.
   await cgroups.ensure(podsCgroup(layout), {}, signal);
   for (const { key, title, what, compressible } of due) {
     const system = key.startsWith("system");

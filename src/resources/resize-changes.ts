@@ -5,10 +5,10 @@ import { quantityNumber } from "../pod/quantity.ts";
 import type { AskedPod } from "../roles.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 
-/** Counts changes of what pods ask for. @param last what each pod asked for last; a column of this counter alone. */
+/** Tracks and counts changes of requested resources. @param last private column of each pod's last requested resources. */
 export function createWishes(last: ColumnWriter<PodResources>, measures: Pick<ResizeMeasures, "asked">) {
   return {
-    /** @returns true when it asks for something else than before, or is heard of for the first time. */
+    /** Records the pod's requested resources. @returns true if they have changed, or are recorded for the first time. */
     hear({ metadata: { uid }, spec }: AskedPod): boolean {
       const [before, now] = [last.get(uid), resourcesOf(spec)];
       last.set(uid, now);
@@ -19,7 +19,7 @@ export function createWishes(last: ColumnWriter<PodResources>, measures: Pick<Re
   };
 }
 
-/** Tells what of CPU and memory was asked for otherwise than before, for each container. */
+/** Counts changes of CPU and memory requests and limits, for each container. */
 function countChanges(before: PodResources, after: PodResources, measures: Pick<ResizeMeasures, "asked">): void {
   for (const [name, now] of Object.entries(after.containers)) {
     const then: Resources = before.containers[name] ?? {};

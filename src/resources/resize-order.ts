@@ -3,9 +3,9 @@ import { qosClass } from "../pod/qos.ts";
 import { quantityMilli, quantityNumber } from "../pod/quantity.ts";
 import { podRequests } from "../pod/resources.ts";
 
-/** Pending resizes in the order in which they are decided: those that ask for no more than they have, then by priority, Guaranteed
- *  pods before others, and who has waited longest. (kubelet, allocation/allocation_manager.go)
- *  @param given what a pod has been given. @param deferredSince milliseconds since the epoch; undefined for one that is new. */
+/** Sorts pending resizes in the order of decisions: those that request no more than their allocation first, then by priority, Guaranteed
+ *  pods first, and by waiting time. (kubelet, allocation/allocation_manager.go)
+ *  @param given returns the allocated pod. @param deferredSince milliseconds since the epoch; undefined for a new resize. */
 export function inOrder(
   pods: readonly AskedPod[],
   given: (pod: AskedPod) => GivenPod,

@@ -3,27 +3,27 @@ import type { PodCondition } from "../objects.ts";
 import type { PendingResize, ResizeCounts, ResizeState } from "../resizes.ts";
 import type { ColumnWriter } from "../state/rows.ts";
 
-/** Progress of the resizes of pods.
+/** Progress of pods' resizes.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export interface ResizeStates {
-  /** Takes over what the API server shows of a pod that this node has not seen before. */
+  /** Restores the progress from a pod's conditions in the API server, unless it is known. */
   recall(uid: string, shown: readonly PodCondition[]): void;
   deferredSince(uid: string): number | undefined;
-  /** It has to wait, or cannot be done. @returns whether that is news, or the message is. */
+  /** The resize is deferred or infeasible. @returns whether the state has changed (`news`), or only its message. */
   hold(uid: string, why: Pick<PendingResize, "reason" | "message">, generation: number): "news" | "message" | undefined;
-  /** It waits no longer. @returns whether it did. */
+  /** The resize is no longer pending. @returns true if it was. */
   settle(uid: string): boolean;
-  /** The pod has been given what it asked for. */
+  /** The resize has been allocated. */
   begin(uid: string, generation: number): void;
-  /** It is not in force yet. */
+  /** The allocation has not been actuated yet. */
   goOn(uid: string, generation: number): void;
-  /** It is in force. @returns the generation that asked for it, where it was not before. */
+  /** The allocation has been actuated. @returns the generation that requested it, if it was in progress. */
   end(uid: string): number | undefined;
-  /** It could not be put in force. @returns the generation that asked for it, where that is news. */
+  /** The allocation could not be actuated. @returns the generation that requested it, if the error is new. */
   fail(uid: string, error: string, generation: number): number | undefined;
 }
 
-/** Resizes that wait, that cannot be done, and that are being put in force. */
+/** Counts deferred and infeasible resizes, and those in progress. */
 export function countResizes(states: readonly ResizeState[]): ResizeCounts {
   const pending = (reason: PendingResize["reason"]) =>
     states.filter((state) => state.pending?.reason === reason).length;
@@ -34,7 +34,7 @@ export function countResizes(states: readonly ResizeState[]): ResizeCounts {
   };
 }
 
-/** Writes the progress of resizes into their column. */
+/** Creates the writer of the column of resize progress. */
 export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clock): ResizeStates {
   const set = (uid: string, { pending, inProgress }: { [K in keyof ResizeState]: ResizeState[K] | undefined }) => {
     if (pending || inProgress) states.set(uid, { ...(pending && { pending }), ...(inProgress && { inProgress }) });
@@ -94,7 +94,7 @@ export function createResizeStates(states: ColumnWriter<ResizeState>, clock: Clo
   };
 }
 
-/** Conditions that show the progress of a pod's resize. */
+/** Pod conditions for the progress of a resize. */
 export function resizeConditions({ pending, inProgress }: ResizeState = {}): readonly PodCondition[] {
   const waiting = pending && {
     type: "PodResizePending",

@@ -2,8 +2,8 @@ import { sortedByKey } from "../lib/sorted.ts";
 import type { Container, Pod } from "../objects.ts";
 import { goJson } from "../pod/go-json.ts";
 
-/** Text of a resize event, in the kubelet's form.
- *  @param generation of the spec that asked for it. @param error why it is not done. */
+/** Text of a resize event, in the kubelet's format.
+ *  @param generation of the spec that requested it. @param error why it is pending or has failed. */
 export function resizeText(what: string, { spec }: Pod, generation: number, error?: string): string {
   const { containers, initContainers = [] } = spec;
   const summary = {

@@ -27,24 +27,25 @@ export interface ResizesDeps {
   readonly pods: PodStore;
   readonly admission: Admission;
   readonly events: EventSink;
-  /** Whether containers may use some of the target's swap, and have a limit of it. */
+  /** True if containers may use the target's swap, with a limit. */
   swaps(signal: AbortSignal): Promise<boolean>;
   readonly measures: Pick<ResizeMeasures, "asked" | "accepted" | "infeasible">;
-  /** Before every source has spoken it is not known what pods hold. */
+  /** Sources that have reported: before all have, the resources held by pods are not known. */
   readonly spoken: Pick<SourceMarks, "all">;
-  /** `weigh` is sent when pods hold less than before: what is pending may fit. */
+  /** `retryPendingResizes` is sent when pods hold fewer resources: a pending resize may fit. */
   readonly signals: Sends<"weigh">;
-  /** Column that the resizes write. */
+  /** Column written by the resize manager. */
   readonly resize: ColumnWriter<ResizeState>;
-  /** Columns of the resizes alone: pods whose wishes wait to be weighed, and what each asked for last. */
+  /** Private columns: pods with undecided or deferred resizes, and last requested resources. */
   readonly pending: ColumnWriter<true>;
   readonly wishes: ColumnWriter<PodResources>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Resizes as the kubelet does them: what a pod asks for is weighed against what the others have been given; it is given where it
- *  fits, else deferred and weighed again whenever something has become free. What cannot be done in place is not looked at again. (kubelet, allocation/allocation_manager.go)
+/** Creates the resize manager, which works like the kubelet's: a request is admitted against the allocations of other pods; if it fits, it
+ *  is allocated, otherwise it is deferred and retried whenever resources become free. An infeasible resize is not retried.
+ *  (kubelet, allocation/allocation_manager.go)
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
   const { allocations, pods, pending, measures, log } = deps;
@@ -73,7 +74,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
         if (waited && verdict.given) measures.accepted(trigger);
       } catch (error) {
         signal.throwIfAborted();
-        log.warn({ err: error, uid }, "a resize could not be decided, will try again");
+        log.warn({ err: error, uid }, "cannot decide on a resize; retrying");
       }
     }
     return news;
@@ -94,7 +95,7 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
         pending.set(uid, true);
         return true;
       }
-      // A pending wish has been taken back.
+      // A pending resize has been reverted.
       pending.delete(uid);
       states.settle(uid);
       return false;
@@ -110,9 +111,9 @@ export function createResizes(deps: ResizesDeps): Resizes & ResizeDecider {
 }
 
 interface Verdict {
-  /** It need not be looked at again. */
+  /** The resize is decided and need not be retried. */
   readonly settled: boolean;
-  /** The pod has been given something else, or has something else to show. */
+  /** The pod's allocation or resize status has changed. */
   readonly news: boolean;
   readonly given?: true;
 }
@@ -125,7 +126,7 @@ async function weigh(
 ): Promise<Verdict> {
   const { allocations } = deps;
   const { uid, generation = 0 } = pod.metadata;
-  // It may have ended meanwhile, for another's resize.
+  // The pod may have been preempted for another pod's resize.
   if (!active.some(({ metadata }) => metadata.uid === uid)) return { settled: true, news: false };
   if (allocations.isGranted(pod)) return { settled: true, news: states.settle(uid) };
   if (resizesSwap(pod, allocations.of(pod)) && (await deps.swaps(signal))) {
@@ -134,7 +135,7 @@ async function weigh(
     return { settled: true, news: await hold(deps, states, pod, why, why.reason) };
   }
   const others = active.filter(({ metadata }) => metadata.uid !== uid).map(allocations.held);
-  // Weighed as if it had been given what it asks for.
+  // Admitted as if its request were allocated already.
   const refusal = await deps.admission.admit(givenPod(pod), others, signal);
   if (refusal) {
     const { reason, message } = refusal;
@@ -147,8 +148,8 @@ async function weigh(
   return { settled: true, news: true, given: true };
 }
 
-/** Notes why a pod is not given what it asks for, and keeps what it has. @param refusal the reason that the event's text names: the
- *  admission's own, such as `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns whether that is news. */
+/** Marks a resize as pending, and checkpoints the pod's allocation. @param refusal the reason in the event's text: the
+ *  admission's own, such as `OutOfcpu`. (kubelet, handlePodResourcesResize) @returns true if the resize status has changed. */
 async function hold(
   deps: ResizesDeps,
   states: ResizeStates,
@@ -157,7 +158,7 @@ async function hold(
   refusal: string,
 ): Promise<boolean> {
   const { uid, generation = 0 } = pod.metadata;
-  // An agent that starts anew would take what is asked for by then as given.
+  // After a restart, graftlet would otherwise take the current request as the allocation.
   await deps.allocations.keep(pod);
   const change = states.hold(uid, why, generation);
   if (change === "news")
@@ -165,7 +166,7 @@ async function hold(
   return change !== undefined;
 }
 
-/** Notes whether the allocation is in force. */
+/** Records whether the allocation has been actuated. */
 function observe(deps: ResizesDeps, states: ResizeStates, pod: GivenPod, observed: RuntimePod): void {
   const { uid, generation = 0 } = pod.metadata;
   if (inProgress(deps.allocations, pod, observed)) return states.goOn(uid, generation);
@@ -184,7 +185,7 @@ function shownConditions({ status }: AskedPod): readonly PodCondition[] {
   return (status?.conditions ?? []).filter(isResizeCondition);
 }
 
-/** True while a running container's resources differ from the allocation: others get it when they start. */
+/** True while the actuated resources of a running container differ from the allocation; other containers get it when they start. */
 function inProgress(allocations: Allocations, pod: GivenPod, observed: RuntimePod): boolean {
   const { spec } = pod;
   const resizable = [...spec.containers, ...(spec.initContainers ?? []).filter(isSidecar)];
@@ -208,7 +209,7 @@ function inForceOf(allocations: Allocations, pod: GivenPod, observed: RuntimePod
   return givenPod(withResources(pod, { containers: Object.fromEntries(each), ...(whole && { pod: whole }) }));
 }
 
-/** The newest of a name, if it runs. */
+/** The newest container of a name, if it is running. */
 function runningOf(observed: RuntimePod, { name }: Container) {
   const newest = newestRun(observed, name);
   return newest?.state === ContainerState.CONTAINER_RUNNING ? newest : undefined;

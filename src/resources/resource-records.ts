@@ -7,22 +7,22 @@ import type { Resources } from "../objects.ts";
 import { type PodResources, readResources } from "../pod/resize.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Record of a pod that was resized while it ran. */
+/** Record of a pod that was resized in place. */
 export interface ResourceRecord {
-  /** Its allocation. */
+  /** Allocated resources. */
   readonly allocated: PodResources;
-  /** Resources in force for its containers, by ID. */
+  /** Actuated resources of its containers, by container ID. */
   readonly inForce: Readonly<Record<string, Resources>>;
-  /** Resources in force for the pod as a whole, where known. */
+  /** Actuated pod-level resources, if known. */
   readonly wholeInForce?: Resources;
 }
 
-/** Records of a kubelet: by pod UID, containers by name. */
+/** A kubelet's checkpoint, by pod UID. */
 export type Checkpoint = ReadonlyMap<string, PodResources>;
 
 export interface FoundRecords {
   readonly pods: ReadonlyMap<string, ResourceRecord>;
-  /** Records of a kubelet that had the root directory before. */
+  /** Checkpoints of a kubelet that used the root directory before. */
   readonly kubelet: { readonly allocated: Checkpoint; readonly inForce: Checkpoint };
 }
 
@@ -33,8 +33,8 @@ function recordsFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/resources.json`;
 }
 
-/** Reads what a root directory says of the resources of pods: graftlet's record, and what a kubelet left of its own. What is torn
- *  is set aside, and what only it knew is taken from the pods' containers. @throws when the target cannot be read. */
+/** Reads the records in a root directory: graftlet's own, and a kubelet's checkpoints. A corrupt record file is renamed;
+ *  the resources are then taken from the pods' containers. @throws if the target cannot be read. */
 export async function readRecords(
   fs: Pick<HostFs, "readFile" | "apply">,
   rootDir: string,
@@ -47,13 +47,13 @@ export async function readRecords(
   );
   const pods = own === undefined ? new Map<string, ResourceRecord>() : recordsIn(own);
   if (!pods) {
-    log.warn({ file }, "the record of pods' resources cannot be read: it is set aside");
+    log.warn({ file }, "cannot parse the resource record; renaming it");
     await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
   }
   return { pods: pods ?? new Map(), kubelet: { allocated: checkpointIn(allocated), inForce: checkpointIn(actuated) } };
 }
 
-/** Replaces the record in one step. */
+/** Atomically replaces the record file. */
 export async function writeRecords(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
@@ -75,7 +75,7 @@ async function textOf(fs: Pick<HostFs, "readFile">, path: string, signal: AbortS
   }
 }
 
-/** Undefined for what is no record. */
+/** Parses graftlet's record file. @returns undefined if it is invalid. */
 function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
   const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;
@@ -89,7 +89,8 @@ function recordsIn(text: string): Map<string, ResourceRecord> | undefined {
   return new Map(pods);
 }
 
-/** The kubelet keeps JSON as text in JSON, with a checksum. What cannot be read says nothing. (kubelet, allocation/state) */
+/** Parses a kubelet's checkpoint: JSON as a string in JSON, with a checksum. An invalid checkpoint is treated as empty.
+ *  (kubelet, allocation/state) */
 function checkpointIn(text: string | undefined): Checkpoint {
   const data = text === undefined ? undefined : recordIn(text)?.["data"];
   const entries = typeof data === "string" ? recordIn(data)?.["entries"] : undefined;

@@ -23,33 +23,33 @@ export interface TiersDeps {
   readonly pods: Pick<PodStore, "list">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly seen: Pick<PodCache, "get">;
-  /** The pod with what it has been given in place of what it asks for. */
+  /** The pod with its allocated resources in place of its requested ones. */
   readonly allocated: (pod: AskedPod) => GivenPod;
-  /** Sizes of huge pages that the target has, as cgroups name them. */
+  /** The target's huge page sizes, as named by cgroups. */
   readonly pageSizes: readonly string[];
-  /** Feature gate MemoryQoS, when it is on. */
+  /** Set if feature gate MemoryQoS is on. */
   readonly memoryQos?: Pick<MemoryQos, "reserves"> | undefined;
   readonly measures: Pick<CgroupMeasures, "kept">;
 }
 
-/** The cgroups of the quality of service classes Burstable and BestEffort, below that of all pods. */
+/** The cgroups of the QoS classes Burstable and BestEffort, children of the cgroup of all pods. */
 export interface Tiers {
-  /** Makes them, and sets what has changed since they were last set. */
+  /** Creates the QoS cgroups, and sets limits that have changed. */
   ensure(signal: AbortSignal): Promise<void>;
-  /** Sets all of their limits, whatever they are. */
+  /** Sets all limits again, even if they have not changed. */
   repair(signal: AbortSignal): Promise<void>;
 }
 
-/** No limit on huge pages: the pods' own hold. */
+/** No limit on huge pages: those of the pods apply. */
 const unbounded = 2 ** 62;
 
-/** Gives BestEffort pods together the least share of the CPU, and Burstable pods together the sum of their requests; with feature gate
- *  MemoryQoS the pods' memory is kept for them.
+/** Creates the manager of QoS cgroups. BestEffort pods together get the minimum CPU share, and Burstable pods the sum of their requests; with
+ *  feature gate MemoryQoS, memory is protected as well.
  *  @see https://github.com/kubernetes/design-proposals-archive/blob/main/node/pod-resource-management.md */
 export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   const hugepages = Object.fromEntries(pageSizes.map((size) => [size, unbounded]));
   const set = new Map<QosClass, CgroupLimits>();
-  // Of pods that come side by side each sums up what it knows of: an older sum must not be set after a newer one.
+  // Serialized, so that a concurrent update cannot set an outdated sum after a newer one.
   const inTurn = createTurns(1);
   const setTo = async (tier: QosClass, limits: CgroupLimits, signal: AbortSignal) => {
     if (isDeepStrictEqual(set.get(tier), limits)) return;
@@ -60,7 +60,7 @@ export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   const ensure = async (signal: AbortSignal) => {
     const requested = requestedOf(deps);
     const kept = keptMemory(deps.memoryQos, requested);
-    // That of all Guaranteed pods is the parent of the other classes'.
+    // The cgroup of the Guaranteed class is the parent of the others.
     if (kept) await setTo("Guaranteed", { memoryMinBytes: kept.guaranteed + kept.burstable }, signal);
     await setTo("BestEffort", { cpuShares: minShares, hugepages }, signal);
     const cpuShares = milliCpuToShares(requested.burstableMilli);
@@ -77,7 +77,7 @@ export function createTiers({ pageSizes, ...deps }: TiersDeps): Tiers {
   };
 }
 
-/** What active pods request together: thousandths of a CPU, bytes of memory. */
+/** Sums of requests of active pods: milli-CPUs, and bytes of memory. */
 interface Requested {
   burstableMilli: number;
   burstableBytes: number;
@@ -101,7 +101,7 @@ function requestedOf({ pods, worker, seen, allocated }: Pick<TiersDeps, "pods" |
   return sum;
 }
 
-/** Bytes that are kept for each class; undefined where the feature gate is off. */
+/** Protected memory of each QoS class, bytes; undefined if the feature gate is off. */
 function keptMemory(memoryQos: TiersDeps["memoryQos"], { guaranteedBytes, burstableBytes }: Requested) {
   if (!memoryQos) return undefined;
   return memoryQos.reserves

@@ -4,9 +4,9 @@ import { isTerminal } from "../pod/phase.ts";
 import { isAlive } from "../pod/sandbox.ts";
 import type { WorkerView } from "./pod-table.ts";
 
-/** True while a pod holds resources of the node: something of it runs, or is to run. One that had ended before the agent's start holds
- *  none, though its worker has yet to clear up after it.
- *  @param view undefined before the pod has a worker. @param seen undefined for a pod that the runtime does not have. */
+/** True while a pod holds node resources: it has running containers, or is going to run. A pod that ended before graftlet started
+ *  holds none, even if its worker has not cleaned up yet.
+ *  @param view undefined before the pod has a worker. @param seen undefined if the runtime does not have the pod. */
 export function isActive(
   { status }: Pod,
   view: Pick<WorkerView, "phase"> | undefined,

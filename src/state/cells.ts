@@ -1,6 +1,6 @@
 import type { SourceName } from "../pipeline.ts";
 
-/** One value of the node, written by one actor. Undefined until it has been written. */
+/** One node-wide value with a single writer. Undefined until it has been written. */
 export interface CellPair<T> {
   readonly reader: CellReader<T>;
   readonly writer: { get(): T | undefined; set(value: T | undefined): void };
@@ -8,11 +8,11 @@ export interface CellPair<T> {
 
 export interface CellReader<T> {
   get(): T | undefined;
-  /** Resolves when it has been written for the first time. */
+  /** Resolves on the first write. */
   readonly written: Promise<void>;
 }
 
-/** An empty cell. */
+/** Creates a value that has not been written. */
 export function createCell<T>(): CellPair<T> {
   let value: T | undefined;
   const written = Promise.withResolvers<void>();
@@ -24,13 +24,13 @@ export function createCell<T>(): CellPair<T> {
   return { reader: { get, written: written.promise }, writer: { get, set } };
 }
 
-/** Pod sources of a node that have got so far. */
+/** Pod sources that have reached a milestone, such as their first report. */
 export interface SourceMarks {
-  /** Sources that this node has. */
+  /** All sources of this node. */
   readonly names: readonly SourceName[];
-  /** True once each source has got so far. */
+  /** True once every source has reached the milestone. */
   all(): boolean;
-  /** Resolves when that is so. */
+  /** Resolves once every source has reached the milestone. */
   readonly reached: Promise<void>;
 }
 
@@ -39,7 +39,7 @@ export interface SourceMarksPair {
   readonly writer: { note(source: SourceName): void };
 }
 
-/** Marks of sources, none of which has got so far. */
+/** Creates a milestone that no source has reached. */
 export function createSourceMarks(names: readonly SourceName[]): SourceMarksPair {
   const marked = new Set<SourceName>();
   const reached = Promise.withResolvers<void>();

@@ -6,61 +6,61 @@ import type { ResizeState } from "../resizes.ts";
 import type { AskedPod, ShownPod } from "../roles.ts";
 import { type Column, type ColumnPair, type ColumnWriter, createRows } from "./rows.ts";
 
-/** Progress of a pod's worker: it keeps the pod running, then stops its containers, then gives back what the pod used. */
+/** Phase of a pod's worker: it keeps the pod running, then stops its containers, then releases the pod's resources. */
 export type WorkerPhase = "syncing" | "terminating" | "terminated" | "finished";
 
-/** A pod's worker, as others see it. */
+/** State of a pod worker that other actors may read. */
 export interface WorkerView {
   readonly phase: WorkerPhase;
-  /** Newest version that the worker was told of; undefined for a pod that only the runtime knows. */
+  /** Latest version that the worker received; undefined for a pod that only the runtime knows. */
   readonly pod: AskedPod | undefined;
-  /** The node ended the pod to make room: nothing of it is of use once it has ended. */
+  /** The node evicted or preempted the pod: its dead containers need not be kept. */
   readonly evicted?: true;
 }
 
-/** Terms on which a pod ends. */
+/** How a pod is terminated. */
 export interface Ending {
-  /** Undefined leaves the pod's own grace period. */
+  /** Undefined: the pod's own grace period. */
   readonly graceSeconds: number | undefined;
-  /** Reason for which the node ended the pod, if it did: then the pod has failed, whatever its containers say. */
+  /** Set if the node ended the pod: its phase is then Failed, whatever its containers report. */
   readonly eviction: Eviction | undefined;
 }
 
 /** Container starts of a pod. */
 export interface Starts {
-  /** Names of containers that are being started: they may run, and their postStart hooks have not ended. */
+  /** Names of containers that are being started: they may run already, but their postStart hooks have not finished. */
   readonly underWay: ReadonlySet<string>;
-  /** Reasons for which containers could not be started, by name. */
+  /** Errors of containers that could not be started, by container name. */
   readonly failures: ReadonlyMap<string, StartFailure>;
 }
 
-/** Pods that the sources want, by UID and by name. */
+/** Desired pods, by UID and by name. */
 export type AskedColumn = PodStore & Column<AskedPod>;
 
-/** A node's pods, a row each. A row lives while a source wants the pod or a worker has it; pods that only the
- *  runtime has get a row of which `seen` is all. */
+/** A node's pods, one record each. A record exists while a source wants the pod or a worker handles it; a pod that only the
+ *  runtime has gets a record with nothing but `podCache`. */
 export interface PodTable {
-  /** Pod as its source wants it. Written by the pod manager. */
+  /** The pod as its source wants it. Written by the pod manager. */
   readonly asked: { readonly reader: AskedColumn; readonly writer: ColumnWriter<AskedPod> & PodStore };
-  /** Pod as the API server has it; absent for a static pod without a current mirror pod. Written by the pod manager. */
+  /** The API server's copy of the pod; absent for a static pod without a current mirror pod. Written by the pod manager. */
   readonly shown: ColumnPair<ShownPod>;
-  /** Pod as the runtime was last seen to have it. Written by the PLEG. */
+  /** Last observation of the pod in the runtime. Written by the PLEG. */
   readonly seen: ColumnPair<RuntimePod>;
-  /** Progress of the pod's worker. Written by the pod workers. */
+  /** State of the pod's worker. Written by the pod workers. */
   readonly worker: ColumnPair<WorkerView>;
-  /** Newest status, whether or not the API server has it. Written by the status manager. */
+  /** Latest status, whether or not the API server has it. Written by the status manager. */
   readonly status: ColumnPair<PodStatus>;
   /** Container starts. Written by the runtime stage. */
   readonly starts: ColumnPair<Starts>;
-  /** Progress of a resize. Written by the resize manager. */
+  /** Progress of the pod's resize. Written by the resize manager. */
   readonly resize: ColumnPair<ResizeState>;
-  /** Makes a column that one actor alone reads and writes. */
+  /** Creates a column that only one actor reads and writes. */
   field<T>(): ColumnWriter<T>;
-  /** Calls back when the work on a pod is over and its row, but for the object, is freed. */
+  /** Calls back when the work on a pod has ended and its record is freed, except for the pod object. */
   onEnd(hear: (uid: string) => void): void;
 }
 
-/** An empty pod table. */
+/** Creates an empty pod table. */
 export function createPodTable(clock: Pick<Clock, "monotonic">): PodTable {
   const rows = createRows(clock);
   const asked = rows.root<AskedPod>("object");
@@ -78,7 +78,7 @@ export function createPodTable(clock: Pick<Clock, "monotonic">): PodTable {
   };
 }
 
-/** Finds pods by name. Of several with one name, from different sources, the one that came last counts. */
+/** Creates a lookup by name. If several sources want a pod of the same name, the latest one wins. */
 function createNames(asked: Column<AskedPod>): PodStore["byName"] {
   const names = new Map<string, string>();
   const uids = new Map<string, string>();

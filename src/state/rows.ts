@@ -1,6 +1,6 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** Reading end of a column: one value a row, by UID. Values are immutable: a change replaces them. */
+/** Read access to a column: one value per record, by UID. Values are immutable: a change replaces them. */
 export interface Column<T> {
   get(uid: string): T | undefined;
   /** Snapshot of all values; the same array until the column changes. */
@@ -11,40 +11,40 @@ export interface Column<T> {
   onChange(hear: (uid: string) => void): () => void;
 }
 
-/** Writing end of a column. It is handed out once: a column has one writer. */
+/** Write access to a column. It is handed out once: a column has one writer. */
 export interface ColumnWriter<T> extends Column<T> {
-  /** @returns false when the row has ended: the value is dropped. */
+  /** @returns false if the record has ended and the value was dropped. */
   set(uid: string, value: T): boolean;
   delete(uid: string): void;
 }
 
-/** Both ends of a column, handed out apart. */
+/** A column's reader and writer, handed out separately. */
 export interface ColumnPair<T> {
   readonly reader: Column<T>;
   readonly writer: ColumnWriter<T>;
 }
 
-/** Values that were observed at some time: what was observed before a row ended does not bring it back. */
+/** A value with the time of its observation: an observation from before the end of a record does not re-create the record. */
 export interface Sighted {
   /** Clock.monotonic(). */
   readonly observedAt: number;
 }
 
-/** Rows by UID. A row lives as long as one of its roots; when the last is gone, all of its columns are freed at once. */
+/** Records by UID. A record exists as long as one of its owners; when the last owner is deleted, all of its columns are freed. */
 export interface Rows {
-  /** A column whose values hold their row and begin it. Values of columns that are `of` the object outlive the row's other
-   *  values: those end with the root `of` the work. */
+  /** A column whose values create their record and keep it. Columns of scope `object` outlive those of scope `work`, which are
+   *  freed with the owner of scope `work`. */
   root<T>(of: "object" | "work"): ColumnPair<T>;
-  /** A column of observations. One begins a row, unless it was made before the row's end; it does not keep a row that has lost
-   *  its roots. */
+  /** A column of observations. An observation creates a record, unless it was made before that record's end; it does not keep a
+   *  record that has lost its owners. */
   sighting<T extends Sighted>(): ColumnPair<T>;
-  /** A column of rows that exist. */
+  /** A column of existing records. */
   column<T>(of?: "object" | "work"): ColumnPair<T>;
-  /** Calls back when the work on a pod is over and its values are freed. */
+  /** Calls back when the work on a pod has ended and its values are freed. */
   onEnd(hear: (uid: string) => void): void;
 }
 
-/** Observations that took longer than this are older than any row that could hear of them, milliseconds. */
+/** Observations are assumed to take no longer than this, milliseconds: older record ends are forgotten. */
 const longestSightMs = 600_000;
 
 interface Stored {
@@ -55,7 +55,7 @@ interface Stored {
   free(uid: string): void;
 }
 
-/** An empty table. @param clock tells observations made before the end of a row from later ones. */
+/** Creates an empty table. @param clock dates the end of a record, to reject observations from before it. */
 export function createRows(clock: Pick<Clock, "monotonic">): Rows {
   const columns: Stored[] = [];
   const hearers = new Set<(uid: string) => void>();
@@ -106,7 +106,7 @@ export function createRows(clock: Pick<Clock, "monotonic">): Rows {
   };
 }
 
-/** A map that tells of its changes. */
+/** A map that notifies subscribers of changes. */
 function createColumn<T>(): { readonly writer: ColumnWriter<T>; readonly free: (uid: string) => void } {
   const values = new Map<string, T>();
   const hearers = new Set<(uid: string) => void>();

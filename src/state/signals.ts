@@ -2,36 +2,39 @@ import type { WakeCause } from "../pipeline.ts";
 import type { ResizeTrigger } from "../resizes.ts";
 import type { Ending } from "./pod-table.ts";
 
-/** A named call from one actor to another. It carries no state: its hearers look at the columns. A signal that is sent twice,
- *  or without a hearer, does no harm. */
+/** A named notification from one actor to another. It has no payload beyond its arguments: subscribers read the columns. Sending
+ *  it twice, or without a subscriber, is harmless. */
 export interface Signal<A extends readonly unknown[]> {
   send(...args: A): void;
-  /** @returns ends the calls. */
+  /** @returns unsubscribes. */
   heard(hear: (...args: A) => void): () => void;
 }
 
-/** Signals of a node, made before the actors that send and hear them. */
+/** Signals of a node, created before the actors that send them and subscribe to them. */
 export interface NodeSignals {
-  /** A pod's worker has something to look at. */
+  /** A pod's worker should sync its pod. */
   readonly wake: Signal<[uid: string, cause: WakeCause]>;
-  /** The runtime answers again, or Services have been read for the first time: what failed for want of it is tried again at once. */
+  /** The runtime responds again, or Services have been listed for the first time: failed pods are retried at once. */
   readonly retry: Signal<[]>;
-  /** A pod that is meant to run is to end. */
+  /** A pod that should run is to be terminated. */
   readonly end: Signal<[uid: string, ending: Ending]>;
   /** The Node's status may have changed. */
   readonly nodeChanged: Signal<[]>;
   /** A static pod, a mirror pod, a worker's phase, the Node or the sources have changed. */
   readonly mirrorsChanged: Signal<[]>;
-  /** Pending resizes may be decided otherwise now. */
+  /** Pending resizes should be retried: the decision may be different now. */
   readonly weigh: Signal<[trigger: ResizeTrigger]>;
 }
 
-/** Sending ends of some signals. */
-export type Sends<Name extends keyof NodeSignals> = { readonly [N in Name]: Pick<NodeSignals[N], "send"> };
-/** Hearing ends of some signals. */
-export type Hears<Name extends keyof NodeSignals> = { readonly [N in Name]: Pick<NodeSignals[N], "heard"> };
+// Maps over a type parameter, so that an editor finds and renames a signal in the actors that use it.
+type Ends<S, K extends keyof S, End> = { readonly [N in K]: Pick<S[N], End & keyof S[N]> };
 
-/** All signals of a node, heard by none. */
+/** Senders of some signals. */
+export type Sends<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "send">;
+/** Subscriptions to some signals. */
+export type Hears<Name extends keyof NodeSignals> = Ends<NodeSignals, Name, "heard">;
+
+/** Creates all signals of a node, without subscribers. */
 export function createSignals(): NodeSignals {
   return {
     wake: createSignal(),
@@ -43,7 +46,7 @@ export function createSignals(): NodeSignals {
   };
 }
 
-/** A signal, heard by none. */
+/** Creates a signal without subscribers. */
 export function createSignal<A extends readonly unknown[]>(): Signal<A> {
   const hearers = new Set<(...args: A) => void>();
   return {

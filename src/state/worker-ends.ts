@@ -6,13 +6,13 @@ import { podReference } from "../pod/reference.ts";
 import type { WorkerPhase, WorkerView } from "./pod-table.ts";
 import type { Column } from "./rows.ts";
 
-/** True when nothing is left of a pod on the node, volumes included. @param phase undefined where it has no worker. */
+/** True if nothing of a pod is left on the node, including volumes. @param phase undefined if the pod has no worker. */
 export function isFinished(phase: WorkerPhase | undefined): boolean {
   return phase === undefined || phase === "finished";
 }
 
-/** Resolves when the workers of these pods have come so far.
- *  @param isThere of a worker's phase; undefined where the pod has no worker. @throws what the signal aborted with. */
+/** Resolves when the workers of all these pods have reached a phase.
+ *  @param isThere tests a worker's phase; undefined if the pod has no worker. @throws the signal's abort reason. */
 export async function untilWorkers(
   worker: Pick<Column<WorkerView>, "get" | "onChange">,
   uids: readonly string[],
@@ -42,11 +42,11 @@ export interface StopDeps {
   readonly clock: Clock;
 }
 
-/** Pods get half as long again as their grace period to end, and at least so long, seconds. (kubelet, killPodNow) */
+/** Pods may take 1.5 times their grace period to end, but at least this long, seconds. (kubelet, killPodNow) */
 const leastPatienceSeconds = 10;
 
-/** Waits for a pod's containers to have ended. An event tells of one whose containers take longer than they may: it ends later.
- *  @returns false for such a pod. @throws what the signal aborted with. */
+/** Waits until a pod's containers have ended. If they exceed their time, an event is emitted; the pod ends later.
+ *  @returns false for such a pod. @throws the signal's abort reason. */
 export async function untilStopped(
   { worker, events, clock }: StopDeps,
   pod: Pod,
@@ -65,7 +65,7 @@ export async function untilStopped(
   }
 }
 
-/** True when nothing of a pod runs any more. */
+/** True if none of the pod's containers runs any more. */
 export function isStopped(phase: WorkerPhase | undefined): boolean {
   return phase !== "syncing" && phase !== "terminating";
 }

@@ -16,9 +16,9 @@ export interface DeadlineDeps {
   readonly clock: Clock;
 }
 
-/** Makes a pass over a pod within the pod's active deadline: a pass that lasts longer is cut off, and the pod fails; the next one
- *  comes no later than the deadline. It counts from the pod's start time, under whichever agent.
- *  @param fail shows the pod as failed. @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior */
+/** Runs a sync pass within the pod's activeDeadlineSeconds: a longer pass is aborted, and the pod fails; the next pass runs no later
+ *  than the deadline. The deadline counts from the pod's start time, even if another agent started the pod.
+ *  @param fail reports the pod as Failed. @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#detailed-behavior */
 export async function withinDeadline(
   deps: DeadlineDeps,
   pod: Pod,
@@ -44,7 +44,7 @@ export async function withinDeadline(
   return { terminal: true, againMs: 0, eviction: overdue };
 }
 
-/** Milliseconds that a pod may still be active; undefined for one without a deadline. One that has not started has all its time. */
+/** Milliseconds until the pod's deadline; undefined without a deadline. A pod that has not started has its full time. */
 function msLeft({ status, clock }: DeadlineDeps, pod: Pod): number | undefined {
   const { activeDeadlineSeconds } = pod.spec;
   if (activeDeadlineSeconds === undefined) return undefined;

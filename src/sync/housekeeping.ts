@@ -17,37 +17,37 @@ export interface HousekeepingDeps {
   readonly workers: Pick<PodWorkers, "terminate" | "forget">;
   readonly cache: PodCache;
   readonly presence?: Presence;
-  /** True once every source has spoken: before that nothing unknown may be called an orphan. */
+  /** True once every source has reported: before that, no unknown pod may be treated as an orphan. */
   readonly sourcesSeen: () => boolean;
-  /** The sources that this node has: what another source wanted is not this node's to end. */
+  /** Sources of this node: pods from other sources must not be terminated. */
   readonly spoken: Pick<SourceMarks, "names">;
-  /** The pod is to begin anew once its worker is forgotten. */
+  /** True if the pod is to be restarted once its worker is forgotten. */
   readonly waits: (uid: string) => boolean;
-  /** Lets static pods that wait for others' ends look again. */
+  /** Re-checks static pods that wait for other pods to end. */
   readonly resume: () => void;
   /** Pods that have a directory on the target. */
   readonly directories: (signal: AbortSignal) => Promise<readonly string[]>;
-  /** A pod is gone for good: what is left of it in the runtime and on the target may go too.
-   *  @param countsOn it begins anew, and its restarts are counted on: its containers stay. */
+  /** Removes what is left of a terminated pod in the runtime and on the target.
+   *  @param countsOn the pod restarts and its restart count continues: its containers are kept. */
   readonly sweep: (uid: string, countsOn: boolean, signal: AbortSignal) => Promise<void>;
-  /** Drops what is on record of pods that are not among these. */
+  /** Drops allocation records of pods that are not among these. */
   readonly dropRecords: (known: ReadonlySet<string>) => void;
   readonly measures: Pick<Measures, "swept">;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** The kubelet's housekeeping period, and how often the target's directories are read when nothing was removed. */
+/** The kubelet's housekeeping period, and the interval for listing pod directories when nothing was removed, milliseconds. */
 const periodMs = 2_000;
 const directoriesEveryMs = 60_000;
 
-/** Finds what should not be there (pods that only the runtime or the disk knows) and hands it to a worker or the sweeper. */
+/** Finds orphans (pods that only the runtime or the disk knows) and terminates them or removes what is left of them. */
 export function createHousekeeping(deps: HousekeepingDeps): Service {
   const { pods, worker, workers, cache, clock, log } = deps;
   const sweeping = new Set<string>();
   let directoriesDue = 0;
 
-  /** @returns false when something is left. */
+  /** @returns false if something is left. */
   const sweep = async (uid: string, signal: AbortSignal): Promise<boolean> => {
     if (sweeping.has(uid)) return true;
     sweeping.add(uid);
@@ -56,14 +56,15 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
       if (!pods.get(uid) || deps.waits(uid)) workers.forget(uid);
       return true;
     } catch (error) {
-      if (!signal.aborted) log.warn({ err: error, uid }, "leftovers of a pod could not be removed, will try again");
+      if (!signal.aborted) log.warn({ err: error, uid }, "cannot remove a pod's leftovers; retrying");
       return false;
     } finally {
       sweeping.delete(uid);
     }
   };
 
-  /** Neither wanted nor worked on. Without manifests a kubelet's static pods are not known here, and are not ours to stop. */
+  /** True if no source wants the pod and no worker handles it. Without manifests a kubelet's static pods are unknown here, and must not
+   *  be stopped. */
   const isStray = (uid: string) => !pods.get(uid) && !worker.get(uid) && !isOfOtherSource(cache.get(uid));
   const isOfOtherSource = (pod: RuntimePod | undefined) =>
     pod?.sandboxes.some(({ annotations }) => {
@@ -72,7 +73,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
     }) ?? false;
   const finished = () => worker.entries().flatMap(([uid, { phase }]) => (phase === "finished" ? [uid] : []));
   const tidy = async (signal: AbortSignal) => {
-    // A pod wanted again under its old UID begins anew once its predecessor is swept away, whatever other sources have said.
+    // A pod that is wanted again under the same UID restarts once its predecessor is removed, even if other sources have not reported.
     const anew = finished().filter(deps.waits);
     if (anew.length > 0) await Promise.all(anew.map((uid) => sweep(uid, signal)));
     deps.resume();
@@ -96,7 +97,7 @@ export function createHousekeeping(deps: HousekeepingDeps): Service {
   return patrol({ ...deps, name: "housekeeping", everyMs: periodMs }, tidy);
 }
 
-/** Earlier runs would show a pod that need not restart as one that has run already. */
+/** With other restart policies, containers of earlier runs would make the pod look completed. */
 function restartsAlways(pod: AskedPod | undefined): boolean {
   return pod !== undefined && (pod.spec.restartPolicy ?? "Always") === "Always";
 }

@@ -13,10 +13,10 @@ import type { WorkerView } from "../state/pod-table.ts";
 import type { Column } from "../state/rows.ts";
 import type { Hears } from "../state/signals.ts";
 
-/** Requests to the API server. Errors are coded. */
+/** Requests to the API server. They fail with CodedError. */
 export interface MirrorApi {
   create(pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal): Promise<unknown>;
-  /** Removes the object at once, if it is still that of the UID. */
+  /** Deletes the object without a grace period, if its UID is still the same. */
   remove(pod: Pod["metadata"], signal: AbortSignal): Promise<void>;
 }
 
@@ -25,10 +25,10 @@ export interface MirrorPodsDeps {
   readonly pods: Pick<PodStore, "byName">;
   readonly manager: Pick<PodManager, "mirror" | "mirrors" | "statics">;
   readonly worker: Pick<Column<WorkerView>, "get" | "list">;
-  /** Hears `mirrorsChanged` and looks at once. Between such news nothing is looked at, but for what is to be tried again. */
+  /** Subscribes to `mirrorsChanged` and reconciles at once. Otherwise only failures are retried. */
   readonly signals: Hears<"mirrorsChanged">;
   readonly node: NodeSource;
-  /** True once every source has spoken: before that a mirror pod may belong to an unknown static pod. */
+  /** True once every source has reported: before that, a mirror pod may belong to an unknown static pod. */
   readonly sourcesSeen: () => boolean;
   readonly clock: Clock;
   readonly log: Logger;
@@ -38,13 +38,13 @@ const answerMs = 10_000;
 /** Delays of retries, milliseconds, by name. */
 const retry = { initialMs: 1_000, maxMs: 30_000 };
 
-/** Keeps for each static pod an object in the API server that shows it: made once the pod has begun, replaced when it shows another
- *  version or is being deleted, removed when the pod has ended and is no longer wanted. Running pods do not depend on it.
+/** Maintains a mirror pod in the API server for each static pod: created once the pod has started, replaced if it is outdated or being
+ *  deleted, removed once the pod has ended and is no longer wanted. Running pods do not depend on it.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/static-pod/ */
 export function createMirrorPods(deps: MirrorPodsDeps): Service {
   const { manager, clock, log } = deps;
   const backoff = createBackoff({ clock, ...retry });
-  /** Last action, by name. */
+  /** Last action, by pod name. */
   const done = new Map<string, string>();
   let wake = new AbortController();
   deps.signals.mirrorsChanged.heard(() => wake.abort());
@@ -56,7 +56,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     if (!step) return;
     try {
       await (step.do === "create" ? create(deps, step.pod, step.owner, signal) : remove(deps, step.mirror, signal));
-      // The change shows in a moment; until then it is not made again, and ever more seldom where it never shows.
+      // The watch shows the change soon; until then it is not repeated. If the watch never shows it, the back-off grows.
       const what = `${step.do} ${(step.do === "create" ? step.pod : step.mirror).metadata.uid}`;
       if (done.get(key) !== what) backoff.reset(key);
       done.set(key, what);
@@ -64,10 +64,7 @@ export function createMirrorPods(deps: MirrorPodsDeps): Service {
     } catch (error) {
       if (signal.aborted) return;
       const again = backoff.next(key);
-      log.warn(
-        { err: error, pod: key, step: step.do, againMs: again },
-        "mirror pod is not as it should be, will try again",
-      );
+      log.warn({ err: error, pod: key, step: step.do, againMs: again }, "cannot reconcile mirror pod; retrying");
     }
   };
 
@@ -94,7 +91,7 @@ export type MirrorStep =
   | { readonly do: "remove"; readonly mirror: ShownPod }
   | undefined;
 
-/** Next action for one name. */
+/** Next action for the pod of one name. */
 export function nextStep(
   {
     pods,
@@ -109,10 +106,10 @@ export function nextStep(
   const wanted = pods.byName(namespace, name);
   const mirror = manager.mirror(namespace, name);
   if (wanted) {
-    // The mirror pod of an older version stays until that has ended: only then does the new one begin.
+    // The mirror pod of an older version is kept until that version has ended: only then does the new one start.
     if (!worker.get(wanted.metadata.uid)) return undefined;
     const owner = node.node();
-    // A Node that is about to go would take it along.
+    // If the Node is being deleted, garbage collection would delete the mirror pod as well.
     const mayOwn = owner?.metadata.uid && owner.metadata.deletionTimestamp === undefined;
     if (!mirror) return mayOwn ? { do: "create", pod: wanted, owner } : undefined;
     return mirror.metadata.deletionTimestamp || !isMirrorOf(mirror, wanted) ? { do: "remove", mirror } : undefined;
@@ -124,7 +121,7 @@ export function nextStep(
   return ends ? undefined : { do: "remove", mirror };
 }
 
-/** A node may make a pod only as a mirror pod that it owns.
+/** Creates a mirror pod. A node may only create mirror pods that it owns.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction */
 async function create(
   { api, clock, log }: MirrorPodsDeps,
@@ -146,9 +143,9 @@ async function create(
   try {
     const body = { apiVersion: "v1", kind: "Pod", metadata, spec: pod.spec };
     await api.create(body, clock.within(answerMs, signal));
-    log.debug({ pod: fullName(pod), hash }, "mirror pod made");
+    log.debug({ pod: fullName(pod), hash }, "created mirror pod");
   } catch (error) {
-    // Its watch event is on its way, or it is another pod, which the watch will show.
+    // The watch event has not arrived yet, or another pod has the name, which the watch will show.
     if (!hasCode(error, "already_exists")) throw error;
   }
 }
@@ -156,7 +153,7 @@ async function create(
 async function remove({ api, clock, log }: MirrorPodsDeps, mirror: ShownPod, signal: AbortSignal): Promise<void> {
   try {
     await api.remove(mirror.metadata, clock.within(answerMs, signal));
-    log.debug({ pod: fullName(mirror) }, "mirror pod removed");
+    log.debug({ pod: fullName(mirror) }, "deleted mirror pod");
   } catch (error) {
     if (!hasCode(error, "not_found", "conflict")) throw error;
   }

@@ -3,7 +3,7 @@ import type { PassKind } from "../measures.ts";
 import { fullName } from "../pod/reference.ts";
 import type { AskedPod } from "../roles.ts";
 
-/** The kubelet's names of passes. */
+/** The kubelet's span names. */
 const spanNames: Readonly<Record<PassKind, string>> = {
   create: "syncPod",
   update: "syncPod",
@@ -12,8 +12,8 @@ const spanNames: Readonly<Record<PassKind, string>> = {
   terminated: "syncTerminatedPod",
 };
 
-/** Does a pass as the first span of a trace, with the kubelet's attributes; one of a pod that only the runtime knows is no span.
- *  @throws what the pass throws.
+/** Runs a sync pass as the root span of a trace, with the kubelet's attributes. A pod that only the runtime knows gets no span.
+ *  @throws the error of the pass.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-traces/#kubelet-traces */
 export function asSpan(
   tracer: Tracer,

@@ -33,17 +33,17 @@ import { type PlaceholderDeps, asPlaceholder } from "./placeholder.ts";
 import { type RejectedDeps, unlessRejected } from "./rejected.ts";
 import type { PassResult, Passes } from "./pod-worker.ts";
 
-/** Directories and cgroup of a pod on the target. */
+/** Data directories and cgroup of a pod on the target. */
 export interface PodGround {
-  /** @param empty nothing of the pod runs yet. */
+  /** @param empty true if the runtime has nothing of the pod yet. */
   prepare(pod: GivenPod, empty: boolean, signal: AbortSignal): Promise<void>;
-  /** Gives back what a pod that is gone from the runtime used. Safe to repeat. */
+  /** Releases what a pod used that is gone from the runtime. Idempotent. */
   release(uid: string, signal: AbortSignal): Promise<void>;
 }
 
 export interface PassDeps extends RejectedDeps, PlaceholderDeps {
   readonly cache: PodCache;
-  /** Column of the passes alone: pods on which a pass acted without seeing the outcome. The cache may be behind. */
+  /** Pods that a pass has changed without observing the outcome: the cache may be stale. Private column. */
   readonly unseen: ColumnWriter<true>;
   readonly inspector: PodInspector;
   readonly runtime: PodRuntime;
@@ -56,29 +56,29 @@ export interface PassDeps extends RejectedDeps, PlaceholderDeps {
   readonly ground: PodGround;
   readonly managers: readonly Pick<ResourceManager, "release">[];
   readonly resizes: Resizes;
-  /** Works out a pod's status from what the runtime shows. */
+  /** Generates a pod's status from an observation. */
   readonly statusOf: (pod: AskedPod, observed: RuntimePod, ending: boolean) => PodStatus;
   /** Why pods cannot get a network, or undefined. */
   readonly networkError: () => string | undefined;
-  /** KubeletConfiguration.syncFrequency, milliseconds: a pod at rest is looked at again after this, times 1 to 1.5. */
+  /** KubeletConfiguration.syncFrequency, milliseconds: an unchanged pod is synced again after 1 to 1.5 times this. */
   readonly syncMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A pod that waits for a back-off is looked at again after this long at the latest, milliseconds. */
+/** A pod in back-off is synced again after this long at the latest, milliseconds. */
 const longestWaitMs = 60_000;
 const networkRetryMs = 1_000;
 const retryMs = 10_000;
-/** A kubelet's relist, every second, tells of what a pass made: a pass that failed behind it is followed by another. Its back-off
- *  shows then, and not only after the pause. */
+/** The kubelet's relist period, milliseconds: it reports what a pass has created, so a failed pass is followed by another one, which
+ *  reports the back-off without waiting for the pause. */
 const relistMs = 1_000;
 
-/** Observation of a pod, and its report. */
+/** Observes a pod and reports its status. */
 interface Sight {
-  /** An observation; the pod's events tell of one that fails, unless the runtime does not answer. */
+  /** Inspects the pod. A failure is reported by an event, unless the runtime does not respond. */
   look(uid: string, pod: AskedPod | GivenPod | undefined, signal: AbortSignal, made?: RuntimeIds): Promise<RuntimePod>;
-  /** @param ending the pod has been killed, and nothing of it is left alive. */
+  /** @param ending the pod has been killed, and no container or sandbox of it is alive. */
   report(pod: AskedPod, observed: RuntimePod, ending: boolean, eviction?: Eviction): PodStatus;
 }
 
@@ -105,7 +105,7 @@ function createSight(deps: PassDeps): Sight {
   return { look, report };
 }
 
-/** The work of a pod worker: one function a phase, each safe to repeat. */
+/** Creates the passes of a pod worker: one function per phase, each idempotent. */
 export function createPasses(deps: PassDeps): Passes {
   const sight = createSight(deps);
   const { look, report } = sight;
@@ -147,7 +147,7 @@ export function createPasses(deps: PassDeps): Passes {
   };
 }
 
-/** Gives back a pod's volumes; what cannot be removed, the worker tries again, and the pod's events say so. */
+/** Unmounts a pod's volumes. A failure is reported by an event; the worker retries. */
 async function giveBack(
   { volumes, events }: PassDeps,
   uid: string,
@@ -158,14 +158,14 @@ async function giveBack(
     await volumes.unmount(uid, signal);
   } catch (error) {
     if (pod && !signal.aborted && !hasCode(error, "unavailable")) {
-      const message = `volumes of the pod cannot be removed, will try again: ${messageOf(error)}`;
+      const message = `cannot unmount the pod's volumes; retrying: ${messageOf(error)}`;
       events.event(podReference(pod), "Warning", "FailedUnmount", message);
     }
     throw error;
   }
 }
 
-/** Makes the runtime's pod what the spec says, as far as one pass can. */
+/** Reconciles the runtime's pod with the spec, as far as one pass can. */
 async function syncOnce(
   deps: PassDeps,
   { look, report }: Sight,
@@ -217,13 +217,13 @@ async function syncOnce(
   await outcome.rest;
   const terminal = isTerminal(final.phase);
   const { error } = outcome;
-  if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "pass did not start all containers");
+  if (error) deps.log.debug({ err: error, uid, pod: fullName(pod) }, "sync pass did not start all containers");
   const againMs = nextPassMs(deps, outcome, outcome.again === true || endedDuring(observed, after));
   return { terminal, againMs, ...(error && { error }) };
 }
 
-/** Reads what the runtime shows of a pod: a start that came to nothing, and that no status has reported, is to be made again.
- *  @returns a function of an observation, and of the containers whose start has just been refused. */
+/** Corrects observations: a container whose start was cut off, and whose end no status has reported, counts as not started.
+ *  @returns a function of an observation and the IDs of containers whose start has just been refused. */
 function createReader({ status }: PassDeps, asked: AskedPod) {
   return (observed: RuntimePod, refused: readonly string[] = []): RuntimePod => {
     const known = new Set([...refused, ...reportedEnds(status.get(asked.metadata.uid)), ...reportedEnds(asked.status)]);
@@ -231,7 +231,7 @@ function createReader({ status }: PassDeps, asked: AskedPod) {
   };
 }
 
-/** Reports by an event why a pod is held. @returns milliseconds until it is worth another look. */
+/** Emits an event if the pod cannot start yet. @returns milliseconds until the next check. */
 async function announceHoldUp(
   { served, events, networkError, syncMs }: PassDeps,
   pod: GivenPod,
@@ -240,7 +240,7 @@ async function announceHoldUp(
   const missing = await served.unserved(pod, signal);
   if (missing.length > 0) {
     const fields = missing.map(({ field, why }) => `${field} (${why})`).join(", ");
-    events.event(podReference(pod), "Warning", "FieldNotServed", `pod is held: this node does not serve ${fields}`);
+    events.event(podReference(pod), "Warning", "FieldNotServed", `pod is held: this node does not support ${fields}`);
     return syncMs;
   }
   const network = pod.spec.hostNetwork ? undefined : networkError();
@@ -249,7 +249,7 @@ async function announceHoldUp(
   return networkRetryMs;
 }
 
-/** Something ended between the look before the pass and the one after it: its event may already have been spent. */
+/** True if a container ended between the observations before and after the pass: its event may have been consumed already. */
 function endedDuring(before: RuntimePod, after: RuntimePod): boolean {
   const ended = new Set(
     before.containers.filter(({ state }) => state === ContainerState.CONTAINER_EXITED).map(({ id }) => id),
@@ -273,7 +273,7 @@ function emptyPod(pod: AskedPod | GivenPod): RuntimePod {
   return { uid, name, namespace, sandboxes: [], containers: [], sandboxOf: new Map(), ips: [], observedAt: 0 };
 }
 
-/** The runtime has nothing of the pod. */
+/** True if the runtime has neither sandboxes nor containers of the pod. */
 function isEmpty({ sandboxes, containers }: RuntimePod): boolean {
   return sandboxes.length + containers.length === 0;
 }

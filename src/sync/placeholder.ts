@@ -7,9 +7,9 @@ import type { AskedPod } from "../roles.ts";
 import type { PassResult } from "./pod-worker.ts";
 
 export interface PlaceholderDeps {
-  /** Says whether the node runs a pod, or shows a placeholder for it. */
+  /** Decides whether the node runs a DaemonSet's pod or shows a placeholder for it. */
   readonly standingOf: (pod: AskedPod, seen: RuntimePod | undefined) => Standing;
-  /** Has the API server delete a pod with its own grace period; its DaemonSet makes another. */
+  /** Deletes a pod in the API server with its own grace period; its DaemonSet creates another. */
   readonly deletePod: (pod: AskedPod["metadata"], signal: AbortSignal) => Promise<void>;
   readonly status: StatusReader;
   readonly events: EventSink;
@@ -17,14 +17,14 @@ export interface PlaceholderDeps {
   readonly clock: Clock;
 }
 
-/** Time for a deletion that was asked for to be heard of, milliseconds. */
+/** Retry delay for a deletion that the watch has not shown, milliseconds. */
 const deletionMs = 10_000;
 
 const replacedMessage =
-  "the node's choice of DaemonSets (nodes[].daemonSets) has changed: the pod is deleted, and its DaemonSet makes another";
+  "the node's choice of DaemonSets (nodes[].daemonSets) has changed: deleting the pod; its DaemonSet creates another";
 
-/** The pass over a pod of a DaemonSet that the node leaves out: nothing is made, and one event explains. A pod that is to be what it is not
- *  is deleted: a status does not go backwards. @param show reports the pod's status.
+/** Handles a pod of a DaemonSet that the node excludes: nothing is created, and one event explains why. If the decision has changed since
+ *  the pod was created, the pod is deleted, since its status cannot go backwards. @param show reports the pod's status.
  *  @returns undefined for a pod that the node runs. */
 export async function asPlaceholder(
   { standingOf, deletePod, status, events, clock, syncMs }: PlaceholderDeps,

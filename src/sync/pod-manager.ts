@@ -12,18 +12,18 @@ export interface PodManagerDeps {
   readonly shown: ColumnWriter<ShownPod>;
 }
 
-/** Keeps the pods that the sources want. Mirror pods have no row of their own: each is shown for the static pod of its name. */
+/** Stores the desired pods. Mirror pods have no record of their own: each is the API copy of the static pod of the same name. */
 export interface PodManager {
-  /** Takes over an update of the set of pods. */
+  /** Applies an update of the set of pods. */
   take(update: PodUpdate): void;
-  /** Mirror pod of that name, whatever version it shows. */
+  /** Mirror pod of that name, even if it is outdated. */
   mirror(namespace: string, name: string): ShownPod | undefined;
   mirrors(): readonly ShownPod[];
-  /** Static pods. */
+  /** Lists the static pods. */
   statics(): readonly AskedPod[];
 }
 
-/** Writes the columns `asked` and `shown`. */
+/** Creates the pod manager, the writer of the columns `desired` and `apiPods`. */
 export function createPodManager({ asked, shown }: PodManagerDeps): PodManager {
   const mirrors = new Map<string, ShownPod>();
   const show = (pod: AskedPod) => {
@@ -59,7 +59,7 @@ export function createPodManager({ asked, shown }: PodManagerDeps): PodManager {
   };
 }
 
-/** Tells whether a mirror pod shows this version of a static pod. */
+/** True if the mirror pod is of this version of the static pod. */
 export function isMirrorOf(mirror: Pod, pod: Pod): boolean {
   const shown = mirror.metadata.annotations?.[configMirrorAnnotation];
   return shown !== undefined && shown === pod.metadata.annotations?.[configHashAnnotation];

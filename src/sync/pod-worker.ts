@@ -16,20 +16,20 @@ import { asSpan } from "./pass-span.ts";
 export interface PassResult {
   /** The pod has reached Succeeded or Failed. */
   readonly terminal: boolean;
-  /** Milliseconds until the next pass when nothing happens before. */
+  /** Milliseconds until the next pass, unless the worker is woken earlier. */
   readonly againMs: number;
-  /** Why something could not be done, which is tried again then. */
+  /** Error of a step that the next pass retries. */
   readonly error?: unknown;
-  /** Why the node ends the pod, where it does. */
+  /** Set if the node ends the pod. */
   readonly eviction?: Eviction;
 }
 
-/** The work on one pod, a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
+/** Sync passes over one pod: a function for each phase. `pod` is undefined for a pod that only the runtime knows. */
 export interface Passes {
   sync(pod: AskedPod, signal: AbortSignal): Promise<PassResult>;
   terminating(uid: string, pod: AskedPod | undefined, ending: Ending, signal: AbortSignal): Promise<void>;
   terminated(uid: string, pod: AskedPod | undefined, signal: AbortSignal): Promise<void>;
-  /** A finished pod's object changed: its final status stands, and it may be deleted. */
+  /** The object of a finished pod has changed: its final status is written again, and it may be deleted. */
   settled(pod: AskedPod): void;
 }
 
@@ -40,33 +40,33 @@ export interface PodWorkerDeps {
   readonly tracer: Tracer;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Wakes this worker again later. */
+  /** Schedules another pass of this worker. */
   readonly later: (uid: string, delayMs: number) => void;
   readonly measures: WorkerMeasures;
-  /** Called with each change of the worker's phase or pod; never before this returns. */
+  /** Called on each change of the worker's phase or pod; not before createPodWorker returns. */
   readonly publish: (view: WorkerView) => void;
-  /** Aborts when graftlet stops: pods stay as they are. */
+  /** Aborts when graftlet stops: pods keep running. */
   readonly stop: AbortSignal;
 }
 
-/** One pod's serial work. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
+/** Serializes the passes over one pod. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export interface PodWorker {
-  /** The newest version of the pod; begins termination when it says so. */
+  /** Sets the latest version of the pod; begins termination if the pod is being deleted or has ended. */
   update(pod: AskedPod): void;
   wake(cause: WakeCause): void;
-  /** Begins termination, or shortens its grace period: a grace period only ever shrinks.
-   *  @param eviction why the node ends the pod, where it does; it counts when termination begins. */
+  /** Begins termination, or shortens its grace period, which never grows.
+   *  @param eviction set if the node ends the pod; ignored once termination has begun. */
   terminate(graceSeconds: number | undefined, eviction?: Eviction): void;
   idle(): Promise<void>;
 }
 
-/** Cause of a pod's termination, and the reason why the node ends it, where it does. */
+/** Cause of a pod's termination. */
 interface End {
   readonly by: PassKind;
   readonly why?: Eviction | undefined;
 }
 
-/** An error is tried again after this long, milliseconds, times 1 to 1.5. */
+/** A failed pass is retried after 1 to 1.5 times this, milliseconds. */
 const retryMs = 10_000;
 
 export function createPodWorker(deps: PodWorkerDeps): PodWorker {
@@ -95,7 +95,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
       await measured(deps, what, (span) => work(patience, what.kind, span));
     } catch (error) {
       if (signal.aborted) return;
-      // Nothing can be said of the pod: its pass is made again once the target is back.
+      // The pod's state is unknown: the pass is repeated once the target is reachable again.
       if (lost?.aborted) return box.put("resync");
       log.warn({ err: error, ...nameOf(pod), uid, phase }, "Error syncing pod, skipping");
       later(uid, retryMs * clock.jitter(1, 1.5));
@@ -143,7 +143,7 @@ export function createPodWorker(deps: PodWorkerDeps): PodWorker {
   };
 }
 
-/** True where the node ends the pod because of what it uses: as with a kubelet, nothing of it is kept. */
+/** True if the pod was evicted or preempted: as with a kubelet, its containers are not kept. */
 function isForRoom(eviction: Eviction | undefined): boolean {
   return eviction !== undefined && ["Evicted", "Preempting"].includes(eviction.reason);
 }
@@ -154,8 +154,8 @@ interface Pass {
   readonly pod: AskedPod | undefined;
 }
 
-/** Does the work as a span, and tells how long it took. As in a kubelet the passes that end a pod are told by what brought them about, and
- *  the last one has a name of its own where it worked. */
+/** Runs a pass as a span and measures its duration. As in the kubelet, terminating passes are labelled with the cause of the termination, and
+ *  a successful last pass is labelled `terminated`. */
 async function measured(
   deps: PodWorkerDeps,
   { kind, endedBy, pod }: Pass,
@@ -170,7 +170,7 @@ async function measured(
   );
 }
 
-/** Says what the pass that comes is for, as metrics have it. */
+/** Creates a function that classifies the next pass for metrics. */
 function createKinds(
   measures: WorkerMeasures,
 ): (phase: WorkerPhase, pod: AskedPod | undefined, cause: WakeCause) => PassKind {
@@ -184,13 +184,13 @@ function createKinds(
   };
 }
 
-/** The grace period, in seconds, of a pod that ends without another; undefined for one that only the runtime knows. */
+/** The pod's own grace period, in seconds; undefined for a pod that only the runtime knows. */
 function ownGrace(pod: AskedPod | undefined): number | undefined {
   const seconds = pod?.spec.terminationGracePeriodSeconds;
   return seconds === undefined ? undefined : Math.max(1, seconds);
 }
 
-/** The shorter of two grace periods in seconds, at least 1; undefined leaves the pod's own. */
+/** The shorter of two grace periods in seconds, at least 1; undefined means the pod's own. */
 function shorterGrace(current: number | undefined, requested: number | undefined): number | undefined {
   if (requested === undefined) return current;
   return Math.max(1, Math.min(current ?? Number.POSITIVE_INFINITY, requested));

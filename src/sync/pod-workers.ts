@@ -13,9 +13,9 @@ import { type Passes, type PodWorker, createPodWorker } from "./pod-worker.ts";
 
 export interface PodWorkersDeps {
   readonly passes: Passes;
-  /** Column that the workers write. */
+  /** Column written by the workers. */
   readonly worker: ColumnWriter<WorkerView>;
-  /** Hears `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
+  /** Subscribes to `wake`, `retry` and `end`; `mirrorsChanged` is sent when a worker has finished. */
   readonly signals: Hears<"wake" | "retry" | "end"> & Sends<"mirrorsChanged">;
   readonly presence?: Presence;
   readonly clock: Clock;
@@ -25,19 +25,19 @@ export interface PodWorkersDeps {
   readonly stop: AbortSignal;
 }
 
-/** Pods tried again side by side: a runtime that has just come back has to serve others, too. */
+/** Limit of concurrent retries: a runtime that has just come back has other callers, too. */
 const parallelRetries = 20;
 const secondTryMs = 1_000;
 
-/** The pod workers of a node, by UID. Pods do not wait for each other. */
+/** The pod workers of a node, by UID. Workers run independently. */
 export interface PodWorkers {
-  /** The newest version of a pod; a worker is made for one that has none. */
+  /** Passes the latest version of a pod to its worker; creates the worker if there is none. */
   update(pod: AskedPod): void;
-  /** Ends a pod, known or not: one that only the runtime has gets a worker to take it down. */
+  /** Terminates a pod. A pod that only the runtime knows gets a worker for that. */
   terminate(uid: string, graceSeconds: number | undefined): void;
   /** Drops a finished worker. */
   forget(uid: string): void;
-  /** Resolves when no worker does anything. */
+  /** Resolves when all workers are idle. */
   idle(): Promise<void>;
 }
 
@@ -53,7 +53,7 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     const known = workers.get(uid);
     if (known) return known;
     const publish = (view: WorkerView) => {
-      // A worker that was dropped says nothing any more.
+      // A forgotten worker must not write its record again.
       if (workers.get(uid) !== made) return;
       const before = column.get(uid)?.phase;
       column.set(uid, view);
@@ -69,7 +69,7 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
     if (stop.aborted || !unsettled.has(uid)) return;
     workers.get(uid)?.wake("resync");
     await workers.get(uid)?.idle();
-    // A runtime answers before it can do all that it is asked for.
+    // A runtime may respond before it can serve every request.
     if (unsettled.has(uid) && !stop.aborted) queue.add(uid, secondTryMs);
   };
   signals.wake.heard((uid, cause) => workers.get(uid)?.wake(cause));
@@ -90,7 +90,7 @@ export function createPodWorkers(deps: PodWorkersDeps): PodWorkers {
   };
 }
 
-/** The same passes. @param unsettled gets the UIDs of pods of which the last pass failed, or is under way and may yet fail. */
+/** Wraps the passes. @param unsettled collects the UIDs of pods whose last pass failed or is still running. */
 function settling(passes: Passes, unsettled: Set<string>): Passes {
   const settled = async <T extends { readonly error?: unknown } | void>(uid: string, pass: Promise<T>): Promise<T> => {
     unsettled.add(uid);

@@ -6,12 +6,12 @@ import type { PassResult } from "./pod-worker.ts";
 
 export interface RejectedDeps {
   readonly events: EventSink;
-  /** Called with the reason of each pod that is rejected while it starts. */
+  /** Called with the reason for each pod that is rejected during a sync pass. */
   readonly onRejected: (reason: string) => void;
 }
 
-/** Makes a pass over a pod, which may find that the node cannot have the pod: it fails for good then, as one that is not admitted.
- *  @param fail shows the pod as failed. @see https://kubernetes.io/docs/concepts/storage/storage-limits/ */
+/** Runs a sync pass, which may find that the node cannot run the pod: the pod then fails permanently, like one that is not admitted.
+ *  @param fail reports the pod as Failed. @see https://kubernetes.io/docs/concepts/storage/storage-limits/ */
 export async function unlessRejected(
   { events, onRejected }: RejectedDeps,
   pod: Pod,

@@ -14,17 +14,17 @@ export interface StaticQueueDeps {
   readonly cache: PodCache;
 }
 
-/** Static pods that wait until another of their name, or they themselves from before they were taken away, have ended: a new version
- *  begins when the old one has, and not beside it. In the order they came. */
+/** Queue of static pods that wait until another pod of the same name, or their own previous run, has ended: versions of a static pod
+ *  never run concurrently. In order of arrival. */
 export interface StaticQueue {
-  /** Keeps the pod if it must wait. */
+  /** Enqueues the pod if it must wait. @returns true if it does. */
   hold(pod: AskedPod): boolean;
-  /** Takes a newer version of one that waits. */
+  /** Replaces a waiting pod with a newer version. @returns false if the pod does not wait. */
   update(pod: AskedPod): boolean;
-  /** The pod is not wanted any more. @returns true where it waited. */
+  /** Removes a pod that is no longer wanted. @returns true if it was waiting. */
   drop(uid: string): boolean;
   has(uid: string): boolean;
-  /** The pods that must wait no longer; they are not kept. */
+  /** Removes and returns the pods that need not wait any longer. */
   free(): readonly AskedPod[];
 }
 
@@ -52,8 +52,8 @@ export function createStaticQueue(deps: StaticQueueDeps): StaticQueue {
   };
 }
 
-/** True while a static pod of the same name, or this one from before its removal, has not ended. One that only the runtime
- *  has is ended for it: names are given by manifests, and what runs under one that is given anew is of an older version. */
+/** True while a static pod of the same name, or this pod's previous run, has not ended. If only the runtime knows that pod, it is
+ *  terminated: the manifest defines the name, so it must be of an older version. */
 function mustWait({ worker, workers, cache }: StaticQueueDeps, pod: AskedPod): boolean {
   const { uid, namespace, name } = pod.metadata;
   const own = worker.get(uid);

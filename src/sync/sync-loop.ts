@@ -17,7 +17,7 @@ import type { PodManager } from "./pod-manager.ts";
 import type { PodWorkers } from "./pod-workers.ts";
 import { type StaticQueue, createStaticQueue } from "./static-queue.ts";
 
-/** A pass that takes over what a mirror pod says is made within this, milliseconds. */
+/** Delay of a static pod's status report, to let a pass adopt the container statuses of its mirror pod first, milliseconds. */
 const takeOverMs = 1_000;
 
 export interface SyncLoopDeps {
@@ -26,27 +26,27 @@ export interface SyncLoopDeps {
   readonly worker: Column<WorkerView>;
   readonly workers: PodWorkers;
   readonly admission: Admission;
-  /** A placeholder stands for the pod: it takes nothing of the node. */
+  /** True for a pod that is shown as a placeholder: it uses no resources. */
   readonly standsFor: (pod: AskedPod) => boolean;
   readonly resizes: ResizeDecider;
   readonly status: StatusSink & { reconcile(pod: AskedPod, afterMs?: number): void };
   readonly cache: PodCache;
   readonly events: EventSink;
-  /** Sources whose first words have been handled. */
+  /** Sources whose first update has been handled. */
   readonly takenIn: SourceMarksPair["writer"];
-  /** Hears `weigh`; `mirrorsChanged` is sent when static pods or mirror pods may have come, changed, begun or gone, or a source has
-   *  spoken for the first time. */
+  /** Subscribes to `retryPendingResizes`; `mirrorsChanged` is sent when static pods or mirror pods may have changed, or a source has
+   *  reported for the first time. */
   readonly signals: Hears<"weigh"> & Sends<"wake" | "mirrorsChanged">;
   readonly nowText: () => string;
   readonly log: Logger;
 }
 
-/** UIDs of pods that need wait no longer. */
+/** UIDs of static pods that need not wait any longer. */
 interface Resumed {
   readonly resumed: readonly string[];
 }
 
-/** Something may have become free. */
+/** Resources may have become free. */
 interface Freed {
   readonly freed: ResizeTrigger;
 }
@@ -54,20 +54,20 @@ interface Freed {
 type Item = PodUpdate | Resumed | Freed;
 
 export interface SyncLoop extends Service {
-  /** Takes an update in; never waits. */
+  /** Enqueues an update; never blocks. */
   push(update: PodUpdate): void;
-  /** A pod of this UID waits to be taken in. */
+  /** True while a static pod of this UID waits to be added. */
   waits(uid: string): boolean;
-  /** Takes in the static pods that waited and whose name is free now. */
+  /** Adds waiting static pods whose names are free now. */
   resume(): void;
-  /** False while an update waits or is being handled: until then a wanted pod may be unknown. */
+  /** True if no update is queued or being handled. Otherwise a desired pod may be unknown. */
   caughtUp(): boolean;
-  /** Mirror pods were looked at too early: they are told again once nothing waits or is being handled. */
+  /** Sends `mirrorsChanged` again once the queue is empty: mirror pods were reconciled too early. */
   oweMirrors(): void;
 }
 
-/** Turns what sources say into work for pod workers. Admission is decided here, one pod at a time and in order of creation,
- *  before a pod gets a worker: what pods compete for is never decided side by side. */
+/** Dispatches updates of pod sources to pod workers. Pods are admitted here, one at a time and in order of creation,
+ *  before they get a worker: decisions on contended resources are never concurrent. */
 export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const { manager, pods, workers, worker, takenIn, signals, log } = deps;
   const inbox = createInbox<Item>();
@@ -78,11 +78,11 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   const handle = async (update: Item, signal: AbortSignal) => {
     if ("freed" in update) return decide(update.freed, signal);
     if ("resumed" in update) return addAll(wantedStill(pods, update), signal);
-    // Its worker ends it for as long as the pod's row is there.
+    // Before the pod's record is deleted: its worker must be terminating by then.
     if (update.op === "REMOVE") for (const pod of update.pods) if (!isMirrorPod(pod)) remove(pod);
     manager.take(update);
     if (update.op === "ADD") return addAll(update.pods, signal);
-    // Decided before a worker sees what is asked for.
+    // The resize is decided before a worker sees the new spec.
     if (update.op === "UPDATE" && asked(update.pods)) await decide("pod_updated", signal, update.pods);
     for (const pod of update.pods) {
       if (isMirrorPod(pod)) reconcileShown(deps, pod);
@@ -96,7 +96,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
   };
 
   const remove = ({ metadata: { uid, deletionGracePeriodSeconds } }: AskedPod) => {
-    // One that waited has never begun.
+    // A waiting pod without a worker has never started.
     if (!waiting.drop(uid) || worker.get(uid)) workers.terminate(uid, deletionGracePeriodSeconds);
   };
 
@@ -104,8 +104,8 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
     for (const pod of [...added].sort(byCreation))
       await add(deps, waiting, pod, signal).catch((error: unknown) => {
         signal.throwIfAborted();
-        // Those after it are none the worse for it.
-        log.error({ err: error, pod: fullName(pod), uid: pod.metadata.uid }, "pod could not be taken in");
+        // The pods after it are still added.
+        log.error({ err: error, pod: fullName(pod), uid: pod.metadata.uid }, "cannot add pod");
       });
     if (asked(added)) await decide("pods_added", signal);
   };
@@ -126,7 +126,7 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
         handle: (item) =>
           handle(item, signal).catch((error: unknown) => {
             const update = "op" in item ? item.op : Object.keys(item)[0];
-            if (!signal.aborted) log.error({ err: error, update }, "update could not be handled");
+            if (!signal.aborted) log.error({ err: error, update }, "cannot handle pod update");
           }),
         handled(item) {
           if ("source" in item) takenIn.note(item.source);
@@ -139,13 +139,13 @@ export function createSyncLoop(deps: SyncLoopDeps): SyncLoop {
 }
 
 interface Weighing {
-  /** @returns whether there is something to decide. */
+  /** Records the requested resources. @returns true if a resize is pending. */
   asked(updated: readonly AskedPod[]): boolean;
-  /** Has what is pending decided. @param seen pods whose workers are told of them anyway. */
+  /** Retries pending resizes. @param seen pods whose workers are woken anyway. */
   decide(trigger: ResizeTrigger, signal: AbortSignal, seen?: readonly AskedPod[]): Promise<void>;
 }
 
-/** Resizes of the pods that run here. */
+/** Creates the sync loop's access to resizes of running pods. */
 function createWeighing(deps: SyncLoopDeps): Weighing {
   const { worker, standsFor, signals, resizes } = deps;
   return {
@@ -160,7 +160,7 @@ function createWeighing(deps: SyncLoopDeps): Weighing {
   };
 }
 
-/** Takes a pod in: it gets a worker, is refused, or waits. */
+/** Adds a pod: it gets a worker, is rejected, or waits. */
 async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, signal: AbortSignal): Promise<void> {
   const { worker, workers, standsFor } = deps;
   if (isMirrorPod(pod)) return greetMirror(deps, pod);
@@ -171,23 +171,23 @@ async function add(deps: SyncLoopDeps, waiting: StaticQueue, pod: AskedPod, sign
   else workers.update(pod);
 }
 
-/** Admits against its previous allocation, if any. */
+/** Admits a pod with its previous allocation, if any. */
 function admit(deps: SyncLoopDeps, pod: AskedPod, signal: AbortSignal): Promise<Rejection | undefined> {
   const { resizes, admission } = deps;
   resizes.take(pod);
   return admission.admit(resizes.allocated(pod), admitted(deps).map(resizes.held), signal);
 }
 
-/** One that was taken away meanwhile is not there any more. */
+/** The resumed pods, without those that were removed meanwhile. */
 function wantedStill(pods: PodStore, { resumed }: Resumed): readonly AskedPod[] {
   return resumed.flatMap((uid) => pods.get(uid) ?? []);
 }
 
 interface MirrorNews {
-  /** Signals a handled update at once, and again when everything that came meanwhile is handled: only then are unwanted mirror pods
-   *  known. @param more there is more to handle. */
+  /** Sends `mirrorsChanged` for a handled item at once, and again once the queue is empty: only then are unwanted mirror pods
+   *  known. @param more the queue is not empty. */
   handled(item: Item, more: boolean): void;
-  /** Tells once all is handled, whatever it is. */
+  /** Sends `mirrorsChanged` once the queue is empty, for whatever items. */
   owe(): void;
 }
 
@@ -204,7 +204,7 @@ function createMirrorNews({ signals }: SyncLoopDeps): MirrorNews {
   };
 }
 
-/** True if mirror pods may have to follow the item. The first ADD may be all that a source has to say. */
+/** True if mirror pods may have to change because of the item. An ADD may be the first report of a source. */
 function concernsMirrors(item: Item): boolean {
   if ("freed" in item) return false;
   return "resumed" in item || item.op === "ADD" || item.pods.some((pod) => isMirrorPod(pod) || isStaticPod(pod));
@@ -215,13 +215,13 @@ function reconcile({ status, worker, workers }: SyncLoopDeps, pod: AskedPod): vo
   if (worker.get(pod.metadata.uid) && (isEnding(pod) || pod.spec.readinessGates?.length)) workers.update(pod);
 }
 
-/** A mirror pod has come, gone or changed: it should show its static pod's status. */
+/** Writes the status of a static pod again after its mirror pod has been added, changed or deleted. */
 function reconcileShown({ pods, status }: SyncLoopDeps, { metadata: { namespace, name } }: AskedPod): void {
   const pod = pods.byName(namespace, name);
   if (pod && isStaticPod(pod)) status.reconcile(pod);
 }
 
-/** A mirror pod of before a restart says how its containers were: a pass takes that over before the API server hears of them. */
+/** Handles an added mirror pod. After a restart it has the last container statuses: a pass adopts them before the status is written. */
 function greetMirror(deps: SyncLoopDeps, mirror: AskedPod): void {
   const { pods, worker, signals, status } = deps;
   const pod = pods.byName(mirror.metadata.namespace, mirror.metadata.name);
@@ -231,7 +231,7 @@ function greetMirror(deps: SyncLoopDeps, mirror: AskedPod): void {
   status.reconcile(pod, takeOverMs);
 }
 
-/** Pods that were admitted and hold resources. */
+/** Admitted pods that hold resources. */
 function admitted({ worker, pods, cache, standsFor }: SyncLoopDeps): readonly AskedPod[] {
   return worker.entries().flatMap(([uid, view]) => {
     const pod = pods.get(uid);
@@ -239,16 +239,16 @@ function admitted({ worker, pods, cache, standsFor }: SyncLoopDeps): readonly As
   });
 }
 
-/** A refused pod is Failed for good and gets no worker; one that runs already (it was admitted before a restart) is ended. */
+/** Rejects a pod: it is Failed and gets no worker, unless it runs already (it was admitted before a restart): then it is terminated. */
 function reject(
   { log, events, status, cache, workers, nowText }: SyncLoopDeps,
   pod: AskedPod,
   { reason, message }: Rejection,
 ): void {
-  log.info({ pod: fullName(pod), reason }, "pod refused");
+  log.info({ pod: fullName(pod), reason }, "rejected pod");
   events.event(podReference(pod), "Warning", reason, message);
   const qos = pod.status?.qosClass ?? qosClass(pod.spec);
-  // While its worker ends it, the status manager holds the final phase back.
+  // The status manager delays the final phase until the worker has terminated the pod.
   const runs = cache.get(pod.metadata.uid) !== undefined;
   if (runs) workers.update({ ...pod, status: { ...pod.status, phase: "Failed" } });
   status.set(pod, {

@@ -80,7 +80,7 @@ export const faults: readonly Fault[] = [
     becomes: "status.get(pod.metadata.uid) ?? {}",
     breaks: "After a restart of graftlet a pod's activeDeadlineSeconds begin anew.",
     assertion:
-      '"the deadline counts from the start that the API server shows; before a start there is all the time": Expected values to be strictly deep-equal',
+      '"counts the deadline from the start time of the pod, or from now if it has not started": Expected values to be strictly deep-equal',
     foundBy: [unit("sync/deadline")],
   },
   {

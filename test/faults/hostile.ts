@@ -27,9 +27,9 @@ export const hostile: readonly Fault[] = [
     file: "src/process/last-resort.ts",
     text: "if (!scope || isOfProcess(error) || !mayGoOn())",
     becomes: "if (scope)",
-    breaks: "An error that nothing handles in the work of one node ends all of them.",
+    breaks: "An unhandled error in the work of one node ends all of them.",
     assertion:
-      '"an error event that nothing handles ends the work that it arose in, and no other": Expected values to be strictly deep-equal',
+      '"unhandled: an error event stops the work in which it occurred, and no other": Expected values to be strictly deep-equal',
     foundBy: [unit("process/last-resort")],
   },
 ];

@@ -153,7 +153,7 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
       assert.equal(code, 0, stderr);
       const sentences = stdout.split("\n").filter((line) => line.includes("not given back"));
       assert.deepEqual(sentences, [
-        `not given back to its storage driver, only unmounted: volume gone of pod default/gone, whose data are untouched: the driver ${name} does not run there`,
+        `not given back to its storage driver, only unmounted: volume gone of pod default/gone (its data is untouched): the driver ${name} is not running on the target`,
       ]);
       await nothingIsLeft();
       assert.deepEqual(readdirSync(join(cluster.root, disks, "handle-gone")), ["table"]);

@@ -229,7 +229,7 @@ describe("cgroup v2 with the cgroupfs driver, beside systemd", { timeout: patien
       ?.log()
       .slice(logged)
       .match(
-        /"cgroupDriver":"cgroupfs","configured":"systemd","msg":"the runtime's cgroup driver is used, not the configuration's"/g,
+        /"cgroupDriver":"cgroupfs","configured":"systemd","msg":"using the runtime's cgroup driver instead of the configured one"/g,
       );
     assert.equal(said?.length, 1);
     assert.equal(existsSync(fileOf("kubepods.slice")), false);

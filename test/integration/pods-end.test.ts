@@ -118,7 +118,7 @@ describe("termination of a pod", { concurrency: 4 }, () => {
     await must(["chattr", "+i", fixed]);
     try {
       await pods.remove("held");
-      await pods.event("held", "FailedUnmount", /volumes of the pod cannot be removed, will try again: .*fixed/);
+      await pods.event("held", "FailedUnmount", /cannot unmount the pod's volumes; retrying: .*fixed/);
       assert.deepEqual([existsSync(fixed), existsSync(join(folder, "loose"))], [true, false]);
       const other = pods.gone("beside");
       await pods.remove("beside");

@@ -140,7 +140,7 @@ describe("start-up", { timeout: 900_000 }, () => {
   test("refuses a root directory that is not writable", async () => {
     await refused(
       [...sound, "--root-dir=/sys/graftlet"],
-      /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it so, or name another directory$/,
+      /--root-dir "\/sys\/graftlet" is not writable \(.*\): make it writable, or name another directory$/,
     );
   });
 
@@ -288,7 +288,7 @@ describe("start-up", { timeout: 900_000 }, () => {
     const warnings = said.filter((line) => line.includes('"level":40') && /protectKernelDefaults\b/.test(line));
     assert.equal(warnings.length, 1, warnings.join("\n"));
     assert.match(warnings[0] ?? "", /protectKernelDefaults .*not (served|heeded)/);
-    const defaults = said.filter((line) => line.includes("a kubelet does by default what is not served yet"));
+    const defaults = said.filter((line) => line.includes("some kubelet defaults are not supported"));
     assert.equal(defaults.length, 1, defaults.join("\n"));
     assert.match(defaults[0] ?? "", /iptables/);
     const { kubeletconfig } = JSON.parse(

@@ -32,13 +32,13 @@ const aNode = (choice?: string): Node => ({
   metadata: { name: "n", ...(choice && { annotations: { "graftlet.dev/daemon-sets": choice } }) },
 });
 
-test("a node in the cluster's network runs all unless it is told", () => {
+test("a node on the cluster network runs pods of all DaemonSets unless configured otherwise", () => {
   assert.equal(chosen(undefined, aNode("none")), "pod");
   assert.equal(chosen({ isolated: false }, aNode()), "pod");
   assert.equal(chosen(undefined, aNode(), "none"), "placeholder");
 });
 
-test("a node with a network of its own does as its Node says, one of before the choice runs all", () => {
+test("a node with its own network follows the Node's annotation, and runs all without one", () => {
   for (const network of [isolated, tunneled]) {
     assert.equal(chosen(network, aNode("none")), "placeholder");
     assert.equal(chosen(network, aNode("all")), "pod");
@@ -49,7 +49,7 @@ test("a node with a network of its own does as its Node says, one of before the 
   }
 });
 
-test("a Node is registered without DaemonSets where pods have a network of their own, or where that is not known", () => {
+test("registers a Node without DaemonSets if pods have their own network, or that is not known", () => {
   const none = { "graftlet.dev/daemon-sets": "none" };
   const says = { ...none, "graftlet.dev/pod-network": "isolated" };
   assert.deepEqual([registeredAnnotations({ network: isolated }), registeredAnnotations(undefined)], [says, none]);

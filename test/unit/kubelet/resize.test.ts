@@ -199,7 +199,7 @@ const resizeConditions = ({ conditions = [] }: PodStatus) =>
     .map(({ type, reason = "" }) => `${type} ${reason}`.trim());
 const resourcesIn = ({ containerStatuses = [] }: PodStatus) => containerStatuses.map(({ resources }) => resources);
 
-test("a pod is resized: nobody who waits for its conditions to go sees anything but what it asked for", async () => {
+test("shows the requested resources once the resize conditions are gone", async () => {
   const t = start(twoContainers());
   const node = t.run();
   await t.clock.advance(20_000);
@@ -228,7 +228,7 @@ test("a pod is resized: nobody who waits for its conditions to go sees anything 
   await t.halt(node);
 });
 
-test("one that asks for what its policy gives only anew: that container alone starts again, with it", async () => {
+test("restarts only the container whose resizePolicy requires it", async () => {
   const t = start(twoContainers("RestartContainer"));
   const node = t.run();
   await t.clock.advance(20_000);
@@ -242,7 +242,7 @@ test("one that asks for what its policy gives only anew: that container alone st
   await t.halt(node);
 });
 
-test("what does not fit waits, also for an agent that starts anew; what was in force stays", async () => {
+test("defers a resize that does not fit, also across a restart, and keeps the actuated resources", async () => {
   const t = start(twoContainers());
   const first = t.run();
   await t.clock.advance(20_000);
@@ -274,7 +274,7 @@ test("what does not fit waits, also for an agent that starts anew; what was in f
   await t.halt(second);
 });
 
-test("memory that is in use is not taken away, until it is in use no longer", async () => {
+test("does not decrease a memory limit below the usage until the usage drops", async () => {
   const t = start(twoContainers());
   const node = t.run();
   await t.clock.advance(20_000);
@@ -299,7 +299,7 @@ test("memory that is in use is not taken away, until it is in use no longer", as
   await t.halt(node);
 });
 
-test("amounts of a pod as a whole are its containers' that have none, and are shown as they come into force", async () => {
+test("applies pod-level resources to containers without their own, and reports them when actuated", async () => {
   const containers = [aContainer("a", { command: ["sleep", "infinity"], resources: { requests: { cpu: "10m" } } })];
   const t = start(aPod({ nodeName, containers, resources: has("100m", "64Mi") }));
   const node = t.run();
@@ -320,7 +320,7 @@ test("amounts of a pod as a whole are its containers' that have none, and are sh
   await t.halt(node);
 });
 
-test("limits and requests where there were none, and amounts too small to tell apart, are shown as they were asked for", async () => {
+test("reports added limits and requests, and amounts below the runtime's precision, as requested", async () => {
   const c = (name: string, resources: Resources) => aContainer(name, { command: ["sleep", "infinity"], resources });
   const t = start(
     aPod({
@@ -354,7 +354,7 @@ test("limits and requests where there were none, and amounts too small to tell a
   await t.halt(node);
 });
 
-test("a pod that is resized while its image is on its way starts with it, its cgroup too", async () => {
+test("starts a pod that is resized during its image pull with the new resources and cgroup limits", async () => {
   const t = start(twoContainers());
   const go = t.runtime.hold("pullImage");
   const node = t.run();

@@ -5,7 +5,7 @@ import { defaultConfiguration } from "../../../src/config/kubelet-configuration.
 import { createLogger } from "../../../src/lib/log.ts";
 import { loggedEvents, noClientCA, noNode, standsAlone } from "../../../src/kubelet/standalone.ts";
 
-test("a node stands alone that has pods of its own and nobody to ask", () => {
+test("a node is standalone with static pods and without credentials", () => {
   const kubelet = defaultConfiguration();
   const nobody = { kubeconfig: undefined, bootstrapKubeconfig: undefined };
   const own = { ...nobody, kubelet: { ...kubelet, staticPodURL: "http://h/" } };
@@ -21,7 +21,7 @@ test("a node stands alone that has pods of its own and nobody to ask", () => {
   );
 });
 
-test("what would go to the API server is refused at once, or goes to the log", async () => {
+test("rejects API requests at once, and writes events to the log", async () => {
   const api = absentApi();
   const signal = new AbortController().signal;
   const watching = async () => {
@@ -35,7 +35,7 @@ test("what would go to the API server is refused at once, or goes to the log", a
   assert.match(lines.join(""), /"about":"Pod\/ns\/p","reason":"Failed","msg":"no image"/);
 });
 
-test("there is no Node and no authority, and nothing waits for them", async () => {
+test("has no Node and no client CA, and nothing waits for them", async () => {
   await noNode.ready(new AbortController().signal);
   assert.deepEqual([noNode.node(), noNode.synced(), noClientCA.current()], [undefined, true, undefined]);
 });

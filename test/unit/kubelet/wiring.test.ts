@@ -16,19 +16,19 @@ const using = (kind: keyof Wires, name: string) =>
   actors.filter(([, wires]) => wires[kind]?.includes(name)).map(([actor]) => actor);
 const { state } = createNodeState(fakeClock(), ["api"]);
 
-test("each part of the state has one writer, and a reader", () => {
+test("each part of the state has exactly one writer, and a reader or writer", () => {
   for (const part of Object.keys(state)) {
     assert.equal(using("writes", part).length, 1, `${part} is written by ${using("writes", part).join()}`);
     assert.ok([...using("reads", part), ...using("writes", part)].length > 0, part);
   }
 });
 
-test("each signal is sent and heard", () => {
+test("each signal has a sender and a subscriber", () => {
   for (const signal of Object.keys(createSignals()))
     assert.ok(using("sends", signal).length > 0 && using("hears", signal).length > 0, signal);
 });
 
-test("an actor is handed what the wiring names for it, and nothing else", () => {
+test("gives an actor only the state and signals that the wiring lists for it", () => {
   const hand = handOut(state, createSignals());
   const handed = hand("statusManager");
   assert.deepEqual(Object.keys(handed).sort(), ["held", "shown", "signals", "status", "worker"]);

@@ -6,7 +6,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { aSandbox } from "../../fakes/pods.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 
-test("the newest sandbox is that of the last attempt, also where the machine's clock was set back", async () => {
+test("sorts sandboxes by attempt, even if the machine's clock was set back", async () => {
   const { SANDBOX_NOTREADY: ended, SANDBOX_READY: ready } = PodSandboxState;
   const attempt = (id: string, of: number, createdAt: bigint, state: PodSandboxState = ended) =>
     aSandbox({ id, createdAt, state, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: of } });

@@ -74,7 +74,7 @@ async function startPod(runtime: ReturnType<typeof fakeRuntime>, uid: string): P
 
 for (const events of [false, true]) {
   describe(events ? "with events" : "by relisting alone", () => {
-    it("finds pods and what happens to them, and wakes their workers once for each change", async (t) => {
+    it("detects pods and their changes, and wakes their workers once per change", async (t) => {
       const { clock, runtime, wakes, seen } = rig(t, events);
       await clock.advance(1_500);
       const id = await startPod(runtime, "u1");
@@ -90,7 +90,7 @@ for (const events of [false, true]) {
       assert.deepEqual(wakes, ["u1"]);
     });
 
-    it("forgets a pod that is gone, and tells its worker", async (t) => {
+    it("forgets a pod that is gone, and wakes its worker", async (t) => {
       const { clock, runtime, wakes, seen } = rig(t, events);
       const id = await startPod(runtime, "u1");
       await clock.advance(1_500);
@@ -104,7 +104,7 @@ for (const events of [false, true]) {
       assert.ok(wakes.includes("u1"));
     });
 
-    it("says nothing new when a worker has looked at its own pod already", async (t) => {
+    it("does not wake a worker that has inspected its pod already", async (t) => {
       const { clock, runtime, wakes, pleg } = rig(t, events);
       await clock.advance(1_500);
       await startPod(runtime, "u1");
@@ -115,7 +115,7 @@ for (const events of [false, true]) {
       assert.deepEqual(wakes, []);
     });
 
-    it("looks at twenty pods at a time, so that whoever asks the runtime beside it is heard", async (t) => {
+    it("inspects at most twenty pods concurrently", async (t) => {
       const { clock, runtime, seen } = rig(t, events);
       await clock.advance(1_500);
       const release = runtime.hold("podSandboxStatus");
@@ -127,7 +127,7 @@ for (const events of [false, true]) {
       assert.equal(seen.list().length, 30);
     });
 
-    it("turns unhealthy after three minutes without an answer, and recovers", async (t) => {
+    it("is unhealthy after three minutes without a relist, and recovers", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       await clock.advance(1_500);
       runtime.goDown();
@@ -143,7 +143,7 @@ for (const events of [false, true]) {
       assert.equal(pleg.unhealthy(), undefined);
     });
 
-    it("stalls the sync loop when the runtime has been down for half a minute and the patience, not before it has answered", async (t) => {
+    it("reports a stalled sync loop after 30 s of downtime plus the timeout, but not before the first response", async (t) => {
       const { clock, runtime, pleg } = rig(t, events);
       runtime.goDown();
       await clock.advance(400_000);
@@ -164,7 +164,7 @@ for (const events of [false, true]) {
 }
 
 describe("events", () => {
-  it("make relists rare", async (t) => {
+  it("reduce the relist frequency", async (t) => {
     const { clock, runtime } = rig(t, true);
     await clock.advance(2_000);
     const before = runtime.calls.length;
@@ -172,7 +172,7 @@ describe("events", () => {
     assert.ok(runtime.calls.length - before <= 3 * 2, `${runtime.calls.length - before} calls in a minute`);
   });
 
-  it("of what a worker has made and looked at ask for nothing, nor do those of what it has removed", async (t) => {
+  it("of containers that a worker has created and inspected, or removed, trigger nothing", async (t) => {
     const { clock, runtime, pleg, seen } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
@@ -193,7 +193,7 @@ describe("events", () => {
     assert.equal(asked(), removed);
   });
 
-  it("of what nobody looked at are followed up after a second", async (t) => {
+  it("of uninspected containers trigger an inspection after a second", async (t) => {
     const { clock, runtime, seen, wakes } = rig(t, true);
     await clock.advance(2_000);
     const id = await startPod(runtime, "u1");
@@ -207,7 +207,7 @@ describe("events", () => {
     assert.deepEqual([seen.get("u1")?.containers.length, wakes], [0, ["u1"]]);
   });
 
-  it("that break off are followed again, with a relist for what was missed", async (t) => {
+  it("are subscribed to again when the stream ends, with a relist for missed events", async (t) => {
     const streams: string[] = [];
     const measures = {
       ...unmeasured.pleg,
@@ -236,8 +236,8 @@ describe("events", () => {
   });
 });
 
-describe("a look at a pod", () => {
-  it("asks for what is known of it beside the listing, and again only for what the listing shows otherwise", async (t) => {
+describe("inspecting a pod", () => {
+  it("requests known statuses concurrently with the listing, and again only those that differ from it", async (t) => {
     const { clock, runtime, pleg } = rig(t, false);
     const id = await startPod(runtime, "u1");
     const asked = (verb: string) => runtime.calls.filter((call) => call.verb === verb).length;
@@ -254,7 +254,7 @@ describe("a look at a pod", () => {
     assert.equal(asked("containerStatus"), 4);
   });
 
-  it("after an end was announced reads what the container wrote beside asking the runtime", async (t) => {
+  it("after an exit event reads the termination message concurrently with the runtime's status", async (t) => {
     const reads: string[] = [];
     const { clock, runtime, seen } = rig(t, true, {
       writtenMessage: async ({ id }) => (reads.push(id), "out of coffee"),
@@ -273,8 +273,8 @@ describe("a look at a pod", () => {
   });
 });
 
-describe("what somebody else has seen of a pod", () => {
-  it("is kept unless something newer is known, and wakes nobody", async (t) => {
+describe("an observation by another actor", () => {
+  it("is cached unless a newer one is known, and wakes no worker", async (t) => {
     const { clock, runtime, wakes, pleg, seen } = rig(t, false);
     await startPod(runtime, "u1");
     await clock.advance(10);
@@ -287,8 +287,8 @@ describe("what somebody else has seen of a pod", () => {
   });
 });
 
-describe("a runtime that is slow to say something", () => {
-  it("of one pod holds up no other, and that pod counts as not looked at until it does", async (t) => {
+describe("a slow runtime", () => {
+  it("does not block the relist on one pod, which needs inspection until it responds", async (t) => {
     const stuck = Promise.withResolvers<string>();
     const { clock, runtime, wakes, pleg, seen } = rig(t, false, {
       terminationMessage: async ({ labels }) => (labels[podUidLabel] === "u1" ? stuck.promise : ""),
@@ -309,7 +309,7 @@ describe("a runtime that is slow to say something", () => {
     assert.ok(wakes.includes("u1"));
   });
 
-  it("of all of them is asked again after a while", async (t) => {
+  it("gets the list call again after a timeout", async (t) => {
     const { clock, runtime, seen } = rig(t, false);
     await clock.advance(0);
     await startPod(runtime, "u1");
@@ -325,7 +325,7 @@ describe("a runtime that is slow to say something", () => {
     assert.ok(seen.get("u1"));
   });
 
-  it("of a pod that is gone meanwhile is forgotten", async (t) => {
+  it("forgets a slow pod that is gone meanwhile", async (t) => {
     const { clock, runtime, pleg } = rig(t, false);
     runtime.failNext("containerStatus", new Error("broken"), 5);
     const id = await startPod(runtime, "u1");

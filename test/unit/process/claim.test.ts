@@ -30,7 +30,7 @@ function listening(host: FakeHost, answer: string | undefined): Promise<AsyncDis
   return host.listen(health, (connection) => connection.once("data", () => void (answer && connection.end(answer))));
 }
 
-test("a root directory is made, private, and held until given back", async () => {
+test("creates a private root directory, and locks it until the claim is released", async () => {
   const { host, deps } = machine();
   const claim = await claimTarget(deps(), node, never);
   assert.equal((await host.fs.stat("/var/lib/kubelet/graftlet")).mode, 0o700);
@@ -43,17 +43,17 @@ test("a root directory is made, private, and held until given back", async () =>
   await using _again = await claimTarget(deps(), node, never);
 });
 
-test("a root directory that cannot be written is refused in one sentence", async () => {
+test("rejects an unwritable root directory in one sentence", async () => {
   const { host, deps } = machine();
   host.files.put("/var/lib", { data: "a file" });
   const refused = await claimTarget(deps(), node, never).catch((error: unknown) => error);
   assert.match(
     String(refused),
-    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it so, or name another directory$/,
+    /--root-dir "\/var\/lib\/kubelet" is not writable \(.*\): make it writable, or name another directory$/,
   );
 });
 
-test("what keeps a node from its root directory has a reason of its own and a remedy", async () => {
+test("reports each problem of the root directory with its own reason and remedy", async () => {
   const full = machine();
   const apply = async () => {
     throw new CodedError("resource_exhausted", "mkdir: /var/lib/kubelet: No space left on device");
@@ -66,7 +66,7 @@ test("what keeps a node from its root directory has a reason of its own and a re
   assert.match(noSpace.message, /has no space left \(.*\): free some on the target, or name another directory$/);
 });
 
-test("a kubelet that answers on the target keeps us off, and the root directory is given back", async () => {
+test("rejects a target where a kubelet responds, and releases the root directory", async () => {
   const { host, deps } = machine();
   {
     await using _kubelet = await listening(host, "HTTP/1.1 200 OK\r\n\r\nok");
@@ -78,7 +78,7 @@ test("a kubelet that answers on the target keeps us off, and the root directory 
   await using _claim = await claimTarget(deps(), node, never);
 });
 
-test("something else on that port does not: no HTTP, and not even a word", async () => {
+test("ignores other listeners on the kubelet's port: no HTTP, or no response", async () => {
   for (const answer of ["SSH-2.0-x\r\n", undefined]) {
     const { clock, host, deps } = machine();
     await using _other = await listening(host, answer);
@@ -88,7 +88,7 @@ test("something else on that port does not: no HTTP, and not even a word", async
   }
 });
 
-test("nodes that share their runtime stand side by side; one that has it to itself does not", async () => {
+test("allows nodes that share their runtime to coexist, but not an exclusive one", async () => {
   const { host, deps } = machine();
   const says = (who: string) => `HTTP/1.1 200 OK\r\nServer: ${who}\r\nContent-Length: 2\r\n\r\nok`;
   const refused = { code: "failed_precondition", message: /RuntimeInUse/ };
@@ -104,7 +104,7 @@ test("nodes that share their runtime stand side by side; one that has it to itse
   await assert.rejects(claimTarget(deps("shared"), node, never), refused);
 });
 
-test("the process's own endpoint is nobody's neighbour, nor is that of nodes whose runtimes are elsewhere", async () => {
+test("ignores the process' own health endpoint, and that of nodes with other runtimes", async () => {
   const { host, deps } = machine();
   const says = (who: string, instance: string) =>
     `HTTP/1.1 200 OK\r\nServer: ${who}\r\nGraftlet-Instance: ${instance}\r\nContent-Length: 2\r\n\r\nok`;
@@ -121,7 +121,7 @@ test("the process's own endpoint is nobody's neighbour, nor is that of nodes who
   await assert.rejects(claimTarget(own, node, never), { code: "failed_precondition", message: /RuntimeInUse/ });
 });
 
-test("nodes of other root directories meet at the runtime: side by side where all share it, else one alone", async () => {
+test("detects conflicts of nodes with different root directories by the runtime's lock, unless all share it", async () => {
   const { deps } = machine();
   const other = { ...node, nodeName: "n2", rootDir: "/srv/other" };
   const refused = {
@@ -141,14 +141,14 @@ test("nodes of other root directories meet at the runtime: side by side where al
   await using _again = await claimTarget(deps(), other, never);
 });
 
-test("a runtime that is not found yet keeps nobody off its root directory", async () => {
+test("locks the root directory even if the runtime is not detected yet", async () => {
   const { deps } = machine();
   const { target, ...rest } = deps();
   const runtimeSocket = () => Promise.reject(new CodedError("failed_precondition", "none answers"));
   await using _claim = await claimTarget({ ...rest, target: { ...target, runtimeSocket } }, node, never);
 });
 
-test("a claim that is lost is taken again, as soon as what held it has ended; not when another has it", async () => {
+test("re-acquires a lost claim once the previous holder has ended, but not if another agent has it", async () => {
   const { clock, host, deps } = machine();
   const spawned: HostProcess[] = [];
   const spawn: typeof host.spawn = async (argv, signal) => {
@@ -184,7 +184,7 @@ test("a claim that is lost is taken again, as soon as what held it has ended; no
   await refused;
 });
 
-test("a root directory says whose it is, and what its node found missing when it first came", async () => {
+test("records the node's name and initially missing directories in the root directory", async () => {
   const { host, deps } = machine();
   host.files.put("/var/log/syslog", {});
   const record = () => JSON.parse(host.files.text("/var/lib/kubelet/graftlet/node.json")) as unknown;

@@ -24,7 +24,7 @@ const kubelet = { port: 10_251 };
 const asked = { nodeIPs: [], kubeletAddress: service, kubelet };
 const leading = [{ port: 10_250, targetPort: 10_251 }];
 
-test("a Service's addresses and port, unless --node-ip says others; none where the machine's are right", async () => {
+test("returns the Service's addresses and port unless --node-ip is set; none if the machine's are used", async () => {
   const clusterIPs = ["10.0.0.9", "fd00::9"];
   const deps = inPod(() => ({
     metadata: { name: "kubelet" },
@@ -37,17 +37,17 @@ test("a Service's addresses and port, unless --node-ip says others; none where t
   assert.deepEqual(await kubeletEndpoint(machines, deps, signal), { nodeIPs: [], port: 10_251 });
 });
 
-test("a port without a target leads to the same port of the Pod", async () => {
+test("treats a Service port without targetPort as the same port of the Pod", async () => {
   const deps = inPod(() => ({ metadata: { name: "kubelet" }, spec: { clusterIPs: ["10.0.0.9"], ports: [kubelet] } }));
   assert.deepEqual(await kubeletEndpoint(asked, deps, signal), { nodeIPs: ["10.0.0.9"], port: 10_251 });
 });
 
-test("a Service that is not there, or does not lead to the kubelet API, is told in a sentence", async () => {
+test("rejects a missing Service, or one without the kubelet API's port, in a sentence", async () => {
   const missing = inPod(() => {
     throw new CodedError("not_found", "no");
   });
   await assert.rejects(kubeletEndpoint(asked, missing, signal), {
-    message: 'kubeletService "kubelet" is not in namespace edge: create it, or name another',
+    message: 'kubeletService "kubelet" does not exist in namespace edge: create it, or name another',
   });
   const refused = (spec: object) =>
     kubeletEndpoint(
@@ -59,11 +59,11 @@ test("a Service that is not there, or does not lead to the kubelet API, is told 
     message: 'kubeletService "kubelet" has no address: it must not be headless',
   });
   await assert.rejects(refused({ clusterIPs: ["10.0.0.9"], ports: [{ port: 10_250 }] }), {
-    message: 'kubeletService "kubelet" has no port that leads to the kubelet API: add one with targetPort: 10251',
+    message: 'kubeletService "kubelet" has no port for the kubelet API: add one with targetPort: 10251',
   });
 });
 
-test("an API server that does not answer is asked again", async () => {
+test("retries if the API server does not respond", async () => {
   let tries = 0;
   const deps = inPod(() => {
     tries += 1;

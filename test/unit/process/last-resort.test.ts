@@ -18,7 +18,7 @@ for (const [fault, message] of [
   ["a timer", /JSON/],
   ["a client of its server", /JSON/],
 ] as const)
-  test(`${fault} that nothing handles ends the work that it arose in, and no other`, () => {
+  test(`unhandled: ${fault} stops the work in which it occurred, and no other`, () => {
     const { status, said, complaint } = processWith(fault);
     assert.deepEqual([status, complaint], [0, ""]);
     const [fails, ...others] = said.slice(2);
@@ -28,13 +28,13 @@ for (const [fault, message] of [
   });
 
 for (const [fault, reason] of [
-  ["outside", /^graftlet: an error that nothing handles: SyntaxError: .* at .*last-resort-entry\.ts:\d+/],
-  ["assertion", /^graftlet: an error that nothing handles \(node a\): Error: this is a bug in Node\.js at /],
-  ["memory", /^graftlet: an error that nothing handles \(node a\): RangeError: Array buffer allocation failed/],
-  ["errors without end", /^graftlet: an error that nothing handles \(node a\): SyntaxError/],
-  ["work without end", /^graftlet: node a does not end after an error that nothing handles: SyntaxError/],
+  ["outside", /^graftlet: unhandled error: SyntaxError: .* at .*last-resort-entry\.ts:\d+/],
+  ["assertion", /^graftlet: unhandled error \(node a\): Error: this is a bug in Node\.js at /],
+  ["memory", /^graftlet: unhandled error \(node a\): RangeError: Array buffer allocation failed/],
+  ["errors without end", /^graftlet: unhandled error \(node a\): SyntaxError/],
+  ["work without end", /^graftlet: node a did not stop after an unhandled error: SyntaxError/],
 ] as const)
-  test(`the process ends with a reason in one line: ${fault}`, () => {
+  test(`exits with a reason in one line: ${fault}`, () => {
     const { status, complaint } = processWith(fault);
     assert.equal(status, 1);
     assert.match(complaint, reason);

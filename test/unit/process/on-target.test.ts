@@ -158,7 +158,7 @@ function start({ local = false } = {}) {
   return { clock, host, machine, runtime, link, api, readiness, run, stop, cut, mend };
 }
 
-test("a target that booted out of reach: its node is run anew, says so, and its pod starts once, on volumes of its own", async () => {
+test("restarts the node after its target rebooted while unreachable, reports it, and starts its pod once, on its own volumes", async () => {
   const t = start();
   let end = "none";
   const first = t.run().then((how) => (end = how));
@@ -192,7 +192,7 @@ test("a target that booted out of reach: its node is run anew, says so, and its 
   assert.equal(await second, "stopped");
 });
 
-test("a link that was cut and came back leaves a node and its pod as they were", async () => {
+test("keeps a node and its pod unchanged across a lost and restored link", async () => {
   const t = start();
   const running = t.run();
   assert.match(t.readiness.unready() ?? "", /^not served yet/);
@@ -215,7 +215,7 @@ test("a link that was cut and came back leaves a node and its pod as they were",
   assert.equal(t.link.listeners, 0);
 });
 
-test("a target that somebody else took while it was out of reach is left alone: the node says so, and goes on when it is free", async () => {
+test("leaves a target that another agent claimed while it was unreachable, reports it, and continues when it is free", async () => {
   const t = start();
   const first = t.run();
   await t.clock.advance(20_000);
@@ -241,7 +241,7 @@ test("a target that somebody else took while it was out of reach is left alone: 
   assert.equal(await second, "stopped");
 });
 
-test("a target that has changed while it was out of reach is told of anew", async () => {
+test("restarts the node and reports a target that changed while it was unreachable", async () => {
   const t = start();
   const first = t.run();
   await t.clock.advance(20_000);
@@ -271,7 +271,7 @@ async function heals(t: ReturnType<typeof start>, running: ReturnType<ReturnType
   assert.equal(await running, "stopped");
 }
 
-test("what is wrong with a target on another machine is its node's condition, said again and again, until it is mended", async () => {
+test("keeps reporting a problem of a remote target in the Node's condition until it is fixed", async () => {
   const t = start();
   t.host.program("sh", () => 101);
   const running = t.run();
@@ -288,7 +288,7 @@ test("what is wrong with a target on another machine is its node's condition, sa
   await heals(t, running);
 });
 
-test("a target that cannot be read, or that the settings do not want, is tried again", async () => {
+test("retries a target that cannot be read, or that conflicts with the configuration", async () => {
   const t = start();
   t.host.program("uname", () => {
     throw new CodedError("deadline_exceeded", "uname did not end within 30000 ms and was killed");
@@ -305,7 +305,7 @@ test("a target that cannot be read, or that the settings do not want, is tried a
   await heals(t, running);
 });
 
-test("a target that is too slow to be locked is tried again, though its link stands", async () => {
+test("retries a target that is too slow to be locked while its link is up", async () => {
   const t = start();
   const { readFile } = t.host.fs;
   const slow = () => Promise.reject(new CodedError("deadline_exceeded", "no answer within 30000 ms"));
@@ -317,7 +317,7 @@ test("a target that is too slow to be locked is tried again, though its link sta
   await heals(t, running);
 });
 
-test("a target that is this machine ends with the sentence", async () => {
+test("fails with the error's sentence if the target is the local machine", async () => {
   const t = start({ local: true });
   t.host.program("sh", () => 101);
   await assert.rejects(t.run(), { code: "failed_precondition", message: /RuntimeInUse/ });

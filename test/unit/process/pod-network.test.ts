@@ -71,7 +71,7 @@ function setUp({
   };
 }
 
-test("a node that is new on its target is tunneled where that can be, and stays so", async () => {
+test("tunnels a new node if possible, permanently", async () => {
   const t = setUp();
   assert.deepEqual(await t.foreseen(), tunneled);
   assert.deepEqual(await t.start(), tunneled);
@@ -82,7 +82,7 @@ test("a node that is new on its target is tunneled where that can be, and stays 
   assert.deepEqual(await t.start({ isolated: true }), { isolated: true }, "an explicit value wins");
 });
 
-test("a node from before stays isolated, whatever its target can", async () => {
+test("keeps an existing node isolated, regardless of its target's capabilities", async () => {
   const t = setUp();
   await t.start({ isolated: true });
   assert.deepEqual(await t.start(), { isolated: true });
@@ -90,7 +90,7 @@ test("a node from before stays isolated, whatever its target can", async () => {
   assert.equal(await t.onRecord(), undefined);
 });
 
-test("so does one whose record cannot be read", async () => {
+test("keeps a node isolated whose record cannot be read", async () => {
   const t = setUp();
   await t.start();
   await t.host.fs.apply([{ do: "write", path: `${rootDir}/graftlet/node.json`, data: "{" }]);
@@ -98,7 +98,7 @@ test("so does one whose record cannot be read", async () => {
   assert.deepEqual(await t.start(), { isolated: true });
 });
 
-test("a start that ends before the decision leaves it open", async () => {
+test("leaves the decision open if the start ends before it", async () => {
   const t = setUp();
   await using claim = await claimTarget(
     { target: { host: t.host, sharing: "shared", network: auto }, clock: t.clock, log: silent },
@@ -115,7 +115,7 @@ for (const [what, options, obstacle] of [
   ["a target without an interpreter", { programs: ["nft"] }, /^there is neither python3 nor perl: install one$/],
   ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no Services with IPv4/],
 ] as const)
-  test(`${what} leaves the node isolated for good, and it says why`, async () => {
+  test(`${what} isolates the node permanently, with the reason`, async () => {
     const t = setUp(options);
     const { obstacle: why = "", ...rest } = (await t.start()) ?? {};
     assert.deepEqual(rest, { isolated: true });
@@ -125,7 +125,7 @@ for (const [what, options, obstacle] of [
     assert.deepEqual(await t.foreseen(), { isolated: true, obstacle: why });
   });
 
-test("an sshd that leads nothing back leaves the node isolated", async () => {
+test("isolates the node if sshd forbids remote forwarding", async () => {
   const t = setUp();
   const listen = async () => {
     throw new CodedError("permission_denied", "sshd forwards no sockets");
@@ -141,7 +141,7 @@ test("an sshd that leads nothing back leaves the node isolated", async () => {
   assert.deepEqual(settled, { isolated: true, obstacle: "sshd forwards no sockets" });
 });
 
-test("outside of a Pod it depends on whether graftlet reaches Services itself", async () => {
+test("outside of a Pod, tunnels only if graftlet itself reaches Services", async () => {
   const server = createServer().listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;
@@ -150,10 +150,10 @@ test("outside of a Pod it depends on whether graftlet reaches Services itself", 
   server.close();
   await once(server, "close");
   const { obstacle } = (await setUp({ inPod: false, service }).start()) ?? {};
-  assert.match(obstacle ?? "", /^graftlet did not reach Services of the cluster/);
+  assert.match(obstacle ?? "", /^graftlet could not reach Services of the cluster/);
 });
 
-test("the decision waits for the API server; without a cluster there is none", async () => {
+test("waits for the API server before deciding; a standalone node makes no decision", async () => {
   const t = setUp();
   assert.deepEqual(await t.start(auto, true), auto);
   assert.deepEqual(await t.onRecord(), { is: "new" });
@@ -164,7 +164,7 @@ test("the decision waits for the API server; without a cluster there is none", a
 });
 
 for (const claimed of ["tunneled", "new"] as const)
-  test(`a machine whose record is changed from isolated to ${claimed} stays isolated, by its Node's annotation`, async () => {
+  test(`keeps a node isolated by its Node's annotation if the record is changed from isolated to ${claimed}`, async () => {
     const t = setUp({ programs: ["python3"] });
     assert.equal((await t.start())?.isolated, true);
     t.shown.annotations = {};
@@ -178,7 +178,7 @@ for (const claimed of ["tunneled", "new"] as const)
     assert.deepEqual(await t.start(tunneled), tunneled, "the configuration's value wins");
   });
 
-test("a tunneled node that starts without an API server has the network of its record after 10 s", async () => {
+test("uses the recorded network mode 10 s after a start without an API server", async () => {
   const t = setUp();
   t.shown.annotations = {};
   await t.start();

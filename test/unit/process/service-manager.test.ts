@@ -47,7 +47,7 @@ async function told(t: TestContext, env: Readonly<Record<string, string>>) {
 
 const socket = { NOTIFY_SOCKET: "/run/systemd/notify" };
 
-test("systemd hears when the nodes are served, and when the process stops", async (t) => {
+test("notifies systemd when the nodes are ready, and when the process stops", async (t) => {
   const p = await told(t, socket);
   await p.clock.advance(500);
   assert.deepEqual(p.lines(), []);
@@ -58,7 +58,7 @@ test("systemd hears when the nodes are served, and when the process stops", asyn
   await p.until("READY=1", "STOPPING=1");
 });
 
-test("the watchdog hears at half its time, but for a process that does not get on", async (t) => {
+test("notifies the watchdog at half of its timeout, unless the process is unhealthy", async (t) => {
   const p = await told(t, { ...socket, WATCHDOG_USEC: "20000000" });
   /** Both services rest: what was said has reached systemd. */
   const rested = async () => {
@@ -78,13 +78,13 @@ test("the watchdog hears at half its time, but for a process that does not get o
   await p.end();
 });
 
-test("without a service manager nothing is said", async (t) => {
+test("sends nothing without a service manager", async (t) => {
   const p = await told(t, { WATCHDOG_USEC: "20000000" });
   assert.deepEqual(p.services, []);
   await p.end();
 });
 
-test("the watchdog's time is as the kubelet reads it", () => {
+test("parses the watchdog timeout like the kubelet", () => {
   assert.equal(watchdogOf({}), 0);
   assert.equal(watchdogOf({ WATCHDOG_USEC: "30000000" }), 30_000);
   assert.equal(watchdogOf({ WATCHDOG_USEC: "30000000", WATCHDOG_PID: String(process.pid) }), 30_000);

@@ -42,7 +42,7 @@ const work = (node: NodeWork["node"], pods: readonly Pod[] = []): NodeWork => ({
 const noNotes = { all: () => [] };
 const down: LinkTrouble = { reason: "LinkDown", message: "it does not answer" };
 
-test("a node that starts, works, loses its link, and stops", () => {
+test("reports a node that starts, runs, loses its link, and stops", () => {
   let trouble: LinkTrouble | undefined;
   let shown: Node | undefined;
   const node = createReportedNode({ name: "n", provider: "ssh" });
@@ -67,7 +67,7 @@ test("a node that starts, works, loses its link, and stops", () => {
   assert.deepEqual(said(), [false, "Starting", undefined]);
 });
 
-test("without an API server a node that works is ready", () => {
+test("reports a running standalone node as ready", () => {
   const node = createReportedNode({ name: "n", provider: "cri" });
   node.opened("local");
   node.works({ ...work(() => undefined), alone: true });
@@ -75,7 +75,7 @@ test("without an API server a node that works is ready", () => {
   assert.deepEqual([is, link], [true, undefined]);
 });
 
-test("conditions that want attention, and why pods do not run", () => {
+test("reports abnormal conditions, and why pods do not run", () => {
   const statuses: Record<string, PodStatus> = {
     web: { phase: "Running", containerStatuses: [waiting("CrashLoopBackOff")] },
     job: { phase: "Failed", reason: "Evicted" },
@@ -113,7 +113,7 @@ test("conditions that want attention, and why pods do not run", () => {
   );
 });
 
-test("the newest warnings and errors of each node's log are kept", () => {
+test("keeps the latest warnings and errors of each node's log", () => {
   const notes = createNotes(fakeClock());
   const process = createLogger(0, { write: notes.line });
   process.warn({}, "of no node");
@@ -160,7 +160,7 @@ const shownProcess: ProcessReport = {
   nodes: [shownNode],
 };
 
-test("as text: a line a node, and below it what wants attention", () => {
+test("formats one line per node, with its problems below", () => {
   const sick: NodeReport = {
     ...shownNode,
     name: "edge-2",
@@ -225,7 +225,7 @@ async function answering(t: TestContext, before?: (path: string) => Promise<void
   };
 }
 
-test("a process is asked by its socket, which is its user's alone and goes with it", async (t) => {
+test("serves status on a private socket, which is removed with the process", async (t) => {
   const process = await answering(t);
   await process.isUp();
   assert.equal((await stat(process.path)).mode & 0o777, 0o600);
@@ -248,11 +248,11 @@ test("a process is asked by its socket, which is its user's alone and goes with 
   assert.deepEqual(await readdir(join(process.folder, "pki")), []);
   await assert.rejects(process.ask(), {
     code: "unavailable",
-    message: /^no graftlet answers at .*status\.sock \(.*ENOENT/,
+    message: /^no graftlet responds at .*status\.sock \(.*ENOENT/,
   });
 });
 
-test("what a killed process left is replaced; another that answers is left alone, and a socket that cannot be made is a warning", async (t) => {
+test("replaces a stale socket, but not one that responds; logs a warning if the socket cannot be created", async (t) => {
   const stale = await answering(t, async (path) => {
     await mkdir(join(path, ".."));
     await writeFile(path, "");
@@ -268,7 +268,7 @@ test("what a killed process left is replaced; another that answers is left alone
     },
   });
   await second.run(new AbortController().signal);
-  assert.deepEqual(stale.warnings, ["another graftlet answers there"]);
+  assert.deepEqual(stale.warnings, ["another graftlet responds on this socket"]);
   assert.equal(await stale.ask("n"), true);
   const long = createStatusSocket({
     path: join(stale.folder, "x".repeat(120)),
@@ -279,7 +279,7 @@ test("what a killed process left is replaced; another that answers is left alone
   assert.equal(stale.warnings.at(-1), "long");
 });
 
-test("a caller that sends, or hangs up at once, does no harm; what is no answer is a sentence", async (t) => {
+test("tolerates callers that send data or disconnect; reports an invalid response in a sentence", async (t) => {
   const process = await answering(t);
   await process.isUp();
   for (let n = 0; n < 20; n++) {

@@ -157,13 +157,13 @@ test("volumes are given back to the driver whose registration socket answers", a
 
 test("a driver that is not there is named at once", async (t) => {
   const { drivers, published, passed } = await rig(t);
-  const sentence = "volume pv of pod default/web, whose data are untouched: the driver d does not run there";
+  const sentence = "volume pv of pod default/web (its data is untouched): the driver d is not running on the target";
   assert.deepEqual(await drivers.published("u", "default/web", signal), [sentence]);
   // What the pod has still was told of.
   assert.deepEqual(await drivers.staged(signal), []);
   rmSync(published, { recursive: true });
   assert.deepEqual(await drivers.staged(signal), [
-    "volume h, whose data are untouched: the driver d does not run there",
+    "volume h (its data is untouched): the driver d is not running on the target",
   ]);
   assert.equal(passed(), 0);
 });
@@ -173,7 +173,7 @@ test("what a driver refuses is tried again, and told of after half a minute", as
   const { fail, methods } = await driver();
   fail("NodeUnpublishVolume", status.INTERNAL, "busy");
   assert.deepEqual(await drivers.published("u", "default/web", signal), [
-    "volume pv of pod default/web, whose data are untouched: rpc error: code = Internal desc = busy",
+    "volume pv of pod default/web (its data is untouched): rpc error: code = Internal desc = busy",
   ]);
   assert.deepEqual([passed(), methods().length], [30_000, 16]);
   fail("NodeUnpublishVolume", undefined);

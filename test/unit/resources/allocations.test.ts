@@ -51,7 +51,7 @@ function target() {
   return { host, start, shows, lines, clock };
 }
 
-test("a new pod has what it asks for; nothing is written for it", async () => {
+test("allocates a new pod's request without writing a record", async () => {
   const { host, start } = target();
   const allocations = await start();
   const pod = podOf("100m");
@@ -61,7 +61,7 @@ test("a new pod has what it asks for; nothing is written for it", async () => {
   assert.deepEqual(host.files.changes, []);
 });
 
-test("what is given is in force for what starts later; what runs has what it had until the runtime took it over", async () => {
+test("applies an allocation to containers that start later; running ones keep theirs until it is actuated", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const [before, after] = [podOf("100m"), podOf("200m")];
@@ -76,7 +76,7 @@ test("what is given is in force for what starts later; what runs has what it had
   assert.deepEqual(allocations.ofContainer(after, old), cpu("200m"));
 });
 
-test("an agent that starts anew knows what was given, what is in force, and what was asked meanwhile", async () => {
+test("restores allocated and actuated resources, and a changed request, after a restart", async () => {
   const { start, shows } = target();
   const first = await start();
   const [small, large, larger] = [podOf("100m"), podOf("200m"), podOf("300m")];
@@ -92,7 +92,7 @@ test("an agent that starts anew knows what was given, what is in force, and what
   assert.deepEqual((await start()).ofContainer(large, run), cpu("200m"));
 });
 
-test("a pod that was never resized has what its containers were made with, whatever is asked for by now", async () => {
+test("restores the allocation of a never resized pod from its containers, regardless of its current request", async () => {
   const { start, shows } = target();
   const run = running(podOf("100m"));
   shows(run);
@@ -102,7 +102,7 @@ test("a pod that was never resized has what its containers were made with, whate
   assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
 });
 
-test("a pod of a kubelet's has what its checkpoints say", async () => {
+test("reads the allocation of a kubelet's pod from the kubelet's checkpoints", async () => {
   const { host, start, shows } = target();
   const checkpoint = (amount: string) => {
     const entries = { "uid-1": { ContainerResources: { c: cpu(amount) }, PodLevelResources: null } };
@@ -118,7 +118,7 @@ test("a pod of a kubelet's has what its checkpoints say", async () => {
   assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
 });
 
-test("what neither graftlet nor a kubelet tells of is in force as it was asked for when the pod came", async () => {
+test("treats the request at the time of adding the pod as actuated without any record", async () => {
   const { host, start, shows } = target();
   host.files.put("/root/allocated_pods_state", { data: "{torn" });
   const run = running(podOf("100m"), "c-1", false);
@@ -129,7 +129,7 @@ test("what neither graftlet nor a kubelet tells of is in force as it was asked f
   assert.deepEqual(allocations.ofContainer(podOf("200m"), run), cpu("100m"));
 });
 
-test("a torn record is set aside, and what containers were made with counts", async () => {
+test("renames a corrupt record, and uses the resources that containers were created with", async () => {
   const { host, start, shows, lines } = target();
   shows(running(podOf("100m")));
   for (const torn of ['{"version":1,"pods":{', '{"version":2,"pods":{}}']) {
@@ -140,10 +140,10 @@ test("a torn record is set aside, and what containers were made with counts", as
     assert.equal(host.files.text(`${file}.torn`), torn);
     assert.deepEqual(host.files.tree("/root/graftlet"), ["/root/graftlet/lock", `${file}.torn`]);
   }
-  assert.match(lines[0] ?? "", /set aside/);
+  assert.match(lines[0] ?? "", /cannot parse the resource record; renaming it/);
 });
 
-test("what is on record of pods that have not come yet stays; of pods that are gone it goes", async () => {
+test("keeps records of pods that have not been added yet; drops those of pods that are gone", async () => {
   const { start, shows } = target();
   const first = await start();
   const other = (amount: string): TestPod => ({
@@ -168,7 +168,7 @@ test("what is on record of pods that have not come yet stays; of pods that are g
   assert.deepEqual([given(fourth.of(podOf("1"))), given(fourth.of(other("1")))], ["1", "300m"]);
 });
 
-test("what is kept of a pod without containers counts for an agent that starts anew, whatever is asked for by then", async () => {
+test("restores the checkpointed allocation of a pod without containers after a restart, regardless of its request", async () => {
   const { host, start } = target();
   const allocations = await start();
   allocations.take(podOf("100m"));
@@ -181,7 +181,7 @@ test("what is kept of a pod without containers counts for an agent that starts a
   assert.equal(given(again.of(podOf("900m"))), "100m");
 });
 
-test("a pod holds no less than what of its containers is in force, however little it has been given", async () => {
+test("counts at least a pod's actuated resources, even if its allocation is lower", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const [before, less, more] = [podOf("500m"), podOf("200m"), podOf("700m")];
@@ -197,7 +197,7 @@ test("a pod holds no less than what of its containers is in force, however littl
   assert.equal(given(allocations.held(more)), "700m");
 });
 
-test("what cannot be put on record is not given", async () => {
+test("does not allocate if the checkpoint fails", async () => {
   const { host, start } = target();
   const allocations = await start();
   allocations.take(podOf("100m"));
@@ -208,7 +208,7 @@ test("what cannot be put on record is not given", async () => {
   assert.equal(given(allocations.of(podOf("200m"))), "100m");
 });
 
-test("amounts of a pod as a whole stand in for its containers', and are given and in force by themselves", async () => {
+test("tracks allocated and actuated pod-level resources separately; they are the default for containers", async () => {
   const { start, shows } = target();
   const allocations = await start();
   const whole = (amount: string) => aPod({ containers: [aContainer("c")], resources: cpu(amount) });

@@ -9,7 +9,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-test("the cgroup driver is the runtime's to say; an older runtime leaves it to the configuration; one that is down says nothing yet", async () => {
+test("uses the runtime's cgroup driver; the configured one with older runtimes; retries while the runtime is down", async () => {
   const kubelet = { cgroupDriver: "cgroupfs", cgroupRoot: "/", cgroupsPerQOS: true } as const;
   const answers: (() => Promise<RuntimeConfigResponse>)[] = [
     () => Promise.reject(new CodedError("unavailable", "down")),
@@ -31,7 +31,7 @@ test("the cgroup driver is the runtime's to say; an older runtime leaves it to t
     ["systemd", "systemd", "systemd"],
   );
   assert.equal(said.length, 1, said.join(""));
-  assert.match(said[0] ?? "", /the runtime's cgroup driver is used, not the configuration's/);
+  assert.match(said[0] ?? "", /using the runtime's cgroup driver instead of the configured one/);
   assert.equal(outdated, 0);
   const old = async (runtimeConfig: () => Promise<RuntimeConfig>) =>
     (

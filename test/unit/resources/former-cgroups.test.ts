@@ -27,11 +27,11 @@ async function rig(groups: readonly string[], directories: readonly string[]) {
   return { former, lines, left };
 }
 
-test("cgroups that pods have from another driver are told of, and removed with the pods; with the last, those above", async () => {
+test("logs pod cgroups of a different driver, and removes them with the pods, and their parents with the last", async () => {
   const groups = ["/kubepods/pod1", "/kubepods/burstable/pod2", "/kubepods/besteffort"];
   const { former, lines, left } = await rig(groups, ["1", "2", "3"]);
   assert.equal(lines.length, 1);
-  assert.match(lines[0] ?? "", /"pods":2,"was":"cgroupfs","is":"systemd".*the cgroup driver has changed/);
+  assert.match(lines[0] ?? "", /"pods":2,"was":"cgroupfs","is":"systemd".*cgroup driver has changed/);
   await former?.remove("3", never);
   await former?.remove("1", never);
   await former?.remove("1", never);
@@ -40,7 +40,7 @@ test("cgroups that pods have from another driver are told of, and removed with t
   assert.deepEqual(left(), []);
 });
 
-test("cgroups of pods that are another node's stay, with those above them", async () => {
+test("keeps pod cgroups of other nodes, and their parents", async () => {
   const { former, left } = await rig(["/kubepods/pod1", "/kubepods/burstable/pod2"], ["1"]);
   await former?.remove("2", never);
   await former?.remove("1", never);

@@ -74,7 +74,7 @@ async function rig(more: Partial<Enforcement> = {}, perQos = true, driver: Cgrou
   return { clock, host, told, mended, lines, read, refusals, stop, run: () => service.run(stop.signal) };
 }
 
-test("all pods together are limited to what is not reserved, and the tiers are made; the node tells of it once", async () => {
+test("limits all pods to the allocatable resources, creates QoS cgroups, and emits one event", async () => {
   const { clock, told, read, stop, run } = await rig();
   const running = run();
   await clock.advance(0);
@@ -92,7 +92,7 @@ test("all pods together are limited to what is not reserved, and the tiers are m
   await running;
 });
 
-test("under systemd with version 2 they have all CPUs by name; else nothing of that is set", async () => {
+test("sets cpuset to all CPUs under systemd with cgroup v2 only", async () => {
   for (const [driver, path, cpus] of [
     ["systemd", "kubepods.slice", ["0,2"]],
     ["cgroupfs", "kubepods", []],
@@ -111,7 +111,7 @@ test("under systemd with version 2 they have all CPUs by name; else nothing of t
   }
 });
 
-test("without enforcement they are limited to what the target has", async () => {
+test("limits all pods to the target's capacity without enforcement", async () => {
   const { clock, read, stop, run } = await rig({ enforceNodeAllocatable: ["none"] });
   const running = run();
   await clock.advance(0);
@@ -120,7 +120,7 @@ test("without enforcement they are limited to what the target has", async () => 
   await running;
 });
 
-test("a limit that the kernel refuses is told and tried each minute; what others changed is mended by then", async () => {
+test("reports and retries a rejected limit every minute, and repairs changes by others", async () => {
   const { clock, host, told, mended, read, refusals, stop, run } = await rig();
   refusals.push(new CodedError("failed_precondition", "device or resource busy"));
   const running = run();
@@ -140,7 +140,7 @@ test("a limit that the kernel refuses is told and tried each minute; what others
   await running;
 });
 
-test("a login that may not is told once, in the log", async () => {
+test("logs missing permissions once", async () => {
   const { clock, told, lines, refusals, stop, run } = await rig();
   refusals.push(new CodedError("permission_denied", "permission denied"));
   const running = run();
@@ -150,7 +150,7 @@ test("a login that may not is told once, in the log", async () => {
   await running;
 });
 
-test("reserved cgroups get what is reserved; one that is not there ends the start in the kubelet's words", async () => {
+test("limits reserved cgroups to the reservations; fails with the kubelet's text if one does not exist", async () => {
   const enforcement = {
     enforceNodeAllocatable: ["kube-reserved", "system-reserved-compressible"],
     kubeReservedCgroup: "/kube",
@@ -182,7 +182,7 @@ test("reserved cgroups get what is reserved; one that is not there ends the star
   assert.match(missing.told.join(), /^Node n Warning FailedNodeAllocatableEnforcement Failed to enforce Kube/);
 });
 
-test("a reserved cgroup gets the controllers that the root hands down for the pods' cgroup, which is made before", async () => {
+test("creates the pods' cgroup first, so that reserved cgroups get their controllers", async () => {
   const { clock, host, told, stop, run } = await rig({
     enforceNodeAllocatable: ["kube-reserved"],
     kubeReservedCgroup: "/kube",
@@ -200,7 +200,7 @@ test("a reserved cgroup gets the controllers that the root hands down for the po
   await running;
 });
 
-test("a target that does not answer when a reserved cgroup is to be limited is asked again", async () => {
+test("retries limiting a reserved cgroup if the target does not respond", async () => {
   const { clock, host, told, stop, run, refusals } = await rig({
     enforceNodeAllocatable: ["kube-reserved"],
     kubeReservedCgroup: "/kubepods",
@@ -217,7 +217,7 @@ test("a target that does not answer when a reserved cgroup is to be limited is a
   await running;
 });
 
-test("where pods are not sorted by quality of service nothing is limited", async () => {
+test("limits nothing with cgroupsPerQOS: false", async () => {
   const { clock, host, told, stop, run } = await rig({ enforceNodeAllocatable: ["none"] }, false);
   const running = run();
   await clock.advance(minute);

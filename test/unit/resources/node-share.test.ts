@@ -6,7 +6,7 @@ const Gi = 2 ** 30;
 const capacity = { cpus: 4, memoryBytes: 8 * Gi, maxPid: 4096, hugepages: { "hugepages-2Mi": Gi, "hugepages-1Gi": 0 } };
 const nothing = { kubeReserved: {}, systemReserved: {} };
 
-test("pods together get what the target has, less what is reserved and never less than nothing", () => {
+test("limits pods to capacity minus reservations, but not below zero", () => {
   assert.deepEqual(podsShare(capacity, nothing), {
     cpuShares: 4096,
     memoryBytes: 8 * Gi,
@@ -25,7 +25,7 @@ test("pods together get what the target has, less what is reserved and never les
   });
 });
 
-test("a reserved cgroup is limited to what is reserved, by the CPU alone where only that is to be compressed", () => {
+test("limits a reserved cgroup to the reservation, to its CPU only if only compressible resources are enforced", () => {
   const reserved = { cpu: "250m", memory: "1Gi", pid: "500" };
   const hugepages = { "2MB": 0, "1GB": 0 };
   assert.deepEqual(reservedShare(reserved, capacity, false), { cpuShares: 256, memoryBytes: Gi, pids: 500, hugepages });

@@ -77,7 +77,7 @@ function rig(
 const withResources = (requests: Record<string, string>, limits: Record<string, string> = {}) =>
   aPod({ containers: [aContainer("c", { resources: { requests, limits } })] });
 
-test("a pod whose directories cannot be made is told so", async () => {
+test("emits an event if a pod's directories cannot be created", async () => {
   const pod = aPod({}, { uid: "u1" });
   const { ground, heard, host } = rig([pod]);
   host.files.put("/root/pods/u1", { data: "in the way" });
@@ -86,7 +86,7 @@ test("a pod whose directories cannot be made is told so", async () => {
   assert.match(heard[0] ?? "", /^Warning Failed error making pod data directories: .+/);
 });
 
-test("a pod's directories are private to the node and made once", async () => {
+test("creates a pod's private directories once", async () => {
   const pod = aPod();
   const { host, ground } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -97,7 +97,7 @@ test("a pod's directories are private to the node and made once", async () => {
   assert.equal(host.files.changes.length, made);
 });
 
-test("cgroups of pods that come side by side are all known afterwards", async () => {
+test("knows all cgroups that were created concurrently", async () => {
   const asking = (cpu: string) => {
     const { spec } = withResources({ cpu });
     return ["uid-1", "uid-2", "uid-3"].map((uid) => aPod(spec, { uid }));
@@ -108,7 +108,7 @@ test("cgroups of pods that come side by side are all known afterwards", async ()
   assert.deepEqual(asking("2").map(ground.groups.isStale), [true, true, true]);
 });
 
-test("a pod that may use no more than its limits has them on its cgroup: cpu, memory, process IDs; and what is kept for it", async () => {
+test("sets CPU, memory and PID limits and memory protection on the cgroup of a fully limited pod", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { ground, read } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -120,7 +120,7 @@ test("a pod that may use no more than its limits has them on its cgroup: cpu, me
   assert.equal(read(`${own}/cpu.weight`), "10");
 });
 
-test("what the sandbox itself needs is added to a pod's share and to its limits", async () => {
+test("adds the pod overhead to the cgroup's shares and limits", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const classed = { ...pod, spec: { ...pod.spec, overhead: { cpu: "250m", memory: "32Mi" } } };
   const { ground, read } = rig([classed]);
@@ -130,7 +130,7 @@ test("what the sandbox itself needs is added to a pod's share and to its limits"
   assert.deepEqual([read(`${own}/cpu.weight`), read("/burstable/cpu.weight")], ["20", "20"]);
 });
 
-test("a pod with one container without a limit has none as a whole; best effort gets the least of the CPU", async () => {
+test("sets no pod limit if one container has none; BestEffort pods get the minimum CPU shares", async () => {
   const open = aPod({
     containers: [
       aContainer("a", { resources: { requests: { cpu: "1" }, limits: { cpu: "1", memory: "1Gi" } } }),
@@ -147,7 +147,7 @@ test("a pod with one container without a limit has none as a whole; best effort 
   assert.deepEqual([second.read("/besteffort/cpu.weight"), second.read("/besteffort/poduid-1/cpu.weight")], ["1", "1"]);
 });
 
-test("the Burstable tier weighs what its pods ask for together", async () => {
+test("sets the CPU shares of the Burstable cgroup to the sum of its pods' requests", async () => {
   const [one, two] = [
     withResources({ cpu: "1" }),
     { ...withResources({ cpu: "3" }), metadata: { ...aPod().metadata, uid: "uid-2" } },
@@ -161,7 +161,7 @@ test("the Burstable tier weighs what its pods ask for together", async () => {
   assert.equal(read("/burstable/cpu.weight"), "157");
 });
 
-test("what a pod used is given back, whatever tier it was in, and may be taken again", async () => {
+test("removes a pod's cgroup in whichever QoS class, and can create it again", async () => {
   const pod = withResources({ cpu: "1" });
   const { host, ground, changes } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -184,7 +184,7 @@ const telling = (files: Readonly<Record<string, string>>) =>
     .map(([name, text]) => `==> ${name} <==\n${text}\n`)
     .join("\n");
 
-test("a pod's cgroup, its limits and what is used of it and in it are read, and set, while it runs", async () => {
+test("reads and sets the limits and usage of a running pod's cgroup", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { host, ground, read } = rig([pod], cgroupfs, { "run-2": 7 });
   const own = "./lab/kubepods/burstable/poduid-1";
@@ -225,7 +225,7 @@ test("a pod's cgroup, its limits and what is used of it and in it are read, and 
   assert.deepEqual([ground.groups.isStale(pod), ground.groups.isStale(larger)], [true, false]);
 });
 
-test("the Burstable tier weighs what its pods have been given, also once that has changed", async () => {
+test("updates the Burstable CPU shares when allocations change", async () => {
   const pod = withResources({ cpu: "3" });
   const given = { now: withResources({ cpu: "1" }) };
   const { ground, read } = rig([pod], cgroupfs, {}, () => given.now);
@@ -236,7 +236,7 @@ test("the Burstable tier weighs what its pods have been given, also once that ha
   assert.deepEqual([read("/burstable/cpu.weight"), read("/burstable/poduid-1/cpu.weight")], ["118", "118"]);
 });
 
-test("memory that is kept for a pod is another one once it requests more, and its class is summed up anew", async () => {
+test("updates memory protection of a pod and its QoS class when its request changes", async () => {
   const pod = withResources({ cpu: "1", memory: "64Mi" });
   const given = { now: pod };
   const { ground, read } = rig([pod], cgroupfs, {}, () => given.now);
@@ -250,7 +250,7 @@ test("memory that is kept for a pod is another one once it requests more, and it
   assert.equal(read("/burstable/cpu.weight"), "118");
 });
 
-test("where the runtime cannot limit swap by itself, the pod's cgroup has what its containers may use, also after a resize", async () => {
+test("limits swap on the pod's cgroup if the runtime cannot limit it per container, also after a resize", async () => {
   const swapOf = async (swapping: NonNullable<Parameters<typeof rig>[4]>, isLimited = true) => {
     const pod = withResources({ memory: "128Mi" });
     const { host, ground } = rig([pod], cgroupfs, {}, givenPod, swapping);
@@ -271,7 +271,7 @@ test("where the runtime cannot limit swap by itself, the pod's cgroup has what i
   assert.equal(ground.groups.wanted(larger).swapBytes, 2 ** 27);
 });
 
-test("under systemd a pod's cgroup is a slice with its limits, which goes with the pod", async () => {
+test("creates a slice with limits per pod under systemd, removed with the pod", async () => {
   const pod = withResources({ cpu: "250m", memory: "64Mi" }, { cpu: "500m", memory: "128Mi" });
   const { host, ground, changes } = rig([pod], { driver: "systemd", root: "/", perQos: true });
   const { units, heard } = await fakeSystemd(host, {});
@@ -295,7 +295,7 @@ test("under systemd a pod's cgroup is a slice with its limits, which goes with t
   assert.deepEqual(changes, ["update", "update", "create", "destroy"]);
 });
 
-test("where the target's user may make no cgroup, pods start and end without", async () => {
+test("starts and terminates pods without cgroups if the target's user may not create them", async () => {
   const pod = withResources({ cpu: "250m" });
   const { host, ground, heard } = rig([pod]);
   host.files.put("/proc/self/status", { data: "CapEff:\t0000000000000000\n" });
@@ -313,7 +313,7 @@ test("where the target's user may make no cgroup, pods start and end without", a
   assert.equal(heard.length, 1);
 });
 
-test("cgroups that are read-only for who may do everything keep a pod from its start, in the kubelet's words", async () => {
+test("fails a pod with the kubelet's text if cgroups are read-only for a privileged user", async () => {
   const pod = withResources({ cpu: "250m" });
   const { host, ground, heard } = rig([pod]);
   host.files.onChange((change) => {
@@ -331,7 +331,7 @@ async function takeAway(host: FakeHost, path: string): Promise<void> {
   for (const each of [...host.files.tree(path).toReversed(), path]) await host.fs.apply([{ do: "remove", path: each }]);
 }
 
-test("a pod's cgroup that somebody removed gets its limits again, whether or not a runtime has made it anew", async () => {
+test("restores the limits of a pod cgroup that was removed by others, whether or not a runtime has re-created it", async () => {
   const [pod, other] = ["uid-1", "uid-2"].map((uid) => aPod(withResources({ cpu: "250m" }).spec, { uid }));
   assert.ok(pod && other);
   const { host, ground, read } = rig([pod, other]);
@@ -356,7 +356,7 @@ test("a pod's cgroup that somebody removed gets its limits again, whether or not
   assert.ok(!host.files.tree("/sys/fs/cgroup/lab").some((path) => path.includes("uid-2")));
 });
 
-test("what is left in the cgroup of a pod that is over is killed with it", async () => {
+test("kills leftover processes in a terminated pod's cgroup", async () => {
   const pod = withResources({ cpu: "250m" });
   const { host, ground } = rig([pod]);
   await ground.prepare(pod, true, never);
@@ -372,7 +372,7 @@ test("what is left in the cgroup of a pod that is over is killed with it", async
   assert.deepEqual(killed, [own]);
 });
 
-test("a pod that is limited as a whole has that on its cgroup, whatever its containers say", async () => {
+test("sets pod-level limits on the cgroup, regardless of container limits", async () => {
   const containers = [aContainer("a"), aContainer("b", { resources: { limits: { memory: "1Gi" } } })];
   const pod = aPod({ containers, resources: { requests: { cpu: "250m" }, limits: { cpu: "500m", memory: "2Gi" } } });
   const { ground, read } = rig([pod]);

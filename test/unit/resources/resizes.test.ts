@@ -124,7 +124,7 @@ function rig() {
   };
 }
 
-test("what fits is given at once, shown as in progress, and told; once it is in force that is told too", async () => {
+test("allocates a fitting resize at once, with status and event; emits another event when actuated", async () => {
   const { resize, events, woken, weighed, world, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"), asking("q", "300m"));
   const pod = asking("p", "700m");
@@ -144,7 +144,7 @@ test("what fits is given at once, shown as in progress, and told; once it is in 
   assert.equal(events.lines.length, 2);
 });
 
-test("a pod that ends for another's resize counts no longer for those that are weighed after it, and is given nothing", async () => {
+test("does not count or resize a pod that was preempted for another resize", async () => {
   const { weighed, world, resizes, run, ask } = rig();
   run(asking("p", "100m"), asking("q", "100m"), asking("v", "500m"));
   world.ends = "v";
@@ -154,7 +154,7 @@ test("a pod that ends for another's resize counts no longer for those that are w
   assert.equal(cpuOf(resizes.allocated(ends)), "500m");
 });
 
-test("memory of a container that may use swap is not resized in place, and not looked at again", async () => {
+test("marks a memory resize of a container with swap as infeasible, without retries", async () => {
   const { events, store, resizes, run, decide, ask, states, weighed, measured, world, resize } = rig();
   const memory = (amount: string, restartPolicy?: string): Partial<TestPod["spec"]> => ({
     containers: [
@@ -194,7 +194,7 @@ test("memory of a container that may use swap is not resized in place, and not l
   assert.deepEqual(states("p"), ["PodResizeInProgress"], "no container may use any");
 });
 
-test("what does not fit is deferred, told once, and given when others have gone", async () => {
+test("defers a resize that does not fit, with one event, and allocates it when other pods are gone", async () => {
   const { events, woken, store, resizes, run, decide, ask, states } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   const pod = asking("p", "800m");
@@ -212,7 +212,7 @@ test("what does not fit is deferred, told once, and given when others have gone"
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p"), woken], ["800m", ["PodResizeInProgress"], ["p", "p"]]);
 });
 
-test("what a pod gives back is free once it is no longer in force", async () => {
+test("frees a decrease only once it is actuated", async () => {
   const { allocations, weighed, run, ask, decide, states } = rig();
   run(asking("p", "100m"), asking("q", "800m"));
   await ask(asking("q", "300m"), asking("p", "500m"));
@@ -224,7 +224,7 @@ test("what a pod gives back is free once it is no longer in force", async () => 
   assert.deepEqual(states("p"), ["PodResizeInProgress"]);
 });
 
-test("what was given is put on record before a wish waits", async () => {
+test("checkpoints the allocation before a resize is deferred", async () => {
   const { host, allocations, run, ask } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   assert.deepEqual(host.files.changes, []);
@@ -244,7 +244,7 @@ test("what was given is put on record before a wish waits", async () => {
   assert.equal(cpuOf(allocations.of(wish)), "100m");
 });
 
-test("others count with what they have been given, not with what they ask for", async () => {
+test("counts other pods by their allocations, not their requests", async () => {
   const { weighed, run, ask } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   await ask(asking("q", "950m"));
@@ -252,7 +252,7 @@ test("others count with what they have been given, not with what they ask for", 
   assert.deepEqual(weighed, ["q 950m beside 100m", "q 950m beside 100m", "p 500m beside 500m"]);
 });
 
-test("those that ask for less come first, then by priority, class, and how long they have waited", async () => {
+test("orders resizes: decreases first, then by priority, QoS class and waiting time", async () => {
   const { clock, weighed, run, ask, world, decide } = rig();
   const spec = (priority: number) => ({ spec: { priority } });
   const all = { cpu: "900m", memory: "1Mi" };
@@ -271,7 +271,7 @@ test("those that ask for less come first, then by priority, class, and how long 
   );
 });
 
-test("a resize that is taken back is pending no longer", async () => {
+test("clears a pending resize that is reverted", async () => {
   const { resizes, run, ask, states } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   await ask(asking("p", "800m"));
@@ -280,7 +280,7 @@ test("a resize that is taken back is pending no longer", async () => {
   assert.deepEqual(states("p"), []);
 });
 
-test("nothing is decided before every source has spoken", async () => {
+test("decides nothing before every source has reported", async () => {
   const { world, weighed, run, ask, decide } = rig();
   world.sourcesSpoke = false;
   run(asking("p", "100m"));
@@ -291,7 +291,7 @@ test("nothing is decided before every source has spoken", async () => {
   assert.equal(weighed.length, 1);
 });
 
-test("what cannot be put in force is shown and told once, until it can", async () => {
+test("reports a failed actuation once, until it succeeds", async () => {
   const { events, allocations, resizes, run, ask, seen, states } = rig();
   run(asking("p", "100m"));
   const pod = asking("p", "200m");
@@ -308,7 +308,7 @@ test("what cannot be put in force is shown and told once, until it can", async (
   assert.deepEqual(states("p"), []);
 });
 
-test("a new wish while the last is not in force yet: the newest generation is in progress, its error forgotten", async () => {
+test("replaces the generation and error of a resize in progress with those of a new request", async () => {
   const { resize, resizes, run, ask, states } = rig();
   run(asking("p", "100m"));
   const [first, second] = [asking("p", "200m"), asking("p", "300m")];
@@ -319,7 +319,7 @@ test("a new wish while the last is not in force yet: the newest generation is in
   assert.equal(resizeConditions(resize.get("p"))[0]?.observedGeneration, second.metadata.generation);
 });
 
-test("an agent that starts anew goes on showing what was shown, and does not tell it again", async () => {
+test("restores resize conditions after a restart without repeating events", async () => {
   const { events, resizes, run, ask, states } = rig();
   const shown = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
   run(asking("q", "500m"));
@@ -331,7 +331,7 @@ test("an agent that starts anew goes on showing what was shown, and does not tel
   assert.deepEqual([states("p"), events.lines], [["PodResizePending Deferred requested: 800, used: 500"], []]);
 });
 
-test("what cannot be put on record stays pending and is tried again", async () => {
+test("keeps a resize pending, and retries, if the checkpoint fails", async () => {
   const { host, resizes, run, ask, decide, states } = rig();
   run(asking("p", "100m"));
   host.files.onChange(() => {
@@ -345,7 +345,7 @@ test("what cannot be put on record stays pending and is tried again", async () =
   assert.deepEqual([cpuOf(resizes.allocated(pod)), states("p")], ["200m", ["PodResizeInProgress"]]);
 });
 
-test("a pod that ends is given nothing any more", async () => {
+test("does not resize a terminating pod", async () => {
   const { weighed, run, store, ask } = rig();
   run(asking("p", "100m"), asking("q", "100m"));
   const ending = asking("p", "200m");
@@ -355,7 +355,7 @@ test("a pod that ends is given nothing any more", async () => {
   assert.deepEqual(weighed, []);
 });
 
-test("of a pod that is seen with its containers: what is in force", () => {
+test("returns the actuated resources of a pod's running containers", () => {
   const { resizes, run, seen } = rig();
   const pod = asking("p", "100m");
   run(pod);
@@ -363,7 +363,7 @@ test("of a pod that is seen with its containers: what is in force", () => {
   assert.equal(cpuOf(resizes.inForce(pod, observe([], []))), "100m");
 });
 
-test("what is asked for is counted once, and what was granted after it had to wait by what had it weighed again", async () => {
+test("counts requested resizes once, and accepted deferred ones by trigger", async () => {
   const { measured, resize, store, run, ask, decide } = rig();
   run(asking("p", "100m"), asking("q", "500m"));
   const wish = asking("p", "800m");

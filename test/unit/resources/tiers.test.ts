@@ -56,7 +56,7 @@ const asking = (uid: string, cpu: string, status: object = {}): TestPod => ({
   status,
 });
 
-test("Burstable pods weigh what they request together, BestEffort pods the least; what stays is not set again", async () => {
+test("sets Burstable CPU shares to the sum of requests, BestEffort to the minimum, and only on changes", async () => {
   const { pods, shares, tiers } = rig();
   pods.push(asking("a", "250m"), asking("b", "750m"), aPod({}, { uid: "c" }));
   await tiers.ensure(never);
@@ -71,7 +71,7 @@ test("Burstable pods weigh what they request together, BestEffort pods the least
   assert.deepEqual(shares(), [[burstable, 2048]]);
 });
 
-test("pods whose containers are gone, and pods that had ended before the agent came, weigh nothing", async () => {
+test("does not count pods whose containers are gone, or that ended before graftlet started", async () => {
   const { pods, phases, seen, shares, tiers } = rig();
   pods.push(asking("stopping", "1"), asking("stopped", "1"));
   pods.push(asking("ended", "1", { phase: "Succeeded" }), asking("refused", "1", { phase: "Failed" }));
@@ -85,7 +85,7 @@ test("pods whose containers are gone, and pods that had ended before the agent c
   assert.deepEqual(shares(), [[burstable, 2]]);
 });
 
-test("a repair sets everything again; what failed is set at the next occasion", async () => {
+test("sets all limits again on repair; retries a failed limit at the next occasion", async () => {
   const { pods, shares, tiers, failing } = rig();
   pods.push(asking("a", "1"));
   await tiers.ensure(never);
@@ -100,7 +100,7 @@ test("a repair sets everything again; what failed is set at the next occasion", 
   assert.deepEqual(shares(), [[burstable, 2048]]);
 });
 
-test("of pods that come side by side the last sum is the one that stays", async () => {
+test("keeps the latest sum of concurrent updates", async () => {
   const { pods, set, shares, tiers, holdUp } = rig();
   await tiers.ensure(never);
   shares();
@@ -117,13 +117,13 @@ test("of pods that come side by side the last sum is the one that stays", async 
   assert.deepEqual(shares().at(-1), [burstable, 2048]);
 });
 
-test("tiers limit no huge pages of any size", async () => {
+test("sets no limit on huge pages for QoS cgroups", async () => {
   const { set, tiers } = rig(["2MB", "1GB"]);
   await tiers.ensure(never);
   for (const [, { hugepages }] of set) assert.deepEqual(hugepages, { "2MB": 2 ** 62, "1GB": 2 ** 62 });
 });
 
-test("with feature gate MemoryQoS what pods request is kept for them, where the policy says so", async () => {
+test("protects requested memory with feature gate MemoryQoS, if the policy says so", async () => {
   const sized = (uid: string, memory: string, limits: ResourceList) =>
     aPod({ containers: [aContainer("c", { resources: { requests: { memory, cpu: "1" }, limits } })] }, { uid });
   const tiered = rig([], { reserves: true });

@@ -19,7 +19,7 @@ function rig() {
   return { clock, ...table, own, ended, see, works };
 }
 
-test("a row lives while its object or its worker does, and its end frees every column", () => {
+test("keeps a record while its object or its worker exists, and then frees every column", () => {
   const { asked, worker, status, own, ended, works } = rig();
   asked.writer.set("a", pod("a"));
   works("a");
@@ -31,7 +31,7 @@ test("a row lives while its object or its worker does, and its end frees every c
   assert.deepEqual([status.reader.get("a"), own.get("a"), ended], [undefined, undefined, ["a"]]);
 });
 
-test("with its worker goes what was known of a pod's life; the object, and what is shown of it, stay", () => {
+test("frees worker columns with the worker; keeps the object and its API copy", () => {
   const { asked, shown, worker, status, own, ended, works, see } = rig();
   asked.writer.set("a", pod("a"));
   shown.writer.set("a", aPod({}, { uid: "a" }));
@@ -44,7 +44,7 @@ test("with its worker goes what was known of a pod's life; the object, and what 
   assert.ok(asked.reader.get("a") && shown.reader.get("a"));
 });
 
-test("writes that come after the end are dropped: a status, a field, a pass over containers", () => {
+test("drops writes after the end of a record: status, private columns, container starts", () => {
   const { asked, status, starts, own } = rig();
   asked.writer.set("a", pod("a"));
   asked.writer.delete("a");
@@ -59,7 +59,7 @@ test("writes that come after the end are dropped: a status, a field, a pass over
   assert.deepEqual([status.reader.list(), own.list(), starts.reader.list()], [[], [], []]);
 });
 
-test("a look that began before a row's end does not bring it back; a later one shows what is left in the runtime", async () => {
+test("does not re-create a record by an observation from before its end, but by a later one", async () => {
   const { asked, seen, see, clock, status } = rig();
   const before = clock.monotonic();
   asked.writer.set("a", pod("a"));
@@ -75,7 +75,7 @@ test("a look that began before a row's end does not bring it back; a later one s
   assert.equal(status.reader.get("a"), undefined);
 });
 
-test("snapshots are the same until something changes, and tell nothing of what comes later", () => {
+test("returns the same snapshot until a change, and never modifies a snapshot", () => {
   const { asked } = rig();
   asked.writer.set("a", pod("a"));
   const first = asked.reader.list();
@@ -84,7 +84,7 @@ test("snapshots are the same until something changes, and tell nothing of what c
   assert.deepEqual([first.length, asked.reader.list().length], [1, 2]);
 });
 
-test("a pod is found by its name; of two of one name the other when one goes", () => {
+test("finds pods by name, and the other of two pods of the same name after one is removed", () => {
   const { asked } = rig();
   for (const uid of ["a", "b"]) asked.writer.set(uid, pod(uid, "web"));
   assert.equal(asked.reader.byName("default", "web")?.metadata.uid, "b");

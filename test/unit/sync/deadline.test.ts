@@ -37,7 +37,7 @@ function rig(make?: (signal: AbortSignal) => Promise<PassResult>) {
   return { clock, events, failed, go, passes: () => passes, forget: () => void (held = undefined) };
 }
 
-test("a pod without a deadline is looked at when its pass says so; with one, no later than the deadline", async () => {
+test("schedules the next pass no later than the pod's active deadline", async () => {
   const { clock, go } = rig();
   assert.equal((await go()).againMs, 60_000);
   assert.equal((await go(90)).againMs, 60_000);
@@ -46,14 +46,14 @@ test("a pod without a deadline is looked at when its pass says so; with one, no 
   assert.equal(clock.pending, 0);
 });
 
-test("past its deadline a pod fails without another pass, with the event", async () => {
+test("fails a pod past its deadline without another pass, and emits the event", async () => {
   const { clock, events, failed, go, passes } = rig();
   await clock.advance(90_000);
   assert.deepEqual(await go(90), over);
   assert.deepEqual([failed, events.lines, passes()], [[why], [told], 0]);
 });
 
-test("a pass that lasts beyond the deadline is cut off", async () => {
+test("aborts a pass that exceeds the deadline", async () => {
   const { clock, failed, go } = rig(async (signal) => {
     await clock.sleep(600_000, signal);
     return { terminal: false, againMs: 0 };
@@ -63,7 +63,7 @@ test("a pass that lasts beyond the deadline is cut off", async () => {
   assert.deepEqual([await going, failed], [over, [why]]);
 });
 
-test("a pass that fails, or that the pod's end cuts off, is no exceeded deadline", async () => {
+test("does not report an exceeded deadline if the pass fails or is aborted", async () => {
   const bad = rig(async () => Promise.reject(new Error("bad")));
   await assert.rejects(bad.go(90), /bad/);
   const stop = new AbortController();
@@ -76,7 +76,7 @@ test("a pass that fails, or that the pod's end cuts off, is no exceeded deadline
   assert.deepEqual([bad.failed, cut.failed], [[], []]);
 });
 
-test("the deadline counts from the start that the API server shows; before a start there is all the time", async () => {
+test("counts the deadline from the start time of the pod, or from now if it has not started", async () => {
   const { clock, go, forget, passes } = rig();
   const status = { startTime: rfc3339(clock.now()) };
   forget();

@@ -96,7 +96,7 @@ function rig(t: TestContext, over: Partial<Passes> = {}, target?: FakePresence) 
   return { advance, calls, world, workers, worker: worker.reader, signals };
 }
 
-test("nothing unknown is touched before every source has spoken", async (t) => {
+test("does not terminate unknown pods before every source has reported", async (t) => {
   const { advance, calls, world } = rig(t);
   Object.assign(world, { inRuntime: ["x"], onDisk: ["y"], seen: false });
   await advance(10_000);
@@ -106,7 +106,7 @@ test("nothing unknown is touched before every source has spoken", async (t) => {
   assert.ok(calls.includes("terminating x") && calls.includes("terminating y"));
 });
 
-test("while the target is lost nothing is called an orphan", async (t) => {
+test("does not look for orphans while the target is unreachable", async (t) => {
   const target = fakePresence();
   target.lose();
   const { advance, calls, world } = rig(t, {}, target);
@@ -118,7 +118,7 @@ test("while the target is lost nothing is called an orphan", async (t) => {
   assert.ok(calls.includes("terminating x") && calls.includes("terminating y"));
 });
 
-test("a pod that only the runtime knows is taken down, swept, and forgotten", async (t) => {
+test("terminates, cleans up and forgets a pod that only the runtime knows", async (t) => {
   const { advance, calls, world, worker } = rig(t);
   world.wanted = [named("wanted")];
   world.inRuntime = ["stray", "wanted"];
@@ -136,7 +136,7 @@ test("a pod that only the runtime knows is taken down, swept, and forgotten", as
   assert.equal(calls.filter((call) => call.endsWith(" stray")).length, 3);
 });
 
-test("a directory that no pod has is taken down too", async (t) => {
+test("terminates a pod of which only the directory is left", async (t) => {
   const { advance, calls, world } = rig(t);
   world.wanted = [named("wanted")];
   await advance(2_000);
@@ -149,7 +149,7 @@ test("a directory that no pod has is taken down too", async (t) => {
   assert.ok(!calls.includes("terminating wanted"));
 });
 
-test("a pod that left the sources without a word is terminated", async (t) => {
+test("terminates a pod that disappeared from its source without an update", async (t) => {
   const { advance, calls, world, workers } = rig(t);
   workers.update(named("p"));
   world.wanted = [named("p")];
@@ -163,7 +163,7 @@ test("a pod that left the sources without a word is terminated", async (t) => {
   assert.ok(calls.includes("terminating p"));
 });
 
-test("a finished pod that is still wanted is neither swept nor forgotten", async (t) => {
+test("keeps a finished pod that is still wanted", async (t) => {
   const { advance, calls, world, workers, worker } = rig(t);
   world.wanted = [named("p")];
   workers.update({ ...named("p"), status: { phase: "Succeeded" } });
@@ -172,7 +172,7 @@ test("a finished pod that is still wanted is neither swept nor forgotten", async
   assert.ok(!calls.includes("sweep p"));
 });
 
-test("a pod of a source that this node does not have is left alone, and no other", async (t) => {
+test("leaves pods of sources that this node does not have, and only those", async (t) => {
   const { advance, calls, world } = rig(t);
   Object.assign(world, { inRuntime: ["static"], annotations: { "kubernetes.io/config.source": "file" } });
   await advance(4_000);
@@ -186,7 +186,7 @@ for (const [restartPolicy, sweep] of [
   ["Always", "sweep p but containers"],
   ["Never", "sweep p"],
 ]) {
-  test(`a finished pod that is to begin anew, restarting ${restartPolicy}, is forgotten, whatever the API server has said`, async (t) => {
+  test(`forgets a finished pod that is to be restarted, with restartPolicy ${restartPolicy}, even before the API server has reported`, async (t) => {
     const { advance, calls, world, workers, worker } = rig(t);
     world.seen = false;
     world.wanted = [aPod({ restartPolicy }, { uid: "p", name: "p" })];
@@ -202,7 +202,7 @@ for (const [restartPolicy, sweep] of [
   });
 }
 
-test("a sweep that fails is tried again, and holds up no other", async (t) => {
+test("retries a failed cleanup without delaying others", async (t) => {
   const { advance, calls, world, worker } = rig(t);
   world.inRuntime = ["a", "b"];
   world.sweepFails = true;
@@ -214,7 +214,7 @@ test("a sweep that fails is tried again, and holds up no other", async (t) => {
   assert.deepEqual(worker.list(), []);
 });
 
-test("what keeps something for each pod is told which still exist, finished ones included", async (t) => {
+test("reports all known pods, including finished ones, to those that drop records", async (t) => {
   const { advance, calls, world, workers } = rig(t);
   world.wanted = [named("a")];
   workers.update(named("a"));
@@ -222,7 +222,7 @@ test("what keeps something for each pod is told which still exist, finished ones
   assert.ok(calls.includes("keep a"), calls.join());
 });
 
-test("pod workers: a wake for a pod without a worker is nothing, later passes come when due, and stopping ends them", async (t) => {
+test("pod workers: ignore a wake without a worker, run scheduled passes when due, and stop", async (t) => {
   const { advance, calls, world, workers, worker, signals } = rig(t);
   signals.wake.send("nobody", "pleg");
   assert.deepEqual(worker.list(), []);
@@ -235,7 +235,7 @@ test("pod workers: a wake for a pod without a worker is nothing, later passes co
   assert.equal(calls.filter((call) => call === "sync a").length, 2);
 });
 
-test("pods do not wait for each other", async (t) => {
+test("runs pods independently of each other", async (t) => {
   const gate = Promise.withResolvers<void>();
   const begun: string[] = [];
   const { advance, world, workers } = rig(t, {

@@ -67,7 +67,7 @@ function rig(t: TestContext) {
   return { asked, bodies, clock, phases, take, world };
 }
 
-test("a static pod that has begun gets a mirror pod, as a node may make one", async (t) => {
+test("creates a mirror pod, owned by the node, for a started static pod", async (t) => {
   const { asked, bodies, clock, phases, take } = rig(t);
   const pod = staticPod("h1");
   take("ADD", pod);
@@ -96,7 +96,7 @@ test("a static pod that has begun gets a mirror pod, as a node may make one", as
   assert.equal(clock.pending, 0, "nothing is looked at while there is no news");
 });
 
-test("before the node is registered, and while its Node is being deleted, there is nobody to own it", async (t) => {
+test("creates no mirror pod before the Node is registered, or while it is being deleted", async (t) => {
   const { asked, clock, phases, take, world } = rig(t);
   const pod = staticPod("h1");
   take("ADD", pod);
@@ -110,7 +110,7 @@ test("before the node is registered, and while its Node is being deleted, there 
   assert.equal((await asked(2_000))[0], "create");
 });
 
-test("a mirror pod that is deleted, by whichever way, is made again", async (t) => {
+test("re-creates a mirror pod that was deleted", async (t) => {
   const { asked, phases, take } = rig(t);
   const pod = staticPod("h1");
   take("ADD", pod);
@@ -123,7 +123,7 @@ test("a mirror pod that is deleted, by whichever way, is made again", async (t) 
   assert.equal((await asked(2_000))[0], "create");
 });
 
-test("the mirror pod of an older version goes when the new one begins, not while the old one ends", async (t) => {
+test("replaces an outdated mirror pod when the new version starts, not while the old one is terminating", async (t) => {
   const { asked, phases, take } = rig(t);
   const [old, next] = [staticPod("h1"), staticPod("h2")];
   take("ADD", mirrorOf("h1", "m1"));
@@ -135,7 +135,7 @@ test("the mirror pod of an older version goes when the new one begins, not while
   assert.deepEqual(await asked(500), ["remove m1"]);
 });
 
-test("a mirror pod whose pod nobody wants goes once that has ended and every source has spoken", async (t) => {
+test("deletes an orphaned mirror pod once its pod has ended and every source has reported", async (t) => {
   const { asked, phases, take, world } = rig(t);
   const pod = staticPod("h1");
   take("ADD", mirrorOf("h1", "m1"));
@@ -148,7 +148,7 @@ test("a mirror pod whose pod nobody wants goes once that has ended and every sou
   assert.deepEqual(await asked(500), ["remove m1"]);
 });
 
-test("what fails is tried again with growing pauses; what is there or gone already is no failure", async (t) => {
+test('retries failures with back-off; ignores "already exists" and "not found"', async (t) => {
   const { asked, phases, take, world } = rig(t);
   const pod = staticPod("h1");
   take("ADD", pod);
@@ -163,7 +163,7 @@ test("what fails is tried again with growing pauses; what is there or gone alrea
   assert.deepEqual((await asked(31_000))[0], "remove m1");
 });
 
-test("a mirror pod that does not go, since somebody else still holds it, is asked to ever more seldom", async (t) => {
+test("deletes a mirror pod that a finalizer holds with growing back-off", async (t) => {
   const { asked, take } = rig(t);
   take("ADD", mirrorOf("h1", "m1", { deletionTimestamp: "2026-01-01T00:00:00Z", finalizers: ["test/hold"] }));
   assert.equal((await asked(30_500)).length, 5, "at 0, 1, 3, 7 and 15 seconds");

@@ -14,7 +14,7 @@ const cutOff = aStatus(c, ContainerState.CONTAINER_EXITED, {
 });
 const shownState = { statusOf: (_pod: Pod, { containers }: RuntimePod) => ({ phase: `${containers[0]?.state}` }) };
 
-test("a start that was cut off and never reported is no end of the container: it is to be started", async () => {
+test("treats a container whose start was cut off and never reported as not started", async () => {
   const { calls, world, passes } = rig(shownState);
   world.seen = observe([aSandbox()], [cutOff]);
   await passes.sync(aPod({ restartPolicy: "Never" }), never);
@@ -22,7 +22,7 @@ test("a start that was cut off and never reported is no end of the container: it
   assert.deepEqual([calls[0], calls.at(-1)], [created, created]);
 });
 
-test("a start that the runtime refused in this pass, or that a status reports, is an end", async () => {
+test("treats a container as exited if its start was refused in this pass, or a status reports its end", async () => {
   const exited = `status ${ContainerState.CONTAINER_EXITED}`;
   const refused = rig(shownState);
   refused.world.seen = observe([aSandbox()], [cutOff]);

@@ -11,7 +11,7 @@ import { noResizes } from "../../fakes/resizes.ts";
 import { aColumn } from "../../fakes/state.ts";
 import { c, never, rig } from "./passes-rig.ts";
 
-test("a sync pass: status, objects, ground, volumes, probes, runtime; then it looks, and reports what it sees", async () => {
+test("runs the steps of a sync pass in order, then inspects the pod and reports its status", async () => {
   const { calls, passes } = rig();
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
   assert.deepEqual(calls, [
@@ -27,7 +27,7 @@ test("a sync pass: status, objects, ground, volumes, probes, runtime; then it lo
   ]);
 });
 
-test("a new sandbox is shown before the pass goes on; it is looked at where the pod has more than that", async () => {
+test("reports a new sandbox before the pass continues; inspects the pod if it has more than the sandbox", async () => {
   const { calls, world, passes } = rig();
   world.sandbox = "new";
   await passes.sync(aPod(), never);
@@ -39,7 +39,7 @@ test("a new sandbox is shown before the pass goes on; it is looked at where the 
   assert.deepEqual(calls.slice(calls.indexOf("inspect")), [...after, "perform", ...after]);
 });
 
-test("a pod that turns out to be more than the node can have fails for good, and is counted", async () => {
+test("fails a pod that is rejected during a pass, and counts the rejection", async () => {
   const rejection = { reason: "VolumeAttachmentLimitExceeded", message: "no room" };
   const volumes = {
     mount: () => Promise.reject(new PodRejectedError(rejection)),
@@ -53,7 +53,7 @@ test("a pod that turns out to be more than the node can have fails for good, and
   assert.deepEqual(events.lines, ["Warning VolumeAttachmentLimitExceeded no room"]);
 });
 
-test("a pass that had nothing to do asks the runtime nothing more", async () => {
+test("does not inspect the pod after a pass that changed nothing", async () => {
   const { calls, world, passes } = rig();
   world.outcome = { untouched: true };
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
@@ -63,7 +63,7 @@ test("a pass that had nothing to do asks the runtime nothing more", async () => 
   assert.equal(calls.includes("inspect"), false);
 });
 
-test("a pod that has reached its end is not touched", async () => {
+test("does nothing for a pod in a terminal phase", async () => {
   for (const phase of ["Failed", "Succeeded"]) {
     const { calls, world, passes } = rig();
     world.phase = phase;
@@ -72,18 +72,18 @@ test("a pod that has reached its end is not touched", async () => {
   }
 });
 
-test("a pod that needs what is not served is held: an event names the field, nothing is made", async () => {
+test("holds a pod with an unsupported field: emits an event that names the field, creates nothing", async () => {
   const { calls, events, passes } = rig({
     served: { unserved: async () => [{ field: "spec.containers[0].lifecycle.preStop", why: "hooks are not served" }] },
   });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
   assert.deepEqual(events.lines, [
-    "Warning FieldNotServed pod is held: this node does not serve spec.containers[0].lifecycle.preStop (hooks are not served)",
+    "Warning FieldNotServed pod is held: this node does not support spec.containers[0].lifecycle.preStop (hooks are not served)",
   ]);
 });
 
-test("of a pod that a placeholder stands for nothing is made; one event says so, a restart repeats it not", async () => {
+test("creates nothing for a placeholder; emits one event, not repeated after a restart", async () => {
   const standingOf = () => ({ is: "placeholder", stays: true }) as const;
   const { calls, events, passes } = rig({ standingOf });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
@@ -95,7 +95,7 @@ test("of a pod that a placeholder stands for nothing is made; one event says so,
   assert.deepEqual(after.events.lines, []);
 });
 
-test("a pod or placeholder that is to be the other is deleted, and tried again until that is heard of", async () => {
+test("deletes a pod whose placeholder decision has changed, and retries until the deletion is observed", async () => {
   for (const is of ["pod", "placeholder"] as const) {
     const { calls, events, passes } = rig({ standingOf: () => ({ is, stays: false }) });
     assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 10_000 });
@@ -104,7 +104,7 @@ test("a pod or placeholder that is to be the other is deleted, and tried again u
   }
 });
 
-test("nothing of a pod is made before it is known whether it is served; a pod that ends meanwhile waits for no answer", async () => {
+test("creates nothing before field support is known; an aborted pass does not wait for it", async () => {
   const found = Promise.withResolvers<readonly { field: string; why: string }[]>();
   const waiting = rig({ served: { unserved: () => found.promise } });
   const pass = waiting.passes.sync(aPod(), never);
@@ -123,7 +123,7 @@ test("nothing of a pod is made before it is known whether it is served; a pod th
   assert.deepEqual(ending.calls, ["status Running"]);
 });
 
-test("volumes that cannot be removed are told in an event, unless the target is away, and tried again", async () => {
+test("reports volumes that cannot be unmounted by an event, unless the target is unreachable, and retries", async () => {
   const failing = (code: ErrorCode) => async () => Promise.reject(new CodedError(code, "/v/f: not permitted"));
   const terminated = async (code: ErrorCode) => {
     const volumes = { mount: async () => undefined, mounted: () => new Map<string, never>(), unmount: failing(code) };
@@ -133,12 +133,12 @@ test("volumes that cannot be removed are told in an event, unless the target is 
     return events.lines;
   };
   assert.deepEqual(await terminated("permission_denied"), [
-    "Warning FailedUnmount volumes of the pod cannot be removed, will try again: /v/f: not permitted",
+    "Warning FailedUnmount cannot unmount the pod's volumes; retrying: /v/f: not permitted",
   ]);
   assert.deepEqual(await terminated("unavailable"), []);
 });
 
-test("without a network a pod waits a second, unless it uses the node's", async () => {
+test("retries a pod after a second while the network is not ready, unless it uses hostNetwork", async () => {
   const networkError = () => "container runtime network not ready: NetworkReady=false reason:X message:Y";
   const waiting = rig({ networkError });
   assert.deepEqual(await waiting.passes.sync(aPod(), never), { terminal: false, againMs: 1_000 });
@@ -172,14 +172,14 @@ const outcomes: readonly (readonly [string, SyncOutcome, number])[] = [
   ["a back-off that has ended: at once", { error: new Error("x"), retryAt: Date.UTC(2026, 0, 1) - 1 }, 0],
 ];
 for (const [what, outcome, againMs] of outcomes) {
-  test(`the next pass when ${what}`, async () => {
+  test(`schedules the next pass when ${what}`, async () => {
     const { world, passes } = rig();
     world.outcome = outcome;
     assert.equal((await passes.sync(aPod(), never)).againMs, againMs);
   });
 }
 
-test("what ended during a pass is seen to at once: its event may be spent already", async () => {
+test("runs another pass at once if a container ended during the pass: its event may have been consumed", async () => {
   const running = aStatus(c, ContainerState.CONTAINER_RUNNING);
   const views: RuntimePod[] = [
     observe([aSandbox()], [running]),
@@ -193,7 +193,7 @@ test("what ended during a pass is seen to at once: its event may be spent alread
   assert.equal((await passes.sync(aPod(), never)).againMs, 0);
 });
 
-test("a pass that was cut off after it acted makes the next one look before it believes the cache", async () => {
+test("inspects the pod before using the cache if the previous pass was aborted after changes", async () => {
   const { calls, passes } = rig({
     runtime: {
       plan: async () => ({ perform: () => Promise.reject(new Error("cut off")) }),
@@ -208,7 +208,7 @@ test("a pass that was cut off after it acted makes the next one look before it b
 
 const inFiveSeconds = { graceSeconds: 5, eviction: undefined };
 
-test("a pod that the node ends has failed for that reason, whatever its containers say", async () => {
+test("reports an evicted pod as Failed with the reason, regardless of its containers", async () => {
   const statuses: PodStatus[] = [];
   const status = { get: () => undefined, set: (_pod: TestPod, now: PodStatus) => void statuses.push(now) };
   const { passes } = rig({
@@ -221,7 +221,7 @@ test("a pod that the node ends has failed for that reason, whatever its containe
   assert.deepEqual(statuses, [failed, failed]);
 });
 
-test("terminating looks, kills with the grace period, stops probing, looks again and reports the end", async () => {
+test("terminating inspects the pod, kills it within the grace period, stops probes, inspects again and reports", async () => {
   const { calls, passes } = rig();
   await passes.terminating("uid-1", aPod(), inFiveSeconds, never);
   assert.deepEqual(calls, [
@@ -235,7 +235,7 @@ test("terminating looks, kills with the grace period, stops probing, looks again
   ]);
 });
 
-test("a pod whose state cannot be read says so in an event, unless the runtime does not answer", async () => {
+test("emits an event if the pod's status cannot be determined, unless the runtime does not respond", async () => {
   const ending = async (code: ErrorCode, pod: ReturnType<typeof aPod> | undefined) => {
     const inspect = async () => Promise.reject(new CodedError(code, "sandbox s: broken"));
     const { passes, events } = rig({ inspector: { inspect, isUnseen: () => true, learn: () => undefined } });
@@ -248,13 +248,13 @@ test("a pod whose state cannot be read says so in an event, unless the runtime d
   assert.deepEqual(await ending("unknown", undefined), []);
 });
 
-test("a pod that only the runtime knows gets a second, and no status", async () => {
+test("kills a pod that only the runtime knows with a grace period of one second, without a status", async () => {
   const { calls, passes } = rig();
   await passes.terminating("uid-1", undefined, { graceSeconds: undefined, eviction: undefined }, never);
   assert.deepEqual(calls, ["spare uid-1", "inspect", "kill undefined 1", "stop probing uid-1", "inspect"]);
 });
 
-test("termination is not over while something runs", async () => {
+test("fails termination while a container is still running", async () => {
   for (const seen of [observe([], [aStatus(c, ContainerState.CONTAINER_RUNNING)]), observe([aSandbox()], [])]) {
     const { world, passes } = rig();
     world.seen = seen;
@@ -262,7 +262,7 @@ test("termination is not over while something runs", async () => {
   }
 });
 
-test("a terminated pod's volumes, objects and ground are given back before its object may go", async () => {
+test("releases a terminated pod's volumes, objects, directories and cgroup before its object may be deleted", async () => {
   const { calls, passes } = rig();
   await passes.terminated("uid-1", aPod(), never);
   assert.deepEqual(calls, [
@@ -284,14 +284,14 @@ test("a terminated pod's volumes, objects and ground are given back before its o
   assert.ok(!failing.calls.includes("terminated uid-1"));
 });
 
-test("of a pod that nobody could look at, it looks before it takes the runtime to have nothing", async () => {
+test("inspects an uncached pod whose inspection failed before assuming that the runtime has nothing of it", async () => {
   const { calls, world, passes } = rig();
   world.unseen = true;
   await passes.sync(aPod(), never);
   assert.deepEqual(calls.slice(0, 2), ["inspect", "status Running"]);
 });
 
-test("a pod past its deadline is shown as failed, with the reason, and not touched by a sync", async () => {
+test("reports a pod past its deadline as Failed, with the reason, without running the pass", async () => {
   const { clock, calls, passes } = rig();
   const pod = { ...aPod({ activeDeadlineSeconds: 5 }), status: { startTime: new Date(clock.now()).toISOString() } };
   await clock.advance(5_000);
@@ -299,7 +299,7 @@ test("a pod past its deadline is shown as failed, with the reason, and not touch
   assert.deepEqual([terminal, eviction?.reason, calls], [true, "DeadlineExceeded", ["status Failed"]]);
 });
 
-test("a pass works with what a pod has been given; its cgroup begins with what is in force", async () => {
+test("uses allocated resources in a pass, and actuated resources for a new cgroup", async () => {
   const given = aPod({}, { uid: "given" });
   const inForce = aPod({}, { uid: "in-force" });
   const seen: string[] = [];
@@ -316,7 +316,7 @@ test("a pass works with what a pod has been given; its cgroup begins with what i
   assert.deepEqual(seen, ["observe given", "observe given"]);
 });
 
-test("what could not be put in force is told before the status is, and tried again soon", async () => {
+test("reports a failed actuation before the status, and retries soon", async () => {
   const told: string[] = [];
   const { calls, world, passes } = rig({
     resizes: { ...noResizes, failed: (_pod, message) => void told.push(`${message} after ${calls.at(-1)}`) },

@@ -17,7 +17,7 @@ function rig() {
   return { manager, pods: asked.reader, shown: shown.reader };
 }
 
-test("a static pod is found by its name, its mirror pod beside it and never in its place", () => {
+test("finds a static pod by name, and its mirror pod separately", () => {
   const { pods, manager } = rig();
   const [pod, mirror] = [fromFile("h"), mirrorOf("h", "m")];
   manager.take({ op: "ADD", source: "api", pods: [mirror] });
@@ -27,7 +27,7 @@ test("a static pod is found by its name, its mirror pod beside it and never in i
   assert.deepEqual([manager.mirrors(), manager.mirror("default", "p")], [[mirror], mirror]);
 });
 
-test("the API server shows a static pod by the mirror pod of that version alone, and any other by itself", () => {
+test("uses the mirror pod of the same version as a static pod's API copy, and any other pod itself", () => {
   const { pods, manager, shown } = rig();
   const plain = aPod({}, { uid: "api", name: "plain" });
   manager.take({ op: "ADD", source: "api", pods: [plain] });
@@ -45,7 +45,7 @@ test("the API server shows a static pod by the mirror pod of that version alone,
   assert.deepEqual([shown.get("h2"), pods.get("h2")?.metadata.uid], [undefined, "h2"]);
 });
 
-test("of two sources' pods of one name the other is found when one goes", () => {
+test("finds the other of two pods of the same name after one is removed", () => {
   const { pods, manager } = rig();
   const [file, http] = [fromFile("f"), fromFile("h")];
   manager.take({ op: "ADD", source: "file", pods: [file] });

@@ -76,7 +76,7 @@ const untilAborted = (signal: AbortSignal) =>
   new Promise<never>((_, reject) => signal.addEventListener("abort", () => reject(abortError(signal)), { once: true }));
 
 describe("a pod worker", () => {
-  it("takes the newest version when several came while it worked", async () => {
+  it("uses only the latest of several versions that arrive during a pass", async () => {
     const gate = Promise.withResolvers<void>();
     const seen: string[] = [];
     const { worker } = rig({
@@ -92,7 +92,7 @@ describe("a pod worker", () => {
     assert.deepEqual(seen, ["1", "3"]);
   });
 
-  it("tells what its passes were for, whether they worked or not", async () => {
+  it("measures passes by kind, failed ones included", async () => {
     const { worker, measured } = rig({ terminated: () => Promise.reject(new Error("busy")) });
     worker.update(version("1"));
     await worker.idle();
@@ -115,7 +115,7 @@ describe("a pod worker", () => {
     assert.deepEqual(over.measured, ["began uid-1", "create", "create", "terminated"]);
   });
 
-  it("goes through its phases once, in order, and settles later changes of the object", async () => {
+  it("runs through its phases once and in order; marks later object changes as terminated", async () => {
     const { worker, calls } = rig();
     worker.update(deleted(30));
     await worker.idle();
@@ -126,14 +126,14 @@ describe("a pod worker", () => {
     assert.deepEqual(calls, ["terminating 30", "terminated", "settled"]);
   });
 
-  it("ends a pod whose pass says that it is over", async () => {
+  it("terminates a pod whose pass reports a terminal phase", async () => {
     const { worker, calls } = rig({ sync: async () => ({ terminal: true, againMs: 0 }) });
     worker.update(version("1"));
     await worker.idle();
     assert.deepEqual(calls, ["terminating undefined", "terminated"]);
   });
 
-  it("interrupts a pass when the pod is to end, and a slow end when the grace period shrinks; it never grows", async () => {
+  it("aborts a pass on termination, and a termination when the grace period shrinks; the grace period never grows", async () => {
     const graces: (number | undefined)[] = [];
     const { worker } = rig({
       sync: (_pod, signal) => untilAborted(signal),
@@ -154,7 +154,7 @@ describe("a pod worker", () => {
     assert.deepEqual([graces, worker.phase], [[30, 1], "finished"]);
   });
 
-  it("ends a pod that the node wants ended, on the terms that were heard first", async () => {
+  it("terminates an evicted pod for the first reason given", async () => {
     const { workers, signals, calls } = several();
     const end = (graceSeconds: number, reason: string) =>
       signals.end.send("uid-1", { graceSeconds, eviction: { reason, message: "too much" } });
@@ -168,7 +168,7 @@ describe("a pod worker", () => {
     assert.deepEqual(calls, ["sync 1", "terminating 2 Evicted", "terminated"]);
   });
 
-  it("ends once and within its own grace period when it is deleted meanwhile with no shorter one", async () => {
+  it("terminates once, within the pod's own grace period, if a deletion has no shorter one", async () => {
     const graces: (number | undefined)[] = [];
     const gate = Promise.withResolvers<void>();
     const { worker } = rig({
@@ -189,7 +189,7 @@ describe("a pod worker", () => {
     assert.deepEqual([graces, worker.phase], [[undefined], "finished"]);
   });
 
-  it("ends a preempted pod within its own grace period", async () => {
+  it("terminates a preempted pod within its own grace period", async () => {
     const { workers, signals, calls } = several();
     workers.update(version("1"));
     signals.end.send("uid-1", { graceSeconds: undefined, eviction: { reason: "Preempting", message: "make room" } });
@@ -197,7 +197,7 @@ describe("a pod worker", () => {
     assert.ok(calls.includes("terminating undefined Preempting"));
   });
 
-  it("says when all is done, once; and nothing more once it is dropped", async () => {
+  it("signals once when it has finished, and nothing after it is forgotten", async () => {
     const { workers, worker, signals } = several();
     const phases: (string | undefined)[] = [];
     signals.mirrorsChanged.heard(() => void phases.push(worker.get("uid-1")?.phase));
@@ -213,7 +213,7 @@ describe("a pod worker", () => {
     assert.equal(worker.get("uid-1"), undefined);
   });
 
-  it("a worker that is dropped in mid-pass does not bring its row back", async () => {
+  it("does not re-create the record of a worker that is forgotten during a pass", async () => {
     const gate = Promise.withResolvers<void>();
     const { workers, worker } = several({ terminating: () => gate.promise });
     workers.update(deleted(1));
@@ -224,7 +224,7 @@ describe("a pod worker", () => {
     assert.deepEqual(worker.list(), []);
   });
 
-  it("tries again after an error, in the same phase", async () => {
+  it("retries after an error, in the same phase", async () => {
     let failures = 1;
     const { worker, later } = rig({
       terminating: async () => {
@@ -240,7 +240,7 @@ describe("a pod worker", () => {
     assert.equal(worker.phase, "finished");
   });
 
-  it("makes each pass a trace with the pod's attributes, and says what it could not do", async () => {
+  it("traces each pass with the pod's attributes and its error", async () => {
     const tracer = fakeTracer();
     const outcome = { terminal: false, againMs: 60_000, error: new Error("no image") };
     const { worker } = rig({ sync: () => Promise.resolve(outcome) }, undefined, tracer);
@@ -263,7 +263,7 @@ describe("a pod worker", () => {
     ]);
   });
 
-  it("tries what failed again as soon as the runtime is back, some pods at a time; and what may yet fail", async () => {
+  it("retries failed and running passes as soon as the runtime is back, with limited concurrency", async () => {
     const clock = fakeClock();
     const { measures, stop, passes } = rig();
     const gates: (() => void)[] = [];
@@ -315,7 +315,7 @@ describe("a pod worker", () => {
     assert.deepEqual(passed, ["p0", "p0"], "one that was under way has begun without the runtime");
   });
 
-  it("waits while the target is lost, then works with the newest version", async () => {
+  it("waits while the target is unreachable, then uses the latest version", async () => {
     const target = fakePresence();
     const { worker, calls } = rig({}, target);
     target.lose();
@@ -327,7 +327,7 @@ describe("a pod worker", () => {
     assert.deepEqual([...new Set(calls)], ["sync 2"]);
   });
 
-  it("makes a pass again that the loss of the target broke off, as soon as it is back", async () => {
+  it("repeats a pass that the loss of the target aborted as soon as the target is back", async () => {
     const target = fakePresence();
     const seen: string[] = [];
     const { worker, later } = rig(
@@ -350,7 +350,7 @@ describe("a pod worker", () => {
     assert.deepEqual([seen, later], [["1", "1"], [60_000]]);
   });
 
-  it("does not end a pod while the target is lost", async () => {
+  it("does not terminate a pod while the target is unreachable", async () => {
     const target = fakePresence();
     const { worker, calls } = rig({}, target);
     target.lose();
@@ -362,7 +362,7 @@ describe("a pod worker", () => {
     assert.deepEqual([calls, worker.phase], [["terminating 30", "terminated"], "finished"]);
   });
 
-  it("does nothing more once graftlet stops", async () => {
+  it("does nothing once graftlet stops", async () => {
     const { worker, calls, stop } = rig();
     stop.abort();
     worker.update(version("1"));

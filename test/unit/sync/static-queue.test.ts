@@ -32,7 +32,7 @@ function rig() {
   return { queue, phases, inRuntime, ended, work };
 }
 
-test("a new version waits until the old one has ended, and others do not wait with it", () => {
+test("queues a new version until the old one has ended, without delaying other pods", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
   assert.deepEqual([queue.hold(named("new")), queue.hold(named("other", "db-n"))], [true, false]);
@@ -43,13 +43,13 @@ test("a new version waits until the old one has ended, and others do not wait wi
   assert.deepEqual([queue.free(), queue.has("new")], [[named("new")], false]);
 });
 
-test("a pod of the API server with its name holds nothing up", () => {
+test("does not wait for a pod of the API server with the same name", () => {
   const { queue, work } = rig();
   work(aPod({}, { uid: "apis", name: "web-n" }), "syncing");
   assert.equal(queue.hold(named("new")), false);
 });
 
-test("what is wanted again under its old UID waits until its worker is forgotten", () => {
+test("queues a pod that is wanted again under the same UID until its worker is forgotten", () => {
   const { queue, phases, work } = rig();
   work(named("same"), "finished");
   assert.equal(queue.hold(named("same")), true);
@@ -58,13 +58,13 @@ test("what is wanted again under its old UID waits until its worker is forgotten
   assert.deepEqual(queue.free(), [named("same")]);
 });
 
-test("one that runs is not held up by news of itself", () => {
+test("does not queue an update of a running pod", () => {
   const { queue, work } = rig();
   work(named("same"), "syncing");
   assert.equal(queue.hold(named("same")), false);
 });
 
-test("an older version that only the runtime has is ended, a pod of the API server never", () => {
+test("terminates an older version that only the runtime knows, but never a pod of the API server", () => {
   const of = (source: string, uid: string, state: PodSandboxState = PodSandboxState.SANDBOX_READY) => ({
     ...observe([aSandbox({ state, annotations: { "kubernetes.io/config.source": source } })], []),
     uid,
@@ -84,7 +84,7 @@ test("an older version that only the runtime has is ended, a pod of the API serv
   assert.deepEqual(queue.free(), [named("new")]);
 });
 
-test("one that waits may change, or be taken away", () => {
+test("updates and removes waiting pods", () => {
   const { queue, work } = rig();
   work(named("old"), "terminating");
   queue.hold(named("new"));

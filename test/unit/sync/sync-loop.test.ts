@@ -6,7 +6,7 @@ import { givenPod } from "../../../src/roles.ts";
 
 import { named, rig } from "./sync-loop-rig.ts";
 
-test("new pods are admitted one at a time in order of creation, each beside those before it", async (t) => {
+test("admits new pods one at a time in order of creation, against those admitted before", async (t) => {
   const { calls, push } = rig(t);
   await push(
     "ADD",
@@ -16,7 +16,7 @@ test("new pods are admitted one at a time in order of creation, each beside thos
   assert.deepEqual(calls, ["admit old beside ", "update old", "admit young beside old", "update young"]);
 });
 
-test("a pod that cannot be decided on keeps none of those after it from beginning", async (t) => {
+test("continues with other pods if admission of one throws", async (t) => {
   const { calls, push } = rig(t, async ({ metadata }) => {
     if (metadata.uid === "a") throw new Error("never seen before");
     return undefined;
@@ -25,7 +25,7 @@ test("a pod that cannot be decided on keeps none of those after it from beginnin
   assert.deepEqual(calls, ["admit a beside ", "admit b beside ", "update b"]);
 });
 
-test("a source counts as taken in once all that it first wanted has been decided on, and from then on", async (t) => {
+test("marks a source as synced once its first update has been handled", async (t) => {
   const seen: boolean[] = [];
   const { takenIn, push } = rig(
     t,
@@ -44,13 +44,13 @@ test("a source counts as taken in once all that it first wanted has been decided
   assert.equal(both.all(), false, "the files have not been heard");
 });
 
-test("a placeholder is not judged and takes nothing from others", async (t) => {
+test("does not admit placeholders, nor count their resources", async (t) => {
   const { calls, push } = rig(t, async () => ({ reason: "No", message: "no" }));
   await push("ADD", named("inert", {}, { phase: "Running", reason: "NotRunByGraftlet" }), named("other"));
   assert.deepEqual(calls.slice(0, 2), ["update inert", "admit other beside "]);
 });
 
-test("a pod whose worker has finished counts no longer", async (t) => {
+test("does not count resources of a pod whose worker has finished", async (t) => {
   const { calls, phases, push } = rig(t);
   await push("ADD", named("first"), named("second"));
   phases.set("first", "terminated");
@@ -60,7 +60,7 @@ test("a pod whose worker has finished counts no longer", async (t) => {
   assert.equal(calls[0], "admit third beside second");
 });
 
-test("a pod that had ended before a restart counts for none after it, though its worker has yet to clear up", async (t) => {
+test("does not count resources of a pod that ended before a restart, even if it has not been cleaned up", async (t) => {
   const { calls, phases, running, push } = rig(t);
   running.add("refused");
   await push("ADD", named("done", {}, { phase: "Succeeded" }), named("refused", {}, { phase: "Failed" }));
@@ -70,7 +70,7 @@ test("a pod that had ended before a restart counts for none after it, though its
   assert.equal(calls[0], "admit next beside refused", "what still runs does count");
 });
 
-test("a pod that is refused while it runs, after a restart, is ended by its worker", async (t) => {
+test("terminates a running pod that is rejected after a restart", async (t) => {
   const { calls, running, statuses, phasesThen, pods, push } = rig(t, async () => ({
     reason: "NodeAffinity",
     message: "no",
@@ -82,7 +82,7 @@ test("a pod that is refused while it runs, after a restart, is ended by its work
   assert.equal(pods.get("p")?.status?.phase, undefined, "what the API server said stays as it is");
 });
 
-test("a refused pod is Failed with the reason, gets no worker, and may be deleted", async (t) => {
+test("reports a rejected pod as Failed with the reason, without a worker, and allows its deletion", async (t) => {
   const { calls, events, statuses, push } = rig(t, async () => ({
     reason: "OutOfcpu",
     message: "Node didn't have enough resource: cpu",
@@ -106,7 +106,7 @@ test("a refused pod is Failed with the reason, gets no worker, and may be delete
   assert.deepEqual(calls, ["update p"]);
 });
 
-test("a pod that is ending already is not judged: it goes to its worker to be taken down", async (t) => {
+test("passes a terminating pod to its worker without admission", async (t) => {
   const { calls, push } = rig(t, async () => ({ reason: "No", message: "no" }));
   await push(
     "ADD",
@@ -116,7 +116,7 @@ test("a pod that is ending already is not judged: it goes to its worker to be ta
   assert.deepEqual(calls, ["update deleted", "update failed"]);
 });
 
-test("a pod that is gone is terminated within its grace period", async (t) => {
+test("terminates a removed pod within its grace period", async (t) => {
   const { calls, pods, push } = rig(t);
   await push("ADD", named("p"));
   calls.length = 0;
@@ -124,7 +124,7 @@ test("a pod that is gone is terminated within its grace period", async (t) => {
   assert.deepEqual([calls, pods.get("p")], [["terminate p 30"], undefined]);
 });
 
-test("a status that somebody else changed is compared again; the worker hears of it when the pod is ending", async (t) => {
+test("reconciles a status that was changed by others, and wakes the worker if the pod is terminating", async (t) => {
   const { calls, push } = rig(t);
   await push("ADD", named("p"));
   calls.length = 0;
@@ -134,7 +134,7 @@ test("a status that somebody else changed is compared again; the worker hears of
   assert.deepEqual(calls.slice(1), ["reconcile p", "update p"]);
 });
 
-test("the picture of a kubelet's static pod starts nothing", async (t) => {
+test("does not start a mirror pod", async (t) => {
   const { calls, push } = rig(t);
   const mirror = named("m", { annotations: { "kubernetes.io/config.mirror": "x" } });
   await push("ADD", mirror);
@@ -142,7 +142,7 @@ test("the picture of a kubelet's static pod starts nothing", async (t) => {
   assert.deepEqual(calls, []);
 });
 
-test("updates are handled in the order they came, while admission is slow, and only then is it caught up", async (t) => {
+test("handles updates in order while admission is slow, and is idle only afterwards", async (t) => {
   const gate = Promise.withResolvers<void>();
   const { calls, loop, push } = rig(t, async () => {
     await gate.promise;
@@ -157,7 +157,7 @@ test("updates are handled in the order they came, while admission is slow, and o
   assert.deepEqual(calls, ["admit p beside ", "update p", "update p"]);
 });
 
-test("an update that cannot be handled does not end the loop", async (t) => {
+test("continues after an update that cannot be handled", async (t) => {
   let broken = true;
   const { calls, push } = rig(t, async () => {
     if (broken) throw new Error("broken");
@@ -174,7 +174,7 @@ const fromFile = (uid: string, name = uid): TestPod =>
 const mirrorOf = (name: string): TestPod =>
   named(`mirror of ${name}`, { name, annotations: { "kubernetes.io/config.mirror": "h" } });
 
-test("a mirror pod gets no worker: what it shows is looked at again", async (t) => {
+test("reconciles the static pod's status on a mirror pod update, without a worker for the mirror pod", async (t) => {
   const { calls, pods, push, manager } = rig(t);
   await push("ADD", fromFile("p"));
   calls.length = 0;
@@ -186,7 +186,7 @@ test("a mirror pod gets no worker: what it shows is looked at again", async (t) 
   assert.deepEqual([calls.length, pods.list().length, manager.mirrors().length], [3, 1, 1]);
 });
 
-test("a mirror pod of before a restart is taken over by a pass before anything is told of its containers", async (t) => {
+test("adopts the container statuses of a mirror pod after a restart before reporting a status", async (t) => {
   const { calls, push, phases } = rig(t);
   const status = {
     phase: "Running",
@@ -202,7 +202,7 @@ test("a mirror pod of before a restart is taken over by a pass before anything i
   assert.deepEqual(calls.slice(2), ["reconcile p", "reconcile p"]);
 });
 
-test("a static pod's new version is admitted when the old one has ended", async (t) => {
+test("admits a new version of a static pod when the old one has ended", async (t) => {
   const { calls, phases, push, loop } = rig(t);
   await push("ADD", fromFile("old", "p"));
   await push("REMOVE", fromFile("old", "p"));
@@ -217,7 +217,7 @@ test("a static pod's new version is admitted when the old one has ended", async 
   assert.deepEqual([calls, loop.waits("old")], [["admit old beside ", "update old"], false]);
 });
 
-test("a static pod that is taken away just when it may begin does not", async (t) => {
+test("does not start a static pod that is removed just before it is resumed", async (t) => {
   const { calls, phases, pods, push, loop } = rig(t);
   await push("ADD", fromFile("p"));
   phases.set("p", "terminating");
@@ -230,7 +230,7 @@ test("a static pod that is taken away just when it may begin does not", async (t
   assert.deepEqual([calls, pods.get("p")], [["terminate p undefined"], undefined]);
 });
 
-test("a static pod that is taken away while it waits never begins", async (t) => {
+test("never starts a static pod that is removed while it waits", async (t) => {
   const { calls, phases, push, loop } = rig(t);
   await push("ADD", fromFile("p"));
   phases.set("p", "terminating");
@@ -240,7 +240,7 @@ test("a static pod that is taken away while it waits never begins", async (t) =>
   assert.deepEqual([calls, loop.waits("p")], [["terminate p undefined"], false]);
 });
 
-test("mirror pods hear of what concerns them once it is handled, and of nothing else", async (t) => {
+test("signals mirrorsChanged only for handled updates that concern mirror pods", async (t) => {
   const { loop, phases, push, told } = rig(t);
   await push("ADD");
   await push("ADD", named("p"));
@@ -257,7 +257,7 @@ test("mirror pods hear of what concerns them once it is handled, and of nothing 
   assert.deepEqual(told.slice(4), [false, true], "again when all that came meanwhile is handled");
 });
 
-test("mirror pods that were looked at too early hear of it once all is handled, whatever that was", async (t) => {
+test("signals mirrorsChanged again once the queue is empty, if mirror pods were synced too early", async (t) => {
   const { loop, push, told, signals } = rig(t);
   await push("ADD", named("p"));
   told.length = 0;
@@ -273,7 +273,7 @@ test("mirror pods that were looked at too early hear of it once all is handled, 
   assert.deepEqual(told, []);
 });
 
-test("a pod that is on the node is weighed before its worker sees what it asks for", async (t) => {
+test("decides on the resize of a running pod before its worker sees the new spec", async (t) => {
   const { calls, push, rigged } = resizing(t);
   await push("ADD", named("p"), named("q"));
   calls.length = 0;
@@ -291,7 +291,7 @@ test("a pod that is on the node is weighed before its worker sees what it asks f
   assert.deepEqual(calls, ["ask p", "update p"]);
 });
 
-test("a pod comes with what it was given before, beside what others hold; what it asks for is weighed after", async (t) => {
+test("admits a pod with its previous allocation against the effective resources of others; decides on its request afterwards", async (t) => {
   const { calls, push, rigged } = resizing(t);
   rigged.asks = true;
   await push("ADD", named("p"), named("q"));
@@ -308,7 +308,7 @@ test("a pod comes with what it was given before, beside what others hold; what i
   ]);
 });
 
-test("what is pending is weighed again when a pod goes, when one ends, and when something has become free", async (t) => {
+test("retries pending resizes when a pod is removed or terminating, and when resources become free", async (t) => {
   const { calls, push, loop, signals } = resizing(t);
   await push("ADD", named("p"), named("q"));
   const decided = () => calls.splice(0).flatMap((call) => /^decide .*: (.*)$/.exec(call)?.[1] ?? []);
