@@ -14,14 +14,14 @@ import {
 } from "./allocate.ts";
 
 export interface AllocatorDeps extends AllocateDeps {
-  /** Resolves once the allocations of before a restart are known. */
+  /** Resolves once the allocations from before a restart are loaded. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   /** Serializes allocations. */
   readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;
 }
 
 export interface AllocatorOptions {
-  /** The node's resources except the plugins'. */
+  /** Allocatable resources of the node, except those of plugins. */
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** True once every source has listed its pods. */
   readonly sourcesSeen: () => boolean;

@@ -120,10 +120,7 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
         } catch (error) {
           if (state.mounted.has(volume.name)) return;
           if (error instanceof UnprocessedError) throw error;
-          log.debug(
-            { err: error, uid: state.pod.metadata.uid, volume: volume.name },
-            "volume is not ready; retrying",
-          );
+          log.debug({ err: error, uid: state.pod.metadata.uid, volume: volume.name }, "volume is not ready; retrying");
           const pause = retries.remaining(keyOf(state, volume));
           const longest = hasCode(error, ...passing) ? longestPassingMs : longestRetryMs;
           await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, kicked])).catch(() => undefined);

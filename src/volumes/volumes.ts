@@ -250,10 +250,7 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
     if (!isCurrent(state)) return;
     const failed = results.find((result) => result.status === "rejected");
     if (!failed) return schedule(state);
-    log.warn(
-      { err: failed.reason as unknown, uid: state.pod.metadata.uid },
-      "cannot refresh volume; retrying",
-    );
+    log.warn({ err: failed.reason as unknown, uid: state.pod.metadata.uid }, "cannot refresh volume; retrying");
     at(state, longestRetryMs);
   };
   const handleChanges = (state: PodVolumes) => {

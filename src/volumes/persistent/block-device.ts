@@ -124,7 +124,8 @@ export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: strin
 async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
   const ran = await unlessGone(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
-  if (ran === undefined) return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
+  if (ran === undefined)
+    return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
   if (ran.code === uncorrected)
     throw new CodedError(
       "failed_precondition",

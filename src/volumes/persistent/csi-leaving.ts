@@ -53,7 +53,8 @@ export const csiLeaving: Leaving = {
   async tidy(deps, signal) {
     await removeUnwritten(deps, signal);
     for (const { path, doubt } of await dataOfStaged(deps, signal))
-      if (doubt) deps.log.warn({ err: doubt, path }, "found a staged volume with unreadable metadata; leaving it in place");
+      if (doubt)
+        deps.log.warn({ err: doubt, path }, "found a staged volume with unreadable metadata; leaving it in place");
   },
   async staged(deps, known, signal) {
     const { staged, devices, used } = await deps.lying(signal);

@@ -57,7 +57,8 @@ export async function mapDevice(
 async function bindDevice({ host }: SetUpDeps, device: string, path: string, signal: AbortSignal): Promise<boolean> {
   const found = await unlessGone(host.fs.lstat(path, signal));
   if (found?.kind === "blockDevice") return false;
-  if (found && found.kind !== "file") throw new CodedError("failed_precondition", `${path} is not a regular file created by the node`);
+  if (found && found.kind !== "file")
+    throw new CodedError("failed_precondition", `${path} is not a regular file created by the node`);
   const directory = path.slice(0, path.lastIndexOf("/"));
   await host.fs.apply(
     [

@@ -34,7 +34,8 @@ export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: 
   const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
   const complaints = stderr.split("\n").filter((line) => line !== "");
   if (code === 0) {
-    if (complaints.length > 0) deps.log.warn({ path, group, complaints }, "cannot apply fsGroup to a volume completely");
+    if (complaints.length > 0)
+      deps.log.warn({ path, group, complaints }, "cannot apply fsGroup to a volume completely");
     return;
   }
   const [complaint = `exit status ${code}`] = complaints;

@@ -200,8 +200,7 @@ function createUnstaging(
     } catch (error) {
       if (stopped.aborted) return;
       const why = messageOf(error);
-      if (told.get(id) !== why)
-        log.warn({ err: error, volume: id }, "cannot unstage volume; retrying");
+      if (told.get(id) !== why) log.warn({ err: error, volume: id }, "cannot unstage volume; retrying");
       told.set(id, why);
       const again = clock.after(retries.next(id), () => void tryAt(kind, id, stopped));
       timers.set(id, again);

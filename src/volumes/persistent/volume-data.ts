@@ -223,7 +223,8 @@ function parsed(text: Buffer): VolumeData {
     const data: unknown = parseBoundedJson(text);
     if (typeof data !== "object" || data === null) throw fail("not a JSON object");
     const { driverName, volumeHandle } = data as VolumeData;
-    if (typeof driverName !== "string" || typeof volumeHandle !== "string") throw fail("driverName or volumeHandle is missing");
+    if (typeof driverName !== "string" || typeof volumeHandle !== "string")
+      throw fail("driverName or volumeHandle is missing");
     return data as VolumeData;
   } catch (error) {
     throw fail(messageOf(error));

@@ -82,5 +82,5 @@ for (const [what, text] of [
   ["a wrong checksum", encodeCheckpoint(checkpoint).replace("u1", "u2")],
 ] as const)
   test(`a checkpoint of ${what} is damaged`, () => {
-    assert.throws(() => decodeCheckpoint(text), { code: "invalid_argument", message: /checkpoint is damaged/ });
+    assert.throws(() => decodeCheckpoint(text), { code: "invalid_argument", message: /checkpoint is corrupt/ });
   });

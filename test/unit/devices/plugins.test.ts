@@ -136,11 +136,11 @@ test("requests that cannot be meant are refused in a sentence", async (t) => {
     [{ resourceName: "a.b/c/d" }, 'the ResourceName "a.b/c/d" is invalid'],
     [
       { endpoint: "../../run/other.sock" },
-      'the endpoint "../../run/other.sock" is invalid: name a socket in the directory of kubelet.sock',
+      'the endpoint "../../run/other.sock" is invalid: it must be a socket in the directory of kubelet.sock',
     ],
     [
       { endpoint: "kubelet.sock" },
-      'the endpoint "kubelet.sock" is invalid: name a socket in the directory of kubelet.sock',
+      'the endpoint "kubelet.sock" is invalid: it must be a socket in the directory of kubelet.sock',
     ],
   ] as const)
     await assert.rejects(plugin.register(request), { details });

@@ -171,9 +171,9 @@ test("pods with claims end before the others, one of which may be their driver",
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   const asked = t.said.filter((line) => line.includes("asked to end") || line.includes("have ended"));
   assert.deepEqual(asked, [
-    "node one: its pods are asked to end: default/user",
-    "node one: its pods are asked to end: default/driver",
-    "node one: its pods have ended",
+    "node one: deleting pods: default/user",
+    "node one: deleting pods: default/driver",
+    "node one: pods have terminated",
   ]);
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "delete user", "delete driver"]);
 });
@@ -185,10 +185,10 @@ test("pods with claims are waited for during half of the time", async () => {
   ]);
   assert.deepEqual(await t.run({ nodes: ["one"], timeoutMs: 20_000 }), []);
   assert.deepEqual(t.said.slice(1, 5), [
-    "node one: its pods are asked to end: default/stuck",
-    "node one: the others do not wait any longer for pods with volumes: default/stuck",
-    "node one: its pods are asked to end: default/web",
-    "node one: they have not ended within 20s; left to the cleaning of the target: default/stuck",
+    "node one: deleting pods: default/stuck",
+    "node one: deleting the other pods while pods with volumes are still terminating: default/stuck",
+    "node one: deleting pods: default/web",
+    "node one: pods have not terminated within 20s; leaving them to the cleanup of the target: default/stuck",
   ]);
 });
 
@@ -225,12 +225,12 @@ test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets c
     ["stranger"],
   );
   assert.deepEqual(t.said, [
-    "node one: it takes no new pods (cordoned)",
-    "node one: its pods are asked to end: default/web, default/job",
-    "node one: its pods have ended",
-    "Deployment edge/graftlet is scaled to 0, and none of its Pods is left",
-    "node one: what was left of its pods in the cluster is removed: default/static, default/agent-of-all, default/log-of-all",
-    "node one: it has left: its target is clean, its Node is deleted",
+    "node one: cordoned",
+    "node one: deleting pods: default/web, default/job",
+    "node one: pods have terminated",
+    "scaled Deployment edge/graftlet to 0; all of its Pods have terminated",
+    "node one: force-deleted its remaining pods: default/static, default/agent-of-all, default/log-of-all",
+    "node one: removed: its target is clean, its Node object is deleted",
   ]);
 });
 
@@ -251,7 +251,7 @@ test("pods that come late are ended too; those that do not end in time are named
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.ok(t.done.includes("delete late"));
   assert.ok(
-    t.said.includes("node one: they have not ended within 1m0s; left to the cleaning of the target: default/stuck"),
+    t.said.includes("node one: pods have not terminated within 1m0s; leaving them to the cleanup of the target: default/stuck"),
   );
   assert.equal(t.done.at(-1), "forget stuck");
 });
@@ -260,7 +260,7 @@ test("nobody ends the pods of a node that graftlet does not serve: it is not wai
   const t = start([{ name: "web", node: "one" }]);
   t.nodes.set("one", "Unknown");
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
-  assert.ok(t.said.some((line) => line.startsWith("node one: nobody ends pods there (node one is not Ready)")));
+  assert.ok(t.said.some((line) => line.startsWith("node one: no agent terminates pods there (node one is not Ready)")));
   assert.ok(t.clock.monotonic() < 10_000, String(t.clock.monotonic()));
 
   const unready = start([{ name: "web", node: "one" }]);
@@ -280,7 +280,7 @@ test("while graftlet works on a target nothing is cleaned; it is tried until gra
   assert.equal(tries, 5);
   assert.deepEqual(
     t.said.filter((line) => line.includes("in use")),
-    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
+    ["node one: in use by another graftlet; stop this node's graftlet now; waiting for up to 1m0s"],
   );
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
@@ -295,7 +295,7 @@ test("a target out of reach is named and keeps its Node; the other node leaves",
   assert.ok(t.said.includes("node one: edge-1:22: no route to host"));
   assert.ok(
     t.said.includes(
-      "node one has not left: its target is not clean, as said above; its Node stays, since its pods may still run",
+      "cannot remove node one: its target is not clean (see above); keeping its Node object, as its pods may still be running",
     ),
   );
   assert.deepEqual([...t.nodes.keys()], ["one"]);
@@ -312,7 +312,7 @@ test("a node that cannot be emptied is not cleaned; where none can, graftlet is 
   none.fail.set("list /api/v1/pods", forbidden);
   assert.deepEqual(await none.run(), ["one", "two"]);
   assert.deepEqual(none.done, ["cordon one", "cordon two"]);
-  assert.ok(none.said.includes("node one has not left: nodes is forbidden; use an account that may"));
+  assert.ok(none.said.includes("cannot remove node one: nodes is forbidden; use an account with this permission"));
 });
 
 test("where graftlet cannot be ended no target is touched", async () => {
@@ -326,7 +326,7 @@ test("a Pod of graftlet's that does not end is named, and the targets say whethe
   const t = start([{ name: "lost", node: "other", labels: "app=graftlet" }]);
   assert.deepEqual(await t.run(), []);
   assert.ok(
-    t.said.includes("Deployment edge/graftlet is scaled to 0, but after 1m0s Pods are left: lost"),
+    t.said.includes("scaled Deployment edge/graftlet to 0, but after 1m0s Pods remain: lost"),
     t.said.join("\n"),
   );
 });
@@ -361,19 +361,19 @@ test("an API server that is away for a while is waited for, one that stays away 
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.deepEqual(
     t.said.filter((line) => line.startsWith("the API server")),
-    ["the API server does not answer, it is asked again: https://api:6443: connection refused"],
+    ["the API server does not answer; retrying: https://api:6443: connection refused"],
   );
 
   const gone = start([]);
   gone.fail.set("list /api/v1/pods", away);
   assert.deepEqual(await gone.run({ nodes: ["one"] }), ["one"]);
-  assert.ok(gone.said.includes("node one has not left: https://api:6443: connection refused"));
+  assert.ok(gone.said.includes("cannot remove node one: https://api:6443: connection refused"));
 });
 
 test("what is gone already has left", async () => {
   const t = start([], { deployment: false });
   t.nodes.clear();
   assert.deepEqual(await t.run(), []);
-  assert.ok(t.said.includes("Deployment edge/graftlet is not there any more"));
-  assert.ok(t.said.includes("node one: it is not in the cluster any more"));
+  assert.ok(t.said.includes("Deployment edge/graftlet no longer exists"));
+  assert.ok(t.said.includes("node one: not found in the cluster"));
 });

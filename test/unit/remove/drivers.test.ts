@@ -111,7 +111,7 @@ test("as long as a pod with a driver's volume does not end, no other pod does", 
   const { done, outcome } = await removal("user-main");
   assert.deepEqual(done, []);
   assert.deepEqual(outcome.failures, ["container main of pod default/user, running (user-main): stuck"]);
-  for (const line of ["volumes of storage drivers in pod default/user", `directory ${root}/pods/driver`])
+  for (const line of ["CSI volumes of pod default/user", `directory ${root}/pods/driver`])
     assert.ok(outcome.kept.includes(line), outcome.kept.join("\n"));
 });
 

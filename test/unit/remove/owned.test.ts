@@ -87,7 +87,7 @@ test("in an exclusive one also by its directory, unless it carries another's lab
   ]);
   assert.deepEqual(
     strangers,
-    ["static", "unknown", "yours"].map((name) => `pod default/${name} in the runtime is not known to be this node's`),
+    ["static", "unknown", "yours"].map((name) => `pod default/${name} in the runtime may not belong to this node`),
   );
 });
 
@@ -102,7 +102,7 @@ test("what is no pod of Kubernetes is nobody's, and a container without its sand
   const bare = PodSandbox.fromPartial({ id: "0123456789abcdef", labels: {} });
   const { shown, strangers } = owned({ sandboxes: [bare], containers });
   assert.deepEqual(shown, [[uid(1), "orphan-c", false]]);
-  assert.deepEqual(strangers, ["pod sandbox 0123456789abc in the runtime is not known to be this node's"]);
+  assert.deepEqual(strangers, ["pod sandbox 0123456789abc in the runtime may not belong to this node"]);
 });
 
 test("a container gets its pod's grace period, and two seconds at least", () => {

@@ -146,13 +146,13 @@ test("everything of the node goes, in an order that leaves nothing behind, and n
     `  link ${link}`,
     `  directory ${logs}`,
     `  directory ${root}/pods/${uid}`,
-    "  cgroup /kubepods/burstable, if nothing else is in it",
-    "  cgroup /kubepods, if nothing else is in it",
+    "  cgroup /kubepods/burstable, if empty",
+    "  cgroup /kubepods, if empty",
     `  directory ${root}/graftlet`,
-    `  directory ${root}/pods, if nothing else is in it`,
-    "  directory /var/log/containers, if nothing else is in it",
-    `  directory ${root}, if nothing else is in it`,
-    "  directory /var/log/pods, if nothing else is in it",
+    `  directory ${root}/pods, if empty`,
+    "  directory /var/log/containers, if empty",
+    `  directory ${root}, if empty`,
+    "  directory /var/log/pods, if empty",
   ]);
   assert.equal(t.said.at(-1), "if the Node object is still in the cluster: kubectl delete node n1");
   assert.equal(await t.remove(), true);
@@ -302,7 +302,7 @@ test("links are not followed: not in the place of a pod's directory, nor of all 
   assert.equal(await t.remove(), true);
   assert.equal(t.host.files.text("/precious/file"), "precious");
   assert.equal(await isThere(t, `${root}/pods/${other}`), true);
-  assert.ok(t.said.includes(`left: directory ${root}/pods: something else is in it`));
+  assert.ok(t.said.includes(`left: directory ${root}/pods: not empty`));
 
   const all = await start();
   await all.host.fs.apply([
@@ -318,7 +318,7 @@ test("where graftlet's own directory is not, nothing in the root directory is it
   const t = await start({ record: false });
   assert.equal(await t.remove(), true);
   assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);
-  assert.ok(t.said.includes("not touched: pod default/web in the runtime is not known to be this node's"));
+  assert.ok(t.said.includes("not touched: pod default/web in the runtime may not belong to this node"));
 });
 
 test("another node's root directory is refused, and one that somebody works on", async () => {

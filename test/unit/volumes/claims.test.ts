@@ -164,7 +164,7 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     "a volume of a type that is not served",
     { local: undefined, iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
     unable(
-      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type iscsi are not served by this node',
+      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type iscsi are not supported by this node',
     ),
   ],
   [

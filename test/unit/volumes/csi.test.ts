@@ -199,7 +199,7 @@ test("secrets are the driver's; one that is missing is named", async () => {
   await bench.clock.advance(1_000);
   assert.match(
     bench.events.at(-1) ?? "",
-    /fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: key password of the secret is not UTF-8, which CSI needs$/,
+    /fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: key password of the secret is not valid UTF-8, as CSI requires$/,
   );
   bench.setSecret("key", { password: "open" });
   await bench.clock.advance(2_000);

@@ -128,7 +128,7 @@ test("a file that an earlier process made, or that outlived a boot, is bound; an
     { do: "symlink", path: `${all}/pv/uid-1`, target: "/precious" },
   ]);
   bench.events.length = 0;
-  assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is no file of the node's$/);
+  assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is not a regular file created by the node$/);
   assert.deepEqual(await standing(bench), nothing);
 });
 

@@ -204,7 +204,7 @@ test("a small spec makes no large volume: one value counts once for each item th
   assert.equal(
     await refusal(bench, { name: "v", configMap: { name: "m", items } }),
     failed(
-      "its files have 100000000 bytes together, more than 67108864: name fewer items, or spread them over several volumes",
+      "its files total 100000000 bytes, more than 67108864: select fewer items, or split them over several volumes",
     ),
   );
   const fields = items.map(({ path }) => ({ path, fieldRef: { fieldPath: "metadata.annotations['large']" } }));
@@ -237,7 +237,7 @@ test("a source that needs a directory where another has a file is refused, and t
   const volume = { name: "v", projected: { sources } };
   assert.equal(
     await refusal(bench, volume),
-    failed("a is a file of one source and a directory of another, which has a/name: give one of them another path"),
+    failed("a is a file in one source and a directory in another, which contains a/name: change one of the paths"),
   );
   bench.setConfigMap("m", { b: "file" });
   await mounted(bench, [volume]);

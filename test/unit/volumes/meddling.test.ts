@@ -45,11 +45,11 @@ async function refused({ clock }: Bench, ending: Promise<void>): Promise<string>
 const damages: readonly (readonly [string, string, RegExp])[] = [
   ["empty", "", /failed to parse volume data file \[.*\/one\/vol_data\.json\]/],
   ["garbage", "\0{", /failed to parse volume data file/],
-  ["a list", "[]", /it names no volume/],
+  ["a list", "[]", /driverName or volumeHandle is missing/],
   [
     "another volume's",
     '{"driverName":"d","volumeHandle":"h-two","specVolID":"two"}',
-    /vol_data\.json\] is another volume's$/,
+    /vol_data\.json\] belongs to another volume$/,
   ],
 ];
 
@@ -203,7 +203,7 @@ test("no volume is set up through a link", async () => {
     await bench.clock.advance(100);
     giveUp.abort();
     await assert.rejects(mounting);
-    assert.match(bench.events.join(), /SetUp failed for volume ".*" : .* is a link, not the volume's directory/);
+    assert.match(bench.events.join(), /SetUp failed for volume ".*" : .* is a symbolic link, not the volume's directory/);
     assert.deepEqual(bench.host.files.tree("/precious"), ["/precious/file"]);
     assert.equal(isMounted(bench, "/precious"), false);
   }
@@ -236,7 +236,7 @@ test("no volume is staged through a link", async () => {
     await bench.clock.advance(100);
     giveUp.abort();
     await assert.rejects(mounting);
-    assert.ok(bench.events.join().includes(`${directory} is a link, not the volume's directory`), bench.events.join());
+    assert.ok(bench.events.join().includes(`${directory} is a symbolic link, not the volume's directory`), bench.events.join());
     assert.deepEqual(storage.calls, []);
     assert.deepEqual(host.files.tree("/precious"), ["/precious/file"]);
     assert.deepEqual(host.files.mounted(), []);

@@ -64,6 +64,6 @@ test("modes follow where the group alone cannot be set", async () => {
 test("a tree that cannot be walked is not given to a pod", async () => {
   await using machine = await machineWith({ chown: refuse });
   await assert.rejects(machine.give(join(machine.directory, "absent")), {
-    message: /^files could not be given to group 4321: find: .*absent/,
+    message: /^cannot give files to group 4321: find: .*absent/,
   });
 });
