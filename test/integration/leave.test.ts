@@ -203,11 +203,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
 
   test("killed at every step and begun again it ends well: pods, machine, Nodes, all of it is gone, and nothing else", async () => {
     const flags = [fileOf(...leaving), "--deployment=graftlet", "--timeout=30s", "--yes"];
-    for (const step of [
-      "cordoned",
-      "(deleting pods|no pods to delete)",
-      "(pods have terminated|no pods to delete)",
-    ]) {
+    for (const step of ["cordoned", "(deleting pods|no pods to delete)", "(pods have terminated|no pods to delete)"]) {
       await using killed = leave(...flags);
       for (const name of leaving) await killed.says(new RegExp(`^node ${name}: ${step}`, "m"));
       await killed.kill();
