@@ -75,7 +75,7 @@ export interface SetUp {
    *  @throws with the text of the event. */
   once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Retries until success or until the signal aborts. Returns without success if the volume was mounted before.
-   *  @throws UnprocessedError at once for a claim without a usable volume. */
+   *  @throws UnprocessedVolumeError at once for a claim without a usable volume. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Cancels a pod's set-ups, and forgets the contents of its directories. */
   end(state: PodVolumes, signal: AbortSignal): Promise<void>;

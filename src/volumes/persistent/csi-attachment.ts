@@ -27,7 +27,7 @@ export function isAttached(about: CSIDriver | undefined): boolean {
 
 /** Waits until the control plane has attached a volume to the node.
  *  @returns the publish context of the attachment; undefined if the driver no longer requires attachment. @throws StepError with
- *  the kubelet's reasons; NotYetError if the signal aborts first.
+ *  the kubelet's reasons; VolumePendingError if the signal aborts first.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/ */
 export async function untilAttached(
   deps: SetUpDeps,

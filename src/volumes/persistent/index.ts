@@ -24,7 +24,7 @@ export const leavings: readonly Leaving[] = Object.values(kinds).flatMap(
   ({ leaving }: PersistentKind) => leaving ?? [],
 );
 
-/** The plugin for a persistent volume. @throws UnprocessedError that names an unsupported type. */
+/** The plugin for a persistent volume. @throws UnprocessedVolumeError that names an unsupported type. */
 export function persistentKindOf({ metadata: { name }, spec }: PersistentVolume): PersistentKind {
   for (const [field, kind] of Object.entries(kinds)) if (spec?.[field as keyof typeof kinds]) return kind;
   const type =

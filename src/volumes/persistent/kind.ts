@@ -16,7 +16,7 @@ export interface Use {
 export type Published = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentPlace, "space">;
 
 /** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
- *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `leaving`
+ *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`
  *  undoes everything else. */
 export interface PersistentKind {
   /** Full name of the kubelet's plugin. */

@@ -19,7 +19,7 @@ export interface BoundVolume {
 const protection = "kubernetes.io/pvc-protection";
 
 /** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
- *  @throws UnprocessedError in the kubelet's words.
+ *  @throws UnprocessedVolumeError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
 export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, signal: AbortSignal): Promise<BoundVolume> {
   const { namespace } = pod.metadata;

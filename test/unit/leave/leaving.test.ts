@@ -169,7 +169,7 @@ test("terminates pods with claims before the others, one of which may be their d
     { name: "user", node: "one", claim: "data", endsAfter: 5_000 },
   ]);
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
-  const asked = t.said.filter((line) => line.includes("deleting pods") || line.includes("have terminated"));
+  const asked = t.said.filter((line) => line.includes("deleting pods") || line.includes(": pods have terminated"));
   assert.deepEqual(asked, [
     "node one: deleting pods: default/user",
     "node one: deleting pods: default/driver",
