@@ -1,30 +1,29 @@
 import type * as csi from "./gen/csi.ts";
 import type { CSIDriver, PersistentVolume, PersistentVolumeClaim, VolumeAttachment } from "./objects.ts";
 
-// Ports of what vendors run on the target and the node speaks to: plugins that register, and the storage drivers among them; and of
-// the claims that they serve.
+// Ports to vendor components on the target, plugins and CSI drivers among them, and to the claims that they serve.
 
-/** A plugin that asks to be registered. */
+/** A plugin that requests registration. */
 export interface RegisteringPlugin {
   readonly name: string;
-  /** Path on the target of the socket that it serves its type on. */
+  /** Path on the target of the socket for the plugin's own service. */
   readonly endpoint: string;
-  /** Versions of that service. */
+  /** Versions of that service that the plugin supports. */
   readonly versions: readonly string[];
 }
 
-/** Takes plugins of one type. */
+/** Registers plugins of one type. */
 export interface PluginHandler {
-  /** @throws why a plugin cannot be taken. */
+  /** @throws why a plugin is invalid. */
   validate(plugin: RegisteringPlugin): void;
-  /** @throws why a plugin was not taken. */
+  /** @throws why a plugin cannot be registered. */
   register(plugin: RegisteringPlugin, signal: AbortSignal): Promise<void>;
-  /** A registered plugin has gone. Failures are the handler's to report. */
+  /** A registered plugin is gone. The handler reports its own failures. */
   deregister(plugin: RegisteringPlugin, signal: AbortSignal): Promise<void>;
 }
 
-/** The node service of a storage driver. Every call throws CodedError, whose message is the failure in Go's format. A call under way
- *  is not cut off by anything but its time limit: the driver would go on, and nobody knew how far it came.
+/** The node service of a CSI driver. Every call throws CodedError, whose message is the failure in Go's format. A call is
+ *  interrupted only by its timeout: the driver would continue, and its progress would be unknown.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#node-service-rpc */
 export interface StorageDriver {
   capabilities(): Promise<ReadonlySet<csi.NodeServiceCapability_RPC_Type>>;
@@ -32,28 +31,28 @@ export interface StorageDriver {
   unstage(request: csi.NodeUnstageVolumeRequest): Promise<void>;
   publish(request: csi.NodePublishVolumeRequest): Promise<void>;
   unpublish(request: csi.NodeUnpublishVolumeRequest): Promise<void>;
-  /** Only of a driver that has EXPAND_VOLUME. */
+  /** Requires EXPAND_VOLUME. */
   expand(request: csi.NodeExpandVolumeRequest): Promise<void>;
-  /** Only of a driver that has GET_VOLUME_STATS. */
+  /** Requires GET_VOLUME_STATS. */
   stats(request: csi.NodeGetVolumeStatsRequest): Promise<csi.NodeGetVolumeStatsResponse>;
 }
 
-/** Storage drivers that are registered on the target, and what the cluster says of them. */
+/** CSI drivers registered on the target, and the cluster's objects about them. */
 export interface StorageDrivers {
-  /** @throws not_found, in the kubelet's words, where none of that name is registered. */
+  /** @throws not_found, in the kubelet's words, for an unregistered driver. */
   driver(name: string): StorageDriver;
-  /** The object of a driver in the cluster; undefined where there is none. */
+  /** The CSIDriver object of a driver; undefined if there is none. */
   about(name: string, signal: AbortSignal): Promise<CSIDriver | undefined>;
-  /** Asks a driver anew for the most volumes that the node can have, and shows it. @throws CodedError in the kubelet's words. */
+  /** Reads the driver's volume limit again, and updates the CSINode. @throws CodedError in the kubelet's words. */
   refresh(name: string, signal: AbortSignal): Promise<void>;
-  /** The attachment of that name. @throws not_found in the API server's words. */
+  /** A VolumeAttachment by name. @throws not_found in the API server's words. */
   attachment(name: string, signal: AbortSignal): Promise<VolumeAttachment>;
 }
 
-/** Claims of pods, and the volumes that they are bound to, as the API server has them now. Every call throws in its words. */
+/** Claims of pods and the volumes that they are bound to, read from the API server. Every call throws in its words. */
 export interface Claims {
   claim(namespace: string, name: string, signal: AbortSignal): Promise<PersistentVolumeClaim>;
   persistentVolume(name: string, signal: AbortSignal): Promise<PersistentVolume>;
-  /** Changes the status of a claim by a strategic merge patch. @returns the claim as it is then. */
+  /** Patches the status of a claim with a strategic merge patch. @returns the updated claim. */
   patchStatus(claim: PersistentVolumeClaim, patch: object, signal: AbortSignal): Promise<PersistentVolumeClaim>;
 }

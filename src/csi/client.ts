@@ -11,11 +11,11 @@ import { smallLimits } from "../lib/bounded-decode.ts";
 import { type GrpcMethod, statusOf } from "../lib/grpc.ts";
 import type { DriverMeasures } from "../measures.ts";
 
-/** Longest time of a call, milliseconds: the kubelet's. */
+/** Timeout of a call, milliseconds: the kubelet's. */
 const limitMs = 120_000;
 const how = { userAgent: "graftlet-csi", limitMs, limits: smallLimits };
 
-/** A driver's node service, with what only its registration asks. */
+/** A driver's node service, including the calls that only registration makes. */
 export interface DriverClient extends StorageDriver {
   info(signal: AbortSignal): Promise<NodeGetInfoResponse>;
 }
@@ -24,7 +24,8 @@ export interface DriverClientDeps extends GrpcDeps {
   readonly measures: DriverMeasures;
 }
 
-/** Calls the node service on a socket of the target, each over a connection of its own: a driver may be another one by then. */
+/** Calls the node service on a socket of the target, each call over its own connection: another driver may have taken over the
+ *  socket. */
 export function createDriverClient(
   { measures, ...deps }: DriverClientDeps,
   { name, endpoint }: Pick<RegisteringPlugin, "name" | "endpoint">,

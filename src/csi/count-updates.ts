@@ -5,22 +5,22 @@ import { onAbort, type Service } from "../lib/service-group.ts";
 import type { CSIDriver } from "../objects.ts";
 
 export interface CountUpdatesDeps extends ListerDeps {
-  /** Asks a driver anew for the most volumes that the node can have, and shows it. */
+  /** Reads the driver's volume limit again, and updates the CSINode. */
   readonly refresh: (driver: string, signal: AbortSignal) => Promise<void>;
-  /** Told of a registered driver whose CSIDriver object is there, at each change of that object. */
+  /** Called with a registered driver whenever its CSIDriver object is created or changed. */
   readonly appeared: (driver: string, signal: AbortSignal) => Promise<void>;
 }
 
-/** Updates of what drivers can have on a node, for those that want that. */
+/** Periodic updates of the drivers' volume limits. */
 export interface CountUpdates extends Service {
-  /** A driver is registered from now on. */
+  /** The driver is registered. */
   begin(driver: string): void;
-  /** It is no longer. */
+  /** The driver is no longer registered. */
   end(driver: string): void;
 }
 
-/** Asks drivers again and again how many volumes the node can have, each in the period that its CSIDriver gives; one without is not asked.
- *  Those objects are watched from the first driver on: most nodes never have one.
+/** Reads the volume limits of drivers periodically, at the interval in each CSIDriver; drivers without one are skipped.
+ *  CSIDriver objects are watched only once a driver is registered: most nodes never have one.
  *  @see https://kubernetes.io/docs/concepts/storage/storage-limits/#mutable-csi-node-allocatable-count */
 export function createCountUpdates({ refresh, appeared, ...deps }: CountUpdatesDeps): CountUpdates {
   const { clock, log } = deps;
@@ -32,7 +32,7 @@ export function createCountUpdates({ refresh, appeared, ...deps }: CountUpdatesD
   const update = async (driver: string) => {
     const plan = planned.get(driver);
     await refresh(driver, stopped.signal).catch((err: unknown) => {
-      if (!stopped.signal.aborted) log.warn({ err, driver }, "a storage driver's limit could not be updated");
+      if (!stopped.signal.aborted) log.warn({ err, driver }, "cannot update the volume limit of a CSI driver");
     });
     if (plan && planned.get(driver) === plan) schedule(driver, plan);
   };
@@ -43,7 +43,7 @@ export function createCountUpdates({ refresh, appeared, ...deps }: CountUpdatesD
     settle(driver);
     if (!installed.has(driver) || !reflector.get(undefined, driver)) return;
     void appeared(driver, stopped.signal).catch((err: unknown) => {
-      if (!stopped.signal.aborted) log.warn({ err, driver }, "the topology of a storage driver could not be shown");
+      if (!stopped.signal.aborted) log.warn({ err, driver }, "cannot publish the topology of a CSI driver");
     });
   };
   const settle = (driver: string) => {
@@ -68,7 +68,7 @@ export function createCountUpdates({ refresh, appeared, ...deps }: CountUpdatesD
     },
   });
   return {
-    name: "limits of storage drivers",
+    name: "csi-limits",
     begin(driver) {
       installed.add(driver);
       wanted.resolve();

@@ -9,23 +9,23 @@ import { checkTopology, withDriver, withoutDriver } from "./node-ids.ts";
 import type { TopologyRule } from "./topology.ts";
 import { fewTries } from "./tries.ts";
 
-/** This node's CSINode, and what its Node shows of drivers. */
+/** The CSINode object of this node, and the drivers' entries on its Node. */
 export interface CsiNodes {
-  /** Makes the CSINode, or takes it over. @throws CodedError in the kubelet's words. */
+  /** Creates or adopts the CSINode. @throws CodedError in the kubelet's words. */
   initialize(signal: AbortSignal): Promise<void>;
-  /** Shows a driver, with the part of its topology that it may label the Node with. @throws CodedError in the kubelet's words. */
+  /** Adds a driver, with the topology that may become labels of the Node. @throws CodedError in the kubelet's words. */
   install(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<Shown>;
-  /** Shows its facts anew, on the CSINode alone. @throws CodedError in the kubelet's words. */
+  /** Updates a driver's facts on the CSINode only. @throws CodedError in the kubelet's words. */
   update(driver: string, facts: DriverFacts, signal: AbortSignal): Promise<void>;
-  /** Takes it back. @throws CodedError in the kubelet's words. */
+  /** Removes a driver. @throws CodedError in the kubelet's words. */
   uninstall(driver: string, signal: AbortSignal): Promise<void>;
 }
 
-/** What is shown of a driver's topology. */
+/** Outcome of adding a driver. */
 export interface Shown {
-  /** The cluster has a CSIDriver object of its name; without one no topology is shown. */
+  /** True if the cluster has a CSIDriver object of that name; without one no topology is published. */
   readonly isKnown: boolean;
-  /** Keys that are left out. */
+  /** Topology keys that were not published. */
   readonly leftOut: readonly string[];
 }
 
@@ -39,15 +39,15 @@ export interface CsiNodesDeps {
 type Driver = NonNullable<CSINode["spec"]["drivers"]>[number];
 
 const migratedAnnotation = "storage.alpha.kubernetes.io/migrated-plugins";
-/** Types of volumes for which the control plane uses drivers on every node. */
+/** In-tree volume types that the control plane migrates to CSI drivers on every node. */
 const migrated = ["aws-ebs", "azure-disk", "azure-file", "cinder", "gce-pd", "portworx-volume", "vsphere-volume"]
   .map((name) => `kubernetes.io/${name}`)
   .join(",");
-/** Longest wait of a driver for the node's CSINode, milliseconds. */
+/** Timeout of a registering driver for the node's CSINode, milliseconds. */
 const patienceMs = 120_000;
 const longestCount = 2 ** 31 - 1;
 
-/** Keeps the cluster's objects that tell of drivers on a node. Its steps are taken one after another.
+/** Maintains the cluster's objects about CSI drivers on this node. Updates are serialized.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/csi-node-v1/ */
 export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
   const { client, nodeName, clock, mayLabel } = deps;
@@ -63,7 +63,7 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
       throw new CodedError(codeOf(error), `${what}${messageOf(error)}`, { cause: error });
     });
   };
-  /** Keys of topologies that are shown, by driver. */
+  /** Published topology keys, by driver. */
   const shownKeys = new Map<string, ReadonlySet<string>>();
   const update: CsiNodes["update"] = async (driver, facts, signal) => {
     const keys = shownKeys.get(driver) ?? new Set();
@@ -81,7 +81,7 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
         const why = "error adding CSI driver node info: driverNodeID must not be empty";
         throw new CodedError("invalid_argument", why);
       }
-      // Without its Node's identity it would take the CSINode for another one's.
+      // Without the Node's UID it would mistake the CSINode for another node's.
       await untilAborted(own.takenOver, clock.within(patienceMs, signal));
       let isKnown = false;
       const onNode = async () => {
@@ -89,7 +89,7 @@ export function createCsiNodes(deps: CsiNodesDeps): CsiNodes {
         await patchNode((found) => {
           checkTopology(found, facts.topology);
           const { labels = {} } = found.metadata;
-          // What the Node has already is said by somebody else.
+          // A label that the Node already has was set by someone else.
           const isShown = ([key, value]: readonly [string, string]) =>
             isKnown && (labels[key] === value || mayLabel(driver, key));
           const keys = new Set(Object.entries(facts.topology).flatMap((one) => (isShown(one) ? [one[0]] : [])));
@@ -119,7 +119,7 @@ function only(topology: DriverFacts["topology"], keys: ReadonlySet<string>): Dri
   return Object.fromEntries(Object.entries(topology).filter(([key]) => keys.has(key)));
 }
 
-/** The CSINode of a Node. */
+/** The CSINode of this Node. */
 function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "nodeName">) {
   const all = "/apis/storage.k8s.io/v1/csinodes";
   const path = `${all}/${nodeName}`;
@@ -127,7 +127,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   let owner = "";
   const read = (signal: AbortSignal) => unlessGone(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
-  /** The CSINode, when it is this Node's and not that of an earlier one of its name. */
+  /** Reads the CSINode, and deletes it if it belongs to an earlier Node of the same name. */
   const owned = async (signal: AbortSignal): Promise<CSINode> => {
     const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
     const found = (await read(signal)) ?? (await made());
@@ -139,9 +139,9 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
     throw new CodedError("conflict", why);
   };
   return {
-    /** Resolves once it is there. */
+    /** Resolves once the CSINode exists. */
     takenOver: takenOver.promise,
-    /** Makes it, or takes it over. @param uid of the Node. */
+    /** Creates or adopts the CSINode. @param uid of the Node. */
     async takeOver(uid: string, signal: AbortSignal): Promise<void> {
       owner = uid;
       const found = await owned(signal);

@@ -18,11 +18,11 @@ export interface DriversDeps extends DriverClientDeps {
 }
 
 export interface Drivers extends StorageDrivers {
-  /** Takes drivers that register. */
+  /** Handles the registration of drivers. */
   readonly handler: PluginHandler;
-  /** Registered drivers and their facts of this node. */
+  /** Registered drivers and what they reported about this node. */
   facts(): ReadonlyMap<string, DriverFacts>;
-  /** Keeps what is shown of their limits true, for drivers that want that. */
+  /** Keeps the published volume limits up to date. */
   readonly updates: Service;
 }
 
@@ -30,19 +30,19 @@ interface Known {
   readonly version: Version;
   readonly client: DriverClient;
   facts?: DriverFacts;
-  /** The cluster has a CSIDriver object of its name. */
+  /** True if the cluster has a CSIDriver object of that name. */
   isKnown?: boolean;
 }
 
-/** Largest number of a driver's topology keys in a line of the log. */
+/** Maximum number of topology keys in a log line. */
 const mostKeysLogged = 10;
 
-/** The storage drivers on the target.
+/** Registry of the CSI drivers on the target.
  *  @see https://kubernetes-csi.github.io/docs/ */
 export function createDrivers(deps: DriversDeps): Drivers {
   const { client, csiNodes, log } = deps;
   const known = new Map<string, Known>();
-  // What shows a driver that has just gone would bring it back.
+  // Serializes updates: otherwise a late one could add a driver back after its removal.
   const inTurn = createTurns(1);
   const refresh: StorageDrivers["refresh"] = async (name, signal) => {
     const found = known.get(name);
@@ -63,7 +63,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
     known.delete(name);
     updates.end(name);
     await inTurn(() => csiNodes.uninstall(name, signal)).catch((err: unknown) => {
-      if (!signal.aborted) log.warn({ err, driver: name }, "a storage driver could not be taken back from the node");
+      if (!signal.aborted) log.warn({ err, driver: name }, "cannot remove a CSI driver from the CSINode");
     });
   };
   return {
@@ -110,7 +110,7 @@ export function createDrivers(deps: DriversDeps): Drivers {
   };
 }
 
-/** Shows drivers with their topology, and says in the log what of it is left out, and the remedy. */
+/** Publishes drivers with their topology, and logs which keys were omitted and what to do. */
 function createTopologyShower(
   { csiNodes, log }: Pick<DriversDeps, "csiNodes" | "log">,
   known: ReadonlyMap<string, Known>,
@@ -122,12 +122,12 @@ function createTopologyShower(
     driver.isKnown = isKnown;
     if (leftOut.length === 0) return;
     const remedy = isKnown
-      ? "name the keys in driverTopologyKeys, if the target may label its Node by them"
-      : "create the CSIDriver object of the driver";
+      ? "add the keys to driverTopologyKeys if the target may set them as labels of its Node"
+      : "create the driver's CSIDriver object";
     const keys = leftOut.slice(0, mostKeysLogged);
-    log.warn({ driver: name, keys, remedy }, "the topology of a storage driver is not shown");
+    log.warn({ driver: name, keys, remedy }, "topology keys of a CSI driver are not published");
   };
-  /** Shows the topology of a driver that registered before the cluster had its CSIDriver object. */
+  /** Publishes the topology of a driver that registered before its CSIDriver object was created. */
   const appeared = async (name: string, signal: AbortSignal) => {
     const found = known.get(name);
     if (found?.facts && found.isKnown === false) await show(name, found, found.facts, signal);

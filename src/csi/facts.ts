@@ -1,7 +1,7 @@
-/** A driver's facts of this node. */
+/** What a driver reports about this node. */
 export interface DriverFacts {
   readonly nodeID: string;
-  /** Volumes of the driver that the node can have; 0: no limit. */
+  /** Maximum number of volumes of the driver on the node; 0 means no limit. */
   readonly maxVolumes: bigint;
   readonly topology: Readonly<Record<string, string>>;
 }

@@ -4,10 +4,10 @@ import type { Node } from "../objects.ts";
 import type { DriverFacts } from "./facts.ts";
 
 const idsAnnotation = "csi.volume.kubernetes.io/nodeid";
-/** Labels that drivers brought, by driver: they go with the last driver that has them. */
+/** Topology labels set for drivers, by driver: a label is removed with the last driver that has it. */
 const labelsAnnotation = "graftlet.dev/driver-labels";
 
-/** @throws failed_precondition, in the kubelet's words, for a topology that contradicts the Node's. */
+/** @throws failed_precondition, in the kubelet's words, for a topology that conflicts with the Node's labels. */
 export function checkTopology({ metadata: { labels = {} } }: Node, topology: DriverFacts["topology"]): void {
   for (const [key, value] of Object.entries(topology)) {
     const shown = labels[key];
@@ -19,7 +19,7 @@ export function checkTopology({ metadata: { labels = {} } }: Node, topology: Dri
   }
 }
 
-/** Change of a Node's metadata that shows a driver; undefined where nothing is to change. */
+/** Metadata patch that adds a driver to a Node; undefined if nothing changes. */
 export function withDriver(
   node: Node,
   driver: string,
@@ -29,7 +29,7 @@ export function withDriver(
   const ids = idsOf(node);
   const brought = broughtOf(node);
   const all = Object.values(brought).flat();
-  // A label that was there before the first driver is somebody else's.
+  // A label that existed before the first driver was set by someone else.
   const own = Object.keys(topology)
     .filter((key) => labels[key] === undefined || all.includes(key))
     .sort();
@@ -46,7 +46,7 @@ export function withDriver(
   };
 }
 
-/** Change of a Node's metadata that takes a driver back, with the labels that no other driver has; undefined where nothing is to change. */
+/** Metadata patch that removes a driver, with the labels that no other driver has; undefined if nothing changes. */
 export function withoutDriver(node: Node, driver: string): object | undefined {
   const { [driver]: own, ...others } = idsOf(node);
   const { [driver]: brought = [], ...kept } = broughtOf(node);
@@ -59,12 +59,12 @@ export function withoutDriver(node: Node, driver: string): object | undefined {
   };
 }
 
-/** An annotation's text; null, which removes it, for an empty record. */
+/** Text of an annotation; null, which removes it, for an empty record. */
 function textOf(record: Readonly<Record<string, unknown>>): string | null {
   return Object.keys(record).length > 0 ? JSON.stringify(sortedByKey(record)) : null;
 }
 
-/** Names of the node by driver, as the annotation has them. */
+/** Node IDs by driver, from the annotation. */
 function idsOf({ metadata }: Node): Readonly<Record<string, string>> {
   const text = metadata.annotations?.[idsAnnotation] ?? "";
   try {
@@ -75,7 +75,7 @@ function idsOf({ metadata }: Node): Readonly<Record<string, string>> {
   }
 }
 
-/** Keys of labels by driver. What somebody else has written into the annotation counts for nothing. */
+/** Label keys by driver. An annotation that cannot be parsed is ignored. */
 function broughtOf({ metadata }: Node): Readonly<Record<string, readonly string[]>> {
   try {
     const record: unknown = JSON.parse(metadata.annotations?.[labelsAnnotation] ?? "{}");

@@ -13,25 +13,25 @@ export interface PublishedDeps {
     node(): Node | undefined;
     onChange(listener: (node: Node | undefined) => void): () => void;
   };
-  /** Called when the node's problem changes. */
+  /** Called when `problem` changes. */
   readonly onChange: () => void;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** The node's CSINode, which is there before the node is ready. */
+/** Creates the node's CSINode; the node is not Ready before. */
 export interface Published extends Service {
-  /** Why the node is not ready; undefined once its CSINode is there. */
+  /** Why the node is not Ready; undefined once the CSINode exists. */
   problem(): string | undefined;
 }
 
-/** Pauses between tries, milliseconds: eight times longer each time. */
+/** Retry delays, milliseconds, multiplied by eight each time. */
 const firstRetryMs = 30;
 const longestRetryMs = 30_000;
 const factor = 8;
 
-/** Makes the node's CSINode once there is a Node, and again for another Node of that name, which the registered drivers are shown in.
- *  A node is not ready without. */
+/** Creates the CSINode once the Node exists. If the Node is replaced, creates it again and adds the registered drivers. The node
+ *  is not Ready before. */
 export function createPublished({ csiNodes, drivers, nodes, onChange, clock, log }: PublishedDeps): Published {
   let problem: string | undefined = "CSINode is not yet initialized";
   let done = "";
@@ -50,7 +50,7 @@ export function createPublished({ csiNodes, drivers, nodes, onChange, clock, log
       } catch (err) {
         if (signal.aborted) return;
         const why = `failed to initialize CSINode: ${messageOf(err)}`;
-        if (why !== problem) log.warn({ err }, "the node's CSINode could not be made, will keep trying");
+        if (why !== problem) log.warn({ err }, "cannot create CSINode; retrying");
         say(why);
         await clock.sleep(ms, signal).catch(() => undefined);
       }

@@ -1,5 +1,5 @@
-/** Topology keys that drivers report though neither has the driver's name in it: Kubernetes' own, which the node restriction lets a node set,
- *  and those of vSphere, OpenEBS and democratic-csi. One that ends with a slash stands for all keys below it. */
+/** Well-known topology keys without the driver's name: Kubernetes' own, which NodeRestriction allows a node to set, and those of
+ *  vSphere, OpenEBS and democratic-csi. A key that ends with a slash stands for all keys below it. */
 const commonKeys: readonly string[] = [
   "topology.kubernetes.io/zone",
   "topology.kubernetes.io/region",
@@ -11,13 +11,14 @@ const commonKeys: readonly string[] = [
   "org.democratic-csi.topology/",
 ];
 
-/** Says which keys a driver's topology may have as labels of the Node: whoever serves a socket on the target chooses them, and by other labels
- *  pods are placed.
+/** Decides which topology keys of a driver may become labels of the Node. The keys are chosen by the process behind a socket on
+ *  the target, and labels influence where pods are scheduled.
  *  @param configured further keys, or domains that end with a slash (`driverTopologyKeys`). */
 export type TopologyRule = (driver: string, key: string) => boolean;
 
-/** Keys below the driver's own name, below `topology.` and its name or a part of that (two words at least, from its beginning or to its end: pd.csi.storage.gke.io
- *  has topology.gke.io, hostpath.csi.k8s.io has topology.hostpath.csi), common ones and configured ones. Pure. */
+/** Allows keys in the domain of the driver's name; in `topology.` followed by the name or its first or last words, at least two
+ *  (pd.csi.storage.gke.io has topology.gke.io, hostpath.csi.k8s.io has topology.hostpath.csi); well-known keys; configured keys.
+ *  Pure. */
 export function topologyRule(configured: readonly string[]): TopologyRule {
   const listed = [...commonKeys, ...configured];
   return (driver, key) => {
@@ -28,7 +29,7 @@ export function topologyRule(configured: readonly string[]): TopologyRule {
   };
 }
 
-/** A name of at least two words, and what begins or ends it and has as many. */
+/** A name of at least two words, and its prefixes and suffixes of at least two words. */
 function partsOf(driver: string): readonly string[] {
   const words = driver.split(".");
   const shorter = words.slice(2).map((_, index) => index + 2);

@@ -2,14 +2,14 @@ import { aggregated } from "../lib/aggregate.ts";
 import type { Clock } from "../lib/clock.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 
-/** Tries, and pauses between them in milliseconds: the kubelet's. */
+/** Attempts, and delays between them in milliseconds: the kubelet's. */
 const most = 4;
 const firstMs = 10;
 const factor = 5;
 const spread = 1.1;
 
-/** Does a piece of work up to four times within half a second.
- *  @param what the work is, for the message. @throws CodedError with all reasons. */
+/** Retries a piece of work up to four times within half a second.
+ *  @param what the work, for the message. @throws CodedError with all failures. */
 export async function fewTries<T>(clock: Clock, what: string, work: () => Promise<T>, signal: AbortSignal): Promise<T> {
   const failures: unknown[] = [];
   for (let ms = firstMs; failures.length < most; ms *= factor) {

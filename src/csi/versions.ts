@@ -1,6 +1,6 @@
 import { CodedError, messageOf } from "../lib/errors.ts";
 
-/** A version's numbers, the most significant first. */
+/** Components of a version, the most significant first. */
 export type Version = readonly number[];
 
 /** Version as text. Pure. */
@@ -8,8 +8,8 @@ export function versionText(version: Version): string {
   return version.join(".");
 }
 
-/** The highest version of the service that a driver offers and a node can speak. Pure.
- *  @throws invalid_argument, in the kubelet's words, when there is none. */
+/** The highest version of the service that both the driver and this node support. Pure.
+ *  @throws invalid_argument, in the kubelet's words, if there is none. */
 export function highestVersion(versions: readonly string[]): Version {
   let highest: Version | undefined;
   let why = "<nil>";
@@ -29,7 +29,7 @@ export function highestVersion(versions: readonly string[]): Version {
   return highest;
 }
 
-/** True when the first is lower. Pure. */
+/** True if the first version is lower. Pure. */
 export function isLess(one: Version, other: Version): boolean {
   const places = Math.max(one.length, other.length);
   for (let at = 0; at < places; at += 1) {
@@ -39,7 +39,7 @@ export function isLess(one: Version, other: Version): boolean {
   return false;
 }
 
-/** At least two numbers with dots between them; anything may follow. */
+/** Parses at least two numbers separated by dots; a suffix is ignored. */
 function parsed(text: string): Version {
   const numbers = /^\s*v?([0-9]+(?:\.[0-9]+)*)/.exec(text)?.[1];
   if (numbers === undefined) throw refusal(`could not parse ${JSON.stringify(text)} as version`);

@@ -21,16 +21,16 @@ export interface AllocateDeps {
   readonly log: Logger;
 }
 
-/** True for a pod that an earlier agent admitted and that lives in the runtime, while not every source has listed its pods. Each of
- *  its containers keeps what it has, also one that has ended or has yet to start: a kubelet asks this of running containers alone,
- *  and so ends a pod whose init container had a device. */
+/** True for a pod that an earlier process admitted and that is alive in the runtime, until all sources have listed their pods.
+ *  All of its containers keep their devices, including those that have ended or have yet to start. A kubelet checks running
+ *  containers only, and so terminates a pod whose init container had a device. */
 export type IsUnderway = (uid: string) => boolean;
 
-/** NUMA node of devices without topology. */
+/** NUMA node of devices without topology information. */
 const noNode = -1;
 
 /** Allocates devices to the containers of a pod, in their start order.
- *  @throws in the kubelet's words when a request cannot be met; earlier allocations are kept until pods' devices are freed.
+ *  @throws in the kubelet's words if a request cannot be met; allocations made so far stay until the pod's devices are freed.
  *  (kubelet, devicemanager/manager.go) */
 export async function allocateToPod(
   deps: AllocateDeps,
@@ -45,7 +45,7 @@ export async function allocateToPod(
     for (const [resource, allocation] of deps.allocations.ofContainer(pod.metadata.uid, container.name)) {
       const had = devicesOf(allocation);
       const others = (reusable.get(resource) ?? []).filter((id) => !had.includes(id));
-      // A sidecar keeps its devices.
+      // Devices of a sidecar are not reusable.
       reusable.set(resource, isSidecar(container) ? others : [...others, ...had]);
     }
   }
@@ -64,12 +64,12 @@ export async function allocateToPod(
 export interface Recipient {
   readonly pod: Pod;
   readonly container: Container;
-  /** Devices by resource that the container may take over. */
+  /** Devices by resource that the container may reuse. */
   readonly reusable: ReadonlyMap<string, readonly string[]>;
   readonly isUnderway: IsUnderway;
 }
 
-/** Allocates the devices that one container requests and does not have. */
+/** Allocates the devices that a container requests and does not have yet. */
 export async function allocateTo(deps: AllocateDeps, to: Recipient, signal: AbortSignal): Promise<void> {
   const { allocations } = deps;
   let changed = false;
@@ -82,7 +82,7 @@ export async function allocateTo(deps: AllocateDeps, to: Recipient, signal: Abor
   if (changed) await deps.save();
 }
 
-/** Requested devices by resource, for the plugins' resources. Requests of such resources equal their limits. */
+/** Requested devices by resource, for resources of device plugins. Their requests equal their limits. */
 export function devicesAskedFor(
   { inventory, allocations }: Pick<AllocateDeps, "inventory" | "allocations">,
   { resources }: Container,
@@ -95,7 +95,7 @@ export function devicesAskedFor(
     .map(([name, quantity]) => [name, quantityValue(quantity)] as const);
 }
 
-/** @returns undefined when there is nothing to allocate. */
+/** @returns undefined if nothing needs to be allocated. */
 async function newAllocation(
   { inventory, allocations, measures, clock, log }: AllocateDeps,
   place: Place,
@@ -123,7 +123,7 @@ async function newAllocation(
   const plugin = standing(inventory, resource);
   const choice = { resource, required, healthy, inUse: allocations.inUse(resource), plugin };
   const ids = await chooseDevices({ ...choice, reusable: reusable.get(resource) ?? [] }, signal);
-  log.debug({ uid, container, resource, devices: ids }, "devices are handed out");
+  log.debug({ uid, container, resource, devices: ids }, "allocated devices");
   const response = await timed(
     clock,
     () => plugin.allocate(ids, signal),
@@ -132,7 +132,7 @@ async function newAllocation(
   return { devices: byNode(inventory, resource, ids), response };
 }
 
-/** @throws Error when the resource's plugin has gone. */
+/** @throws Error if the resource's plugin is gone. */
 export function standing(inventory: Inventory, resource: string): DevicePlugin {
   const endpoint = inventory.endpoint(resource);
   if (!endpoint) throw new Error(`unknown Device Plugin ${resource}`);

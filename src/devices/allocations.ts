@@ -1,14 +1,14 @@
 import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 
-/** A container's devices of one resource. */
+/** Devices of one resource allocated to a container. */
 export interface Allocation {
-  /** IDs by NUMA node; -1 for devices without one. A device of several nodes is listed at each. */
+  /** Device IDs by NUMA node; -1 for devices without one. A device of several nodes is listed under each. */
   readonly devices: ReadonlyMap<number, readonly string[]>;
   /** The plugin's answer. */
   readonly response: ContainerAllocateResponse;
 }
 
-/** Owner of an allocation. */
+/** Key of an allocation. */
 export interface Place {
   readonly uid: string;
   readonly container: string;
@@ -19,10 +19,10 @@ export interface Place {
 export interface Allocations {
   get(place: Place): Allocation | undefined;
   set(place: Place, allocation: Allocation): void;
-  /** A container's allocations, by resource. */
+  /** Allocations of a container, by resource. */
   ofContainer(uid: string, container: string): ReadonlyMap<string, Allocation>;
   hasPod(uid: string): boolean;
-  /** Frees the devices of all other pods. @returns true when any was freed. */
+  /** Frees the devices of all other pods. @returns true if any was freed. */
   keepOnly(uids: ReadonlySet<string>): boolean;
   /** Frees the devices of a pod. @returns true when it had any. */
   remove(uid: string): boolean;
@@ -69,12 +69,12 @@ export function createAllocations(): Allocations {
   };
 }
 
-/** IDs of an allocation's devices, each once. */
+/** Device IDs of an allocation, without duplicates. */
 export function devicesOf({ devices }: Pick<Allocation, "devices">): readonly string[] {
   return [...new Set([...devices.values()].flat())];
 }
 
-/** UIDs and container names contain no blanks. */
+/** UIDs and container names contain no spaces. */
 function keyOf({ uid, container, resource }: Place): string {
   return `${uid} ${container} ${resource}`;
 }

@@ -14,7 +14,7 @@ import {
 } from "./allocate.ts";
 
 export interface AllocatorDeps extends AllocateDeps {
-  /** Resolves once the allocations of before a restart are known. */
+  /** Resolves once the allocations from before a restart are loaded. */
   readonly loaded: (signal: AbortSignal) => Promise<void>;
   /** Serializes allocations. */
   readonly inTurn: <T>(work: () => Promise<T>) => Promise<T>;

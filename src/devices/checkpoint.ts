@@ -5,14 +5,14 @@ import { CodedError, messageOf } from "../lib/errors.ts";
 import { fnv32a } from "../pod/hash.ts";
 import type { Allocation, Place } from "./allocations.ts";
 
-/** The device state that survives a restart. */
+/** Device state that survives a restart. */
 export interface Checkpoint {
   readonly allocations: readonly (Place & Allocation)[];
   /** Healthy devices by resource. */
   readonly registered: ReadonlyMap<string, readonly string[]>;
 }
 
-/** Format of the kubelet's own file, so that either agent can take over from the other. (kubelet,
+/** File format of the kubelet, so that either agent can take over from the other. (kubelet,
  *  devicemanager/checkpoint/checkpoint.go) */
 interface CheckpointFile {
   readonly Data: CheckpointData;
@@ -29,7 +29,7 @@ interface PodDevicesEntry {
   readonly ContainerName: string;
   readonly ResourceName: string;
   readonly DeviceIDs: Readonly<Record<string, readonly string[]>> | null;
-  /** The plugin's answer as it went over the wire, base64. */
+  /** The plugin's serialized response, base64. */
   readonly AllocResp: string | null;
 }
 
@@ -49,19 +49,19 @@ export function encodeCheckpoint({ allocations, registered }: Checkpoint): strin
   return JSON.stringify(file);
 }
 
-/** @throws CodedError invalid_argument for a file that is damaged. */
+/** @throws CodedError invalid_argument for a corrupt file. */
 export function decodeCheckpoint(text: string): Checkpoint {
   try {
     return checked(parseBoundedJson(Buffer.from(text)) as CheckpointFile);
   } catch (error) {
-    const why = `the device plugins' checkpoint is damaged: ${messageOf(error)}`;
+    const why = `device plugin checkpoint is corrupt: ${messageOf(error)}`;
     throw new CodedError("invalid_argument", why, { cause: error });
   }
 }
 
-/** The checksum covers everything in the file. */
+/** The checksum covers the whole data. */
 function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
-  if (checksum(Data) !== Checksum) throw new Error("its checksum does not fit");
+  if (checksum(Data) !== Checksum) throw new Error("checksum mismatch");
   return {
     allocations: (Data.PodDeviceEntries ?? []).map((entry) => ({
       uid: entry.PodUID,
@@ -78,7 +78,7 @@ function checked({ Data, Checksum }: CheckpointFile): Checkpoint {
   };
 }
 
-/** FNV-1a over Go's print of the data with its types. (k8s.io/utils/dump) */
+/** FNV-1a over Go's typed dump of the data. (k8s.io/utils/dump) */
 function checksum({ PodDeviceEntries: entries, RegisteredDevices: registered }: CheckpointData): number {
   const list = entries === null ? nil : `[${entries.map(printedEntry).join(" ")}]`;
   return fnv32a(

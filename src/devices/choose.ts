@@ -8,13 +8,13 @@ export interface ChoiceInput {
   /** Healthy devices, allocated or not. */
   readonly healthy: readonly string[];
   readonly inUse: ReadonlySet<string>;
-  /** Devices of init containers that have ended before this container starts. */
+  /** Devices of init containers, which end before this container starts. */
   readonly reusable: readonly string[];
   readonly plugin: DevicePlugin;
 }
 
-/** Chooses a container's devices: first those that its pod's init containers had, then the plugin's preference, then any.
- *  @throws Error in the kubelet's words when there are too few; the plugin's failure. (kubelet, devicemanager/manager.go) */
+/** Chooses the devices of a container: first those that init containers of its pod had, then the plugin's preference, then any.
+ *  @throws Error in the kubelet's words if too few are available; the plugin's failure. (kubelet, devicemanager/manager.go) */
 export async function chooseDevices(input: ChoiceInput, signal: AbortSignal): Promise<readonly string[]> {
   const { resource, required, healthy, inUse, reusable, plugin } = input;
   const chosen = reusable.slice(0, required);

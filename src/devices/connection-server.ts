@@ -5,17 +5,17 @@ import { type ConnectionInjector, Server, ServerCredentials } from "@grpc/grpc-j
 import { decodeBounded, pluginLimits } from "../lib/bounded-decode.ts";
 import { type TargetBudget, chargeStream } from "../lib/target-budget.ts";
 
-/** A gRPC server on connections that the caller accepts. */
+/** A gRPC server on accepted connections. */
 export interface ConnectionServer {
   take(connection: Duplex): void;
   close(): void;
 }
 
-/** Most calls of one connection at the same time. */
+/** Maximum number of concurrent calls per connection. */
 const maxConcurrentStreams = 100;
 
-/** Costs nothing before somebody comes. @param addServices called with the first connection.
- *  @param budget charged with what connections of another machine send. */
+/** Allocates nothing before the first connection.
+ *  @param addServices called with the first connection. @param budget charged with data received from remote connections. */
 export function createConnectionServer(
   addServices: (server: Server) => void,
   budget: TargetBudget | undefined,
@@ -34,7 +34,7 @@ export function createConnectionServer(
       connection.on("error", () => connection.destroy());
       serving ??= start();
       serving.injector.injectConnection(connection);
-      // HTTP/2 reads a socket of this machine without JavaScript.
+      // For local sockets, HTTP/2 reads natively, bypassing JavaScript streams.
       if (!(connection instanceof Socket)) chargeStream(connection, budget);
     },
     close() {
@@ -48,7 +48,7 @@ interface GeneratedMethod {
   readonly requestDeserialize: (value: BinaryReader | Buffer) => unknown;
 }
 
-/** A service as ts-proto generates it, whose requests are decoded within the bounds of plugins and charged to the target's budget. */
+/** A ts-proto service whose requests are decoded within the size limits for plugins and charged to the target's budget. */
 export function boundedService<S extends Readonly<Record<keyof S, GeneratedMethod>>>(
   service: S,
   budget: TargetBudget | undefined,

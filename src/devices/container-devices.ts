@@ -2,7 +2,7 @@ import type { ContainerAllocateResponse } from "../gen/device-plugin.ts";
 import type { Logger } from "../lib/log.ts";
 import type { ContainerAdditions } from "../resource-manager.ts";
 
-/** Merges the settings of all of a container's devices. When two plugins set the same name, the first one wins. (kubelet,
+/** Merges the plugins' responses for a container. If two plugins set the same name, the first one wins. (kubelet,
  *  devicemanager/pod_devices.go) */
 export function mergeDevices(responses: readonly ContainerAllocateResponse[], log: Logger): ContainerAdditions {
   const first = <Item>(items: readonly Item[], keyOf: (item: Item) => string, valueOf: (item: Item) => string) =>
@@ -45,7 +45,7 @@ function firstOfEach<Item>(
     const before = known.get(key);
     if (before === undefined) known.set(key, item);
     else if (valueOf(before) !== valueOf(item))
-      log.warn({ name: key }, "two device plugins want something else of one container, the first has it");
+      log.warn({ name: key }, "conflicting device plugin responses; using the first");
   }
   return [...known.values()];
 }

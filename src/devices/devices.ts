@@ -26,7 +26,7 @@ export interface DevicesDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAliv
   readonly rootDir: string;
   /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** Called when the amounts in the node's status change. */
+  /** Called when the resource amounts in the node's status change. */
   readonly onChange: () => void;
   readonly signals: Sends<"wake">;
   readonly pods: MonitoredPods;
@@ -36,17 +36,18 @@ export interface DevicesDeps extends Pick<AllocatorDeps, "sourcesSeen" | "isAliv
 }
 
 export interface Devices extends ResourceManager {
-  /** Takes plugins that register by a socket of theirs in plugins_registry. */
+  /** Handles device plugins that register in plugins_registry. */
   readonly handler: PluginHandler;
-  /** Capacity of the plugins' resources. */
+  /** Capacity and allocatable amounts of the plugins' resources. */
   amounts(): DeviceAmounts;
-  /** Health of a container's devices; empty for a container without any. */
+  /** Health of a container's devices; empty if it has none. */
   health(uid: string, containerName: string): NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
-  /** True when no device was ever allocated here: devices in the status of a Node of that name belong to another machine. */
+  /** True if no device was ever allocated on this target: devices in the status of a Node of the same name belong to another
+   *  machine. */
   startsAnew(signal: AbortSignal): Promise<boolean>;
 }
 
-/** Device plugins: they register on a socket below the root directory, and the node allocates their devices.
+/** Device manager: plugins register on a socket below the root directory, and the node allocates their devices.
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createDevices(deps: DevicesDeps): Devices {
   const { host, signals, measures, clock, log } = deps;
@@ -55,7 +56,7 @@ export function createDevices(deps: DevicesDeps): Devices {
   const directory = createPluginDirectory(host.fs, deps.rootDir);
   const record = createRecord({ directory, inventory, allocations, log });
   const saveLater = () => {
-    record.save().catch((err: unknown) => log.warn({ err }, "what is known of devices was not written down"));
+    record.save().catch((err: unknown) => log.warn({ err }, "cannot save the device checkpoint"));
   };
   const plugins = createPlugins({
     ...deps,
@@ -82,7 +83,7 @@ export function createDevices(deps: DevicesDeps): Devices {
       log,
     }),
     prepare: [record.load, directory.prepare],
-    without: "device plugins cannot register",
+    without: "cannot serve device plugin registration",
   };
   const loaded = async (signal: AbortSignal) => void (await record.loaded(signal));
   const monitors = monitorSocket(host.fs, deps.rootDir);
@@ -119,7 +120,7 @@ export function createDevices(deps: DevicesDeps): Devices {
   };
 }
 
-/** The socket of monitors, and what makes room for it. */
+/** The socket of the PodResources API, and the changes that prepare its directory. */
 function monitorSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<Serving, "socket" | "prepare" | "without"> {
   const directory = podResourcesDirectoryOf(rootDir);
   const socket = `${directory}/${pluginFiles.socket}`;
@@ -127,5 +128,5 @@ function monitorSocket(fs: Pick<HostFs, "apply">, rootDir: string): Pick<Serving
     { do: "mkdir", path: directory, mode: 0o750, parents: true },
     { do: "remove", path: socket },
   ] as const;
-  return { socket, prepare: [(signal) => fs.apply(changes, signal)], without: "monitors cannot ask for pods' devices" };
+  return { socket, prepare: [(signal) => fs.apply(changes, signal)], without: "cannot serve the PodResources API" };
 }

@@ -4,17 +4,17 @@ import { replaceFile } from "../host/replace-file.ts";
 import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Directory of the sockets of the node and its plugins on the target. */
+/** Directory on the target for the sockets of the node and its device plugins. */
 export interface PluginDirectory {
   readonly socket: string;
-  /** Path of a plugin's socket, from the endpoint that it registers; undefined for a path outside the directory, or the node's
+  /** Path of a plugin's socket, from the endpoint in its registration; undefined for a path outside the directory, or the node's
    *  own socket. */
   pluginSocket(endpoint: string): string | undefined;
   /** Creates the directory, and removes stale sockets. */
   prepare(signal: AbortSignal): Promise<void>;
-  /** The checkpoint's text; undefined without a checkpoint. */
+  /** Text of the checkpoint; undefined if it does not exist. */
   readCheckpoint(signal: AbortSignal): Promise<string | undefined>;
-  /** Replaces it in one step. */
+  /** Replaces the checkpoint atomically. */
   writeCheckpoint(text: string): Promise<void>;
 }
 

@@ -2,61 +2,63 @@ import type { Device } from "../gen/device-plugin.ts";
 import type { Clock } from "../lib/clock.ts";
 import type { DevicePlugin } from "./plugin.ts";
 
-/** Amounts of extended resources, as the node's status shows them. */
+/** Amounts of extended resources for the node's status. */
 export interface DeviceAmounts {
   readonly capacity: Readonly<Record<string, string>>;
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
-/** Devices that plugins offer, by resource. */
+/** Devices offered by plugins, by resource. */
 export interface Inventory {
-  /** Records a registration, replacing an earlier plugin. @returns the replaced one. */
+  /** Records a registration. @returns the plugin that it replaces. */
   connected(resource: string, plugin: DevicePlugin): DevicePlugin | undefined;
-  /** Records a plugin's list of devices. @returns IDs of devices that are new or whose health changed. */
+  /** Records a plugin's device list. @returns IDs of devices that are new or whose health changed. */
   listed(resource: string, devices: readonly Device[]): readonly string[];
-  /** Records the loss of a plugin: none of its devices is healthy any more. Does nothing for a plugin that was replaced. */
+  /** Records the loss of a plugin: its devices are no longer healthy. Does nothing for a plugin that was replaced. */
   gone(resource: string, plugin: DevicePlugin): void;
-  /** Restores resources from before a restart, whose plugins have not registered again. */
+  /** Restores resources from the checkpoint, whose plugins have not registered again yet. */
   remembered(resources: readonly string[]): void;
-  /** True once a plugin has listed its devices of that resource. */
+  /** True once a plugin has listed its devices of the resource. */
   isKnown(resource: string): boolean;
-  /** The plugin of a resource, connected or not; undefined without one. */
+  /** The plugin of a resource, connected or not; undefined for an unknown resource. */
   endpoint(resource: string): Endpoint | undefined;
   /** IDs of healthy devices, in the plugin's order. */
   healthy(resource: string): readonly string[];
   device(resource: string, id: string): Device | undefined;
-  /** Amounts of the node; resources whose plugin has been gone too long count 0.
-   *  @returns with a flag for a resource that was given up just now. */
+  /** Amounts for the node; a resource whose plugin has been gone for too long counts as 0.
+   *  @returns also a flag for a resource that has just expired. */
   amounts(): DeviceAmounts & { readonly givenUp: boolean };
   /** Healthy devices by resource, for the checkpoint. */
   registered(): ReadonlyMap<string, readonly string[]>;
 }
 
 export interface Endpoint {
-  /** Undefined for a resource from the checkpoint alone. */
+  /** Undefined for a resource known only from the checkpoint. */
   readonly plugin: DevicePlugin | undefined;
   readonly stopped: boolean;
 }
 
 interface Resource {
   readonly plugin: DevicePlugin | undefined;
-  /** Clock.monotonic() of the plugin's end. */
+  /** Clock.monotonic() of the time when the plugin was lost. */
   readonly stoppedAt: number | undefined;
-  /** Undefined until its plugin has listed them. */
+  /** Undefined until the plugin has listed them. */
   readonly devices: ReadonlyMap<string, Device> | undefined;
   /** Resources known from the checkpoint, though their plugin may not have registered yet. */
   readonly healthy: readonly string[];
   readonly unhealthy: number | undefined;
 }
 
-/** Time for which a resource keeps its capacity after its plugin has gone, milliseconds. (kubelet, devicemanager/types.go) */
+/** Grace period for which a resource keeps its capacity after its plugin is gone, milliseconds. (kubelet,
+ *  devicemanager/types.go) */
 const graceMs = 5 * 60_000;
 const healthyWord = "Healthy";
 
 /** @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createInventory({ clock }: { readonly clock: Clock }): Inventory {
   const resources = new Map<string, Resource>();
-  /** Former resources of the node, reported as 0, so that they are not taken for the cluster's own. */
+  /** Expired resources of this node, reported as 0: otherwise they would be mistaken for resources that a user added to the
+   *  Node. */
   const ended = new Set<string>();
   const change = (name: string, to: Partial<Resource>) => {
     const nothing = { plugin: undefined, stoppedAt: undefined, devices: undefined, healthy: [], unhealthy: undefined };

@@ -19,13 +19,13 @@ import type { Host } from "../seams/host.ts";
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export interface DevicePlugin {
   readonly options: DevicePluginOptions;
-  /** The list of all devices after each change; ends or throws when the plugin has gone. */
+  /** Yields the list of all devices after each change; ends or throws when the plugin is gone. */
   devices(signal: AbortSignal): AsyncIterable<readonly Device[]>;
-  /** Allocates devices for one container. */
+  /** Allocate call for one container. */
   allocate(ids: readonly string[], signal: AbortSignal): Promise<ContainerAllocateResponse>;
-  /** The plugin's preferred allocation. */
+  /** GetPreferredAllocation call. */
   prefer(choice: PreferredChoice, signal: AbortSignal): Promise<readonly string[]>;
-  /** Prepares the devices before each start of their container. */
+  /** PreStartContainer call, before each start of the container. */
   preStart(ids: readonly string[], signal: AbortSignal): Promise<void>;
   close(): void;
 }
@@ -44,12 +44,11 @@ export interface PluginDeps {
 }
 
 const userAgent = "graftlet-device-manager";
-/** Longest wait for a registering plugin to listen, milliseconds. */
+/** Timeout for a registering plugin to listen, milliseconds. */
 const connectMs = 10_000;
 const preStartMs = 30_000;
 
-/** Connects to a plugin and asks for its options. @param path of its socket on the target.
- *  @throws CodedError in the kubelet's words. */
+/** Connects to a plugin and reads its options. @param path its socket on the target. @throws CodedError in the kubelet's words. */
 export async function connectPlugin(deps: PluginDeps, path: string, signal: AbortSignal): Promise<DevicePlugin> {
   const session = await openSession(deps, path, signal);
   try {

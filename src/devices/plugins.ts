@@ -15,7 +15,7 @@ export interface PluginsDeps {
   readonly inventory: Inventory;
   /** Timeout of plugin calls, milliseconds. */
   readonly requestTimeoutMs: number;
-  /** Called with a plugin's list of devices. @param changed IDs of devices that are new or whose health changed. */
+  /** Called with a plugin's device list. @param changed IDs of devices that are new or whose health changed. */
   readonly onListed: (resource: string, changed: readonly string[]) => void;
   readonly onGone: () => void;
   readonly clock: Clock;
@@ -23,35 +23,34 @@ export interface PluginsDeps {
 }
 
 export interface Plugins {
-  /** Registers a plugin: reads its options, and follows its list of devices from then on.
-   *  @throws CodedError in the kubelet's words. */
+  /** Registers a plugin: reads its options, then follows its device list. @throws CodedError in the kubelet's words. */
   register(request: RegisterRequest, signal: AbortSignal): Promise<void>;
-  /** Takes plugins that register by a socket of theirs in plugins_registry. */
+  /** Handles plugins that register in plugins_registry. */
   readonly handler: PluginHandler;
-  /** Disconnects all plugins, without further reports on their devices. */
+  /** Disconnects all plugins, without reporting their devices as lost. */
   close(): Promise<void>;
 }
 
 const version = "v1beta1";
 
-/** The registered plugins. A plugin that has gone is not called again: it registers when it is back. (kubelet,
+/** Registered device plugins. A lost plugin is not called again until it registers again. (kubelet,
  *  devicemanager/plugin/v1beta1) */
 export function createPlugins(deps: PluginsDeps): Plugins {
   const { directory, inventory, log } = deps;
   const closing = new AbortController();
   const followed = new Set<Promise<void>>();
-  /** Plugins that registered by a socket of theirs, by endpoint. */
+  /** Plugins that registered in plugins_registry, by endpoint. */
   const found = new Map<string, DevicePlugin>();
 
   const take = (resource: string, plugin: DevicePlugin, devices: readonly Device[]) => {
     if (inventory.endpoint(resource)?.plugin !== plugin) return;
     const changed = inventory.listed(resource, devices);
     const numbers = { resource, devices: devices.length, healthy: inventory.healthy(resource).length };
-    if (changed.length > 0) log.info(numbers, "devices of a plugin have changed");
+    if (changed.length > 0) log.info(numbers, "device list changed");
     deps.onListed(resource, changed);
   };
   const follow = async (resource: string, plugin: DevicePlugin) => {
-    let why = "the plugin ended its list of devices";
+    let why = "the plugin closed its device stream";
     try {
       for await (const devices of plugin.devices(closing.signal)) take(resource, plugin, devices);
     } catch (error) {
@@ -59,7 +58,7 @@ export function createPlugins(deps: PluginsDeps): Plugins {
     }
     plugin.close();
     if (closing.signal.aborted || inventory.endpoint(resource)?.plugin !== plugin) return;
-    log.warn({ resource, why }, "a device plugin has gone, its devices count as unhealthy until it registers again");
+    log.warn({ resource, why }, "lost a device plugin; its devices are unhealthy until it registers again");
     inventory.gone(resource, plugin);
     deps.onGone();
   };
@@ -68,7 +67,7 @@ export function createPlugins(deps: PluginsDeps): Plugins {
     const signal = AbortSignal.any([given, closing.signal]);
     const plugin = await connectPlugin(deps, socket, signal);
     inventory.connected(resource, plugin)?.close();
-    log.info({ resource }, "a device plugin has registered");
+    log.info({ resource }, "registered device plugin");
     const following = follow(resource, plugin).finally(() => followed.delete(following));
     followed.add(following);
     return plugin;
@@ -99,7 +98,7 @@ function invalidResource(name: string): string {
   return `the ResourceName ${JSON.stringify(name)} is invalid`;
 }
 
-/** @throws CodedError invalid_argument, in the kubelet's words, for a plugin that cannot be taken. */
+/** @throws CodedError invalid_argument, in the kubelet's words, for an unsupported version or invalid name. */
 function refuseUnfit({ name, versions }: RegisteringPlugin): void {
   if (!versions.includes(version))
     throw new CodedError(
@@ -123,6 +122,6 @@ function socketOf(directory: Pick<PluginDirectory, "pluginSocket">, request: Reg
   if (socket !== undefined) return socket;
   throw new CodedError(
     "invalid_argument",
-    `the endpoint ${JSON.stringify(endpoint)} is invalid: name a socket in the directory of kubelet.sock`,
+    `the endpoint ${JSON.stringify(endpoint)} is invalid: it must be a socket in the directory of kubelet.sock`,
   );
 }

@@ -21,9 +21,9 @@ import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 import { allocatableDevices, resourcesOf, resourcesOfPod } from "./pod-resources.ts";
 
-/** Pods of the node, as monitors see them. */
+/** Pods of the node, for the PodResources API. */
 export interface MonitoredPods {
-  /** All that the node knows, and those that have not ended. */
+  /** All known pods, and the active ones. */
   all(): readonly Pod[];
   active(): readonly Pod[];
   byName(namespace: string, name: string): Pod | undefined;
@@ -38,12 +38,13 @@ export interface PodResourcesDeps {
   readonly clock: Clock;
 }
 
-/** Calls per second, and at once: more are refused. (kubelet, apis/podresources) */
+/** Rate limit: calls per second, and burst; more are rejected. (kubelet, apis/podresources) */
 const perSecond = 100;
 const burst = 10;
 
-/** Serves PodResourcesLister, v1 and v1alpha1. Costs nothing before the first monitor comes.
- *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
+/** Serves PodResourcesLister, v1 and v1alpha1. Allocates nothing before the first client connects.
+ *  @see
+ *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServer {
   const { pods, inventory, allocations, measures, budget, clock } = deps;
   const mayAsk = createTokenBucket(clock, perSecond, burst);
@@ -84,7 +85,7 @@ export function createPodResourcesServer(deps: PodResourcesDeps): ConnectionServ
   return createConnectionServer(addServices, budget);
 }
 
-/** The older answer for a pod: of its containers alone, and without topology. */
+/** The v1alpha1 form of a pod's resources: containers only, and without topology. */
 function alphaOf({ spec }: Pod, { name, namespace, containers }: PodResources): AlphaPodResources {
   const main = new Set(spec.containers.map((container) => container.name));
   return {

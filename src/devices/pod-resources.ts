@@ -9,13 +9,14 @@ import { isSidecar } from "../pod/containers.ts";
 import type { Allocations } from "./allocations.ts";
 import type { Inventory } from "./inventory.ts";
 
-/** Devices that pods have. CPUs and memory are listed by nobody: without a static policy no container has any to itself.
- *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
+/** Devices allocated to pods. CPUs and memory are omitted: without a static policy no container has exclusive ones.
+ *  @see
+ *  https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/#monitoring-device-plugin-resources */
 export function resourcesOf(pods: readonly Pod[], allocations: Allocations): ListPodResourcesResponse {
   return { podResources: pods.map((pod) => resourcesOfPod(pod, allocations)) };
 }
 
-/** Those of one pod: its sidecars and containers. */
+/** Devices of one pod's sidecars and containers. */
 export function resourcesOfPod({ metadata, spec }: Pod, allocations: Allocations): PodResources {
   const sidecars = (spec.initContainers ?? []).filter(isSidecar);
   const of = ({ name }: Container): ContainerResources =>
@@ -23,7 +24,7 @@ export function resourcesOfPod({ metadata, spec }: Pod, allocations: Allocations
   return { name: metadata.name, namespace: metadata.namespace, containers: [...sidecars, ...spec.containers].map(of) };
 }
 
-/** Healthy devices that pods may have, a device of several NUMA nodes at each. */
+/** Healthy devices that can be allocated; a device of several NUMA nodes is listed under each. */
 export function allocatableDevices(inventory: Inventory): readonly ContainerDevices[] {
   return [...inventory.registered()].flatMap(([resource, ids]) =>
     ids.flatMap((id) => {
@@ -33,7 +34,7 @@ export function allocatableDevices(inventory: Inventory): readonly ContainerDevi
   );
 }
 
-/** A container's, as they were allocated. */
+/** Devices of one container, as allocated. */
 function devicesOfContainer(uid: string, container: string, allocations: Allocations): readonly ContainerDevices[] {
   return [...allocations.ofContainer(uid, container)].flatMap(([resource, { devices }]) =>
     [...devices].flatMap(([node, ids]) =>
@@ -42,7 +43,7 @@ function devicesOfContainer(uid: string, container: string, allocations: Allocat
   );
 }
 
-/** Stands for the NUMA node of a device that has none. */
+/** Placeholder NUMA node of devices without topology information. */
 const withoutNode = -1;
 
 function entry(resourceName: string, id: string, node?: bigint): ContainerDevices {

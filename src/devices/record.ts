@@ -15,13 +15,13 @@ export interface RecordDeps {
   readonly log: Logger;
 }
 
-/** The checkpoint of the device state on the target. */
+/** Checkpoint of the device state on the target. */
 export interface DeviceRecord {
-  /** Reads the checkpoint; an unreadable one counts as empty. @throws unavailable. */
+  /** Loads the checkpoint; an unreadable one counts as empty. @throws unavailable. */
   load(signal: AbortSignal): Promise<void>;
-  /** Resolves when `load` has finished. @returns with a flag for a missing checkpoint. */
+  /** Resolves when `load` has finished. @returns a flag for a missing checkpoint. */
   loaded(signal: AbortSignal): Promise<{ readonly anew: boolean }>;
-  /** Writes the checkpoint. @throws Error in the kubelet's words. */
+  /** Saves the checkpoint. @throws Error in the kubelet's words. */
   save(): Promise<void>;
 }
 
@@ -47,7 +47,7 @@ export function createRecord({ directory, inventory, allocations, log }: RecordD
       } catch (error) {
         throwIfAborted(signal);
         if (hasCode(error, "unavailable", "deadline_exceeded")) throw error;
-        log.error({ err: error }, "what pods have of devices cannot be read, and counts as nothing");
+        log.error({ err: error }, "cannot read the device checkpoint; starting without allocations");
       }
       read.resolve({ anew });
     },

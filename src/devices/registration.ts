@@ -22,7 +22,7 @@ export function createRegistrationServer({ register, budget, log }: Registration
     register(call.request, given.signal).then(
       () => reply(null, Empty.create()),
       (error: unknown) => {
-        log.warn({ err: error, resource }, "a device plugin could not be registered");
+        log.warn({ err: error, resource }, "cannot register device plugin");
         reply({ code: status.UNKNOWN, details: messageOf(error) });
       },
     );

@@ -11,16 +11,16 @@ export interface Serving {
   readonly host: Pick<Host, "listen">;
   readonly socket: string;
   readonly server: ConnectionServer;
-  /** Steps before, in their order. */
+  /** Preparations, in their order. */
   readonly prepare: readonly ((signal: AbortSignal) => Promise<unknown>)[];
-  /** Says what does not work where it cannot be served. */
+  /** Describes what does not work without the server, for the log. */
   readonly without: string;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
 /** Serves until the signal aborts. A failure is logged and retried: the node works without.
- *  @param ending called once nobody is served any more. */
+ *  @param ending called after the server is closed. */
 export async function serve(serving: Serving, signal: AbortSignal, ending?: () => Promise<void>): Promise<void> {
   const { host, socket, server, prepare, clock } = serving;
   let listener: HostListener | undefined;
@@ -32,7 +32,7 @@ export async function serve(serving: Serving, signal: AbortSignal, ending?: () =
   } finally {
     server.close();
     await ending?.();
-    // On an unreachable target the socket stays until the next start.
+    // If the target is unreachable, the socket stays until the next start.
     if (listener) await untilAborted(closed(listener), clock.within(closeMs)).catch(() => undefined);
   }
 }
@@ -58,10 +58,10 @@ async function closed(listener: HostListener): Promise<void> {
   await listener[Symbol.asyncDispose]();
 }
 
-/** Longest wait for the removal of the socket, milliseconds. */
+/** Timeout of removing the socket, milliseconds. */
 const closeMs = 2_000;
 
-/** Pauses before a retry, milliseconds: on an unreachable target, and on one that refuses. */
+/** Retry delays, milliseconds: for an unreachable target, and for one that refuses. */
 const retryMs = 5_000;
 const refusedRetryMs = 60_000;
 
@@ -76,7 +76,7 @@ async function untilDone(
     } catch (err) {
       if (signal.aborted) return;
       const why = messageOf(err);
-      if (why !== told) log.warn({ err, socket }, `${without} on this node yet, will try again`);
+      if (why !== told) log.warn({ err, socket }, `${without}; retrying`);
       told = why;
       const ms = hasCode(err, "unavailable", "deadline_exceeded") ? retryMs : refusedRetryMs;
       await clock.sleep(ms, signal).catch(() => undefined);

@@ -14,7 +14,7 @@ export interface DeploymentDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "patch">;
   readonly clock: Clock;
   readonly deployment: DeploymentName;
-  /** Longest wait for its Pods to terminate. */
+  /** Timeout for its Pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
@@ -27,8 +27,8 @@ interface Scale {
 
 const everyMs = 1_000;
 
-/** Stops the Deployment that graftlet runs in: scales it to 0 and waits until its Pods are gone. Pods that exceed the time are
- *  named; the targets' locks show whether they still work there. */
+/** Stops graftlet's Deployment: scales it to 0 and waits until its Pods are gone. Pods that exceed the timeout are reported; the
+ *  locks on the targets show whether they still run. */
 export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal): Promise<void> {
   const { client, clock, timeoutMs, say } = deps;
   const { namespace, name } = deps.deployment;
@@ -40,15 +40,15 @@ export async function stopDeployment(deps: DeploymentDeps, signal: AbortSignal):
     if (scale.spec?.replicas !== 0)
       scale = await client.patch<Scale>(path, { type: "merge", body: { spec: { replicas: 0 } } }, { signal });
   } catch (error) {
-    if (hasCode(error, "not_found")) return say(`${title} is not there any more`);
+    if (hasCode(error, "not_found")) return say(`${title} no longer exists`);
     throw error;
   }
   const deadline = clock.monotonic() + timeoutMs;
   for (;;) {
     const pods = await podsOf(deps, scale.status?.selector ?? "", signal);
-    if (pods.length === 0) return say(`${title} is scaled to 0, and none of its Pods is left`);
+    if (pods.length === 0) return say(`scaled ${title} to 0; all of its Pods have terminated`);
     if (clock.monotonic() >= deadline)
-      return say(`${title} is scaled to 0, but after ${goDuration(timeoutMs)} Pods are left: ${pods.join(", ")}`);
+      return say(`scaled ${title} to 0, but after ${goDuration(timeoutMs)} Pods remain: ${pods.join(", ")}`);
     await clock.sleep(everyMs, signal);
   }
 }

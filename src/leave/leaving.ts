@@ -11,26 +11,26 @@ export interface LeavingDeps {
   readonly client: LeavingClient;
   readonly clock: Clock;
   readonly nodes: readonly string[];
-  /** The Deployment that graftlet runs in; undefined when another party stops it. */
+  /** graftlet's Deployment; undefined if someone else stops it. */
   readonly deployment: DeploymentName | undefined;
-  /** Time for pods to terminate, and again for graftlet to stop and release its targets. */
+  /** Timeout for pods to terminate, and again for graftlet to stop and release its targets. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
   /** Removes everything that the node created on its target, and reports it.
-   *  @returns true when nothing of it is left.
-   *  @throws TargetError RuntimeInUse while another agent works there; CodedError unavailable when it is out of reach. */
+   *  @returns true if nothing is left. @throws TargetError RuntimeInUse while another agent uses the target; CodedError
+   *  unavailable while it is unreachable. */
   clean(nodeName: string, signal: AbortSignal): Promise<boolean>;
 }
 
-/** Interval of tries on a target that is in use or out of reach, milliseconds. */
+/** Retry delay while a target is in use or unreachable, milliseconds. */
 const againMs = 2_000;
-/** Longest time that a target may be out of reach, milliseconds. */
+/** Timeout for an unreachable target, milliseconds. */
 const reachMs = 30_000;
 
-/** Removes nodes from the cluster in order: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets,
- *  deletes the Node objects. Safe to repeat after an interruption at any step. A failed node is named and stays as it is; the
- *  others go on.
- *  @returns the nodes that have not left. */
+/** Removes nodes from the cluster: cordons them, has graftlet terminate their pods, stops graftlet, cleans the targets, deletes
+ *  the Node objects. Safe to repeat after an interruption at any step. A failed node is reported and left as it is; the others
+ *  continue.
+ *  @returns the nodes that failed. */
 export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<readonly string[]> {
   const { nodes, deployment, say } = given;
   const deps = { ...given, client: retryingClient(given.client, given.clock, say) };
@@ -43,11 +43,11 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
           step(nodeName).catch((error: unknown) => {
             throwIfAborted(signal);
             failed.add(nodeName);
-            say(`node ${nodeName} has not left: ${reasonOf(error)}`);
+            say(`cannot remove node ${nodeName}: ${reasonOf(error)}`);
           }),
         ),
     ));
-  // All nodes first, so that pods do not move from one to another.
+  // All nodes are cordoned first, so that pods do not move from one to another.
   await each((nodeName) => cordon(deps, nodeName, signal));
   await each((nodeName) => endPods(podsDeps(deps, nodeName), signal));
   if (failed.size === nodes.length) return nodes;
@@ -56,7 +56,7 @@ export async function leave(given: LeavingDeps, signal: AbortSignal): Promise<re
       await stopDeployment({ ...deps, deployment }, signal);
     } catch (error) {
       throwIfAborted(signal);
-      say(`Deployment ${deployment.namespace}/${deployment.name} cannot be ended: ${reasonOf(error)}`);
+      say(`Deployment ${deployment.namespace}/${deployment.name} cannot be stopped: ${reasonOf(error)}`);
       return nodes;
     }
   }
@@ -68,24 +68,24 @@ async function cordon(deps: LeavingDeps, nodeName: string, signal: AbortSignal):
   const { say } = podsDeps(deps, nodeName);
   const cordoning = { type: "merge", body: { spec: { unschedulable: true } } } as const;
   const node = await unlessGone(deps.client.patch(pathOf(nodeName), cordoning, { signal }));
-  say(node === undefined ? "it is not in the cluster any more" : "it takes no new pods (cordoned)");
+  say(node === undefined ? "not found in the cluster" : "cordoned");
 }
 
-/** The Node is deleted only when its target is clean: the cluster then starts its pods elsewhere. */
+/** The Node is deleted only after its target is clean: the cluster then starts its pods elsewhere. */
 async function depart(deps: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const pods = podsDeps(deps, nodeName);
   if (!(await cleanOnceFree(deps, nodeName, pods.say, signal)))
     throw new CodedError(
       "failed_precondition",
-      "its target is not clean, as said above; its Node stays, since its pods may still run",
+      "its target is not clean (see above); keeping its Node object, as its pods may still be running",
     );
   await releaseVolumes(deps, nodeName, signal);
   await unlessGone(deps.client.delete(pathOf(nodeName), undefined, { signal }));
   await forgetPods(pods, signal);
-  pods.say("it has left: its target is clean, its Node is deleted");
+  pods.say("removed: its target is clean, its Node object is deleted");
 }
 
-/** Tells the cluster that no volume is mounted there any more: else it waits for six minutes before it detaches what was. */
+/** Clears volumesInUse: otherwise the cluster waits for six minutes before it detaches the volumes. */
 async function releaseVolumes({ client }: LeavingDeps, nodeName: string, signal: AbortSignal): Promise<void> {
   const patch = { type: "merge", body: { status: { volumesInUse: null } } } as const;
   await unlessGone(client.patch(`${pathOf(nodeName)}/status`, patch, { signal }));
@@ -110,8 +110,8 @@ async function cleanOnceFree(
         say(messageOf(error));
         return false;
       }
-      const wanted = inUse && !deployment ? "stop graftlet of this node now: it is waited for" : "it is tried again";
-      if (!told) say(`${messageOf(error).replace(/\.$/, "")}; ${wanted}, for ${goDuration(patience)} at most`);
+      const wanted = inUse && !deployment ? "stop this node's graftlet now; waiting" : "retrying";
+      if (!told) say(`${messageOf(error).replace(/\.$/, "")}; ${wanted} for up to ${goDuration(patience)}`);
     }
     await clock.sleep(againMs, signal);
   }
@@ -127,5 +127,5 @@ function pathOf(nodeName: string): string {
 
 function reasonOf(error: unknown): string {
   const text = messageOf(error);
-  return codeOf(error) === "permission_denied" ? `${text}; use an account that may` : text;
+  return codeOf(error) === "permission_denied" ? `${text}; use an account with this permission` : text;
 }

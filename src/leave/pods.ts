@@ -11,19 +11,19 @@ export interface PodsDeps {
   readonly client: Pick<ApiClient, "get" | "list" | "delete">;
   readonly clock: Clock;
   readonly nodeName: string;
-  /** Longest wait for pods to terminate. */
+  /** Timeout for pods to terminate. */
   readonly timeoutMs: number;
   readonly say: (line: string) => void;
 }
 
-/** Interval of checks for their end. */
+/** Poll interval while they terminate. */
 const everyMs = 1_000;
-/** A node that is unready for this long does not terminate pods. */
+/** A node that has been unready for this long is not expected to terminate pods. */
 const unreadyMs = 30_000;
 
-/** Deletes the node's pods with their own grace periods and waits until they are gone, time is up, or no agent is there to stop
- *  them. Those with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror pods stay, and
- *  so do pods of DaemonSets, which would be recreated at once: cleaning the target ends the rest. */
+/** Deletes the node's pods with their own grace periods and waits until they are gone, the timeout expires, or no agent is there
+ *  to terminate them. Pods with volumes come first, for half of the time: one of the others may be the volumes' driver. Mirror
+ *  pods stay, and so do pods of DaemonSets, which would be recreated at once; cleaning the target terminates them. */
 export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const { clock, nodeName, say } = deps;
   const deadline = clock.monotonic() + deps.timeoutMs;
@@ -31,36 +31,36 @@ export async function endPods(deps: PodsDeps, signal: AbortSignal): Promise<void
   const asked = new Set<string>();
   for (let readyAt = clock.monotonic(); ; ) {
     const pods = (await podsOf(deps, signal)).filter(isToEnd);
-    if (pods.length === 0) return say(asked.size === 0 ? "it has no pods to delete" : "its pods have ended");
+    if (pods.length === 0) return say(asked.size === 0 ? "no pods to delete" : "pods have terminated");
     const withVolumes = pods.filter(hasStorage);
     const isFirst = withVolumes.length > 0 && clock.monotonic() < othersAt;
     const fresh = (isFirst ? withVolumes : pods).filter(({ metadata }) => !asked.has(metadata.uid));
     if (!isFirst && withVolumes.length > 0 && fresh.length > 0)
-      say(`the others do not wait any longer for pods with volumes: ${namesOf(withVolumes)}`);
+      say(`deleting the other pods while pods with volumes are still terminating: ${namesOf(withVolumes)}`);
     for (const pod of fresh) asked.add(pod.metadata.uid);
     await Promise.all(
       fresh
         .filter(({ metadata }) => !metadata.deletionTimestamp)
         .map((pod) => deletePod(deps.client, pod.metadata, {}, signal)),
     );
-    if (fresh.length > 0) say(`its pods are asked to end: ${namesOf(fresh)}`);
+    if (fresh.length > 0) say(`deleting pods: ${namesOf(fresh)}`);
     const ready = await readiness(deps, signal);
     if (ready === "True") readyAt = clock.monotonic();
     const why =
       ready === "gone" || ready === "Unknown" || clock.monotonic() - readyAt >= unreadyMs
-        ? `nobody ends pods there (node ${nodeName} is ${ready === "gone" ? "not in the cluster" : "not Ready"})`
-        : clock.monotonic() >= deadline && `they have not ended within ${goDuration(deps.timeoutMs)}`;
-    if (why) return say(`${why}; left to the cleaning of the target: ${namesOf(pods)}`);
+        ? `no agent terminates pods there (node ${nodeName} is ${ready === "gone" ? "not in the cluster" : "not Ready"})`
+        : clock.monotonic() >= deadline && `pods have not terminated within ${goDuration(deps.timeoutMs)}`;
+    if (why) return say(`${why}; leaving them to the cleanup of the target: ${namesOf(pods)}`);
     await clock.sleep(everyMs, signal);
   }
 }
 
-/** Deletes the remaining objects of the node's pods. Only for a node whose target is clean: none of them may be running.
+/** Force-deletes the remaining pods of the node. Only for a node whose target is clean: none of them may be running.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-forced */
 export async function forgetPods(deps: PodsDeps, signal: AbortSignal): Promise<void> {
   const pods = await podsOf(deps, signal);
   await Promise.all(pods.map((pod) => deletePod(deps.client, pod.metadata, { gracePeriodSeconds: 0 }, signal)));
-  if (pods.length > 0) deps.say(`what was left of its pods in the cluster is removed: ${namesOf(pods)}`);
+  if (pods.length > 0) deps.say(`force-deleted its remaining pods: ${namesOf(pods)}`);
 }
 
 /** Selects pods as kubectl drain does. @see https://kubernetes.io/docs/reference/kubectl/generated/kubectl_drain/ */
@@ -69,7 +69,7 @@ function isToEnd(pod: Pod): boolean {
   return !isMirrorPod(pod) && owner?.kind !== "DaemonSet";
 }
 
-/** Volumes may be a driver's: what a claim stands for is not looked up. */
+/** Any claim counts: it may be bound to a CSI volume. */
 function hasStorage({ spec }: Pod): boolean {
   return (spec.volumes ?? []).some(
     ({ persistentVolumeClaim, ephemeral, csi }) => (persistentVolumeClaim ?? ephemeral ?? csi) !== undefined,

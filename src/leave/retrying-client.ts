@@ -2,14 +2,14 @@ import type { ApiClient } from "../api/client.ts";
 import type { Clock } from "../lib/clock.ts";
 import { hasCode, messageOf } from "../lib/errors.ts";
 
-/** The API requests of leaving; all may be repeated. */
+/** The API requests of `graftlet leave`; all may be repeated. */
 export type LeavingClient = Pick<ApiClient, "get" | "list" | "patch" | "delete">;
 
 const againMs = 2_000;
-/** Longest outage, milliseconds: enough for a restarted API server, or a load balancer in front of several. */
+/** Timeout of an outage, milliseconds: enough to restart an API server, or to switch to another one behind a load balancer. */
 const patienceMs = 60_000;
 
-/** The same client with retries: requests to an API server that does not answer are repeated for a minute.
+/** Adds retries to a client: requests to an API server that does not answer are repeated for a minute.
  *  @param say called once per outage. */
 export function retryingClient(client: LeavingClient, clock: Clock, say: (line: string) => void): LeavingClient {
   const until = async <T>(ask: () => Promise<T>, signal: AbortSignal): Promise<T> => {
@@ -19,7 +19,7 @@ export function retryingClient(client: LeavingClient, clock: Clock, say: (line: 
         return await ask();
       } catch (error) {
         if (!hasCode(error, "unavailable") || clock.monotonic() >= deadline) throw error;
-        if (!told) say(`the API server does not answer, it is asked again: ${messageOf(error)}`);
+        if (!told) say(`the API server does not answer; retrying: ${messageOf(error)}`);
       }
       await clock.sleep(againMs, signal);
     }

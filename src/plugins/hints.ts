@@ -2,11 +2,11 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { Host } from "../seams/host.ts";
 
-/** Hints that something in directories may have changed. */
+/** Notifies about possible changes in directories. */
 export interface Hints {
-  /** Watches these directories and no others. @returns true when all of them have been watched since the last call. */
+  /** Watches exactly these directories. @returns true if all of them have been watched since the last call. */
   watch(directories: readonly string[]): boolean;
-  /** Ends all watches. */
+  /** Stops all watches. */
   stop(): void;
 }
 
@@ -16,14 +16,14 @@ export interface HintsDeps {
   readonly log: Logger;
 }
 
-/** Watches directories where the host can; a watch that breaks is begun anew with the next call. */
+/** Watches directories if the host supports it; a broken watch is restarted by the next call. */
 export function createHints({ host, onChange, log }: HintsDeps): Hints {
   const watches = new Map<string, AbortController>();
   const follow = async (directory: string, ending: AbortController) => {
     try {
       for await (const _path of host.watch?.(directory, ending.signal) ?? []) onChange();
     } catch (error) {
-      log.debug({ directory, why: messageOf(error) }, "cannot watch a directory of plugins");
+      log.debug({ directory, why: messageOf(error) }, "cannot watch plugin directory");
     } finally {
       if (watches.get(directory) === ending) watches.delete(directory);
     }

@@ -19,20 +19,20 @@ export interface PluginManagerDeps {
   readonly log: Logger;
 }
 
-/** Interval of reconciling while something is not as it should be, milliseconds: the kubelet's. */
+/** Reconcile interval while something is pending, milliseconds: the kubelet's. */
 const everyMs = 1_000;
-/** Interval of looks at directories that cannot be watched, and of looks at those that are, milliseconds. */
+/** Scan intervals of directories that cannot be watched, and of watched ones, milliseconds. */
 const unwatchedEveryMs = 5_000;
 const watchedEveryMs = 10_000;
-/** Pauses after failures, milliseconds: the kubelet's. */
+/** Retry delays, milliseconds: the kubelet's. */
 const firstRetryMs = 500;
 const longestRetryMs = 122_000;
 const directoryMode = 0o755;
-/** Plugins that are registered at the same time. */
+/** Maximum number of concurrent registrations. */
 const registersAtOnce = 16;
 
-/** Registers plugins whose sockets lie in a directory of the target, and takes them back when a socket goes or is replaced. What cannot
- *  be seen counts as it was. (kubelet, pluginmanager)
+/** Registers plugins by their sockets in a directory of the target, and deregisters them when a socket is removed or replaced.
+ *  If the directory cannot be read, the last state counts. (kubelet, pluginmanager)
  *  @see https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/ */
 export function createPluginManager(deps: PluginManagerDeps): Service {
   const { host, directory, clock, log } = deps;
@@ -49,7 +49,7 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
       let told = "";
       let lookAt = 0;
       const look = async () => {
-        // A change during the look counts for the next one.
+        // A change during the scan triggers another one.
         lookAt = clock.monotonic() + (host.watch ? everyMs : unwatchedEveryMs);
         const before = told;
         try {
@@ -61,7 +61,7 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
         } catch (err) {
           if (signal.aborted) return;
           const why = messageOf(err);
-          if (why !== told) log.warn({ err, directory }, "plugins cannot be looked for, will try again");
+          if (why !== told) log.warn({ err, directory }, "cannot scan plugin directory; retrying");
           told = why;
         }
       };
@@ -82,9 +82,9 @@ export function createPluginManager(deps: PluginManagerDeps): Service {
   };
 }
 
-const tooMany = "some sockets and directories of plugins are left out: there are too many, or they lie too deep";
+const tooMany = "ignoring some plugin sockets and directories: too many, or nested too deeply";
 
-/** Sockets in a directory, which is made where it is missing. */
+/** Finds sockets in a directory, which is created if missing. */
 async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
   const found = await unlessGone(findSockets(fs, directory, signal));
   if (found) return found;
@@ -93,9 +93,9 @@ async function madeAndFound(fs: HostFs, directory: string, signal: AbortSignal):
 }
 
 interface Reconciler {
-  /** The sockets that are there. */
+  /** Sets the sockets that exist now. */
   found(sockets: FoundSockets): void;
-  /** Begins what is due, one piece of work a socket at a time. @returns true when nothing is left to do. */
+  /** Starts all pending registrations and deregistrations, one per socket at a time. @returns true if nothing is pending. */
   reconcile(): boolean;
   idle(): Promise<unknown>;
 }
@@ -113,18 +113,18 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
     try {
       await registerPlugin(deps, socket, taking, signal);
       const plugin = registered.get(socket)?.plugin;
-      log.info({ socket, plugin: plugin?.name, endpoint: plugin?.endpoint }, "a plugin has registered");
+      log.info({ socket, plugin: plugin?.name, endpoint: plugin?.endpoint }, "registered plugin");
       retries.reset(socket);
     } catch (err) {
       registered.delete(socket);
       if (signal.aborted) return;
       retries.next(socket);
-      log.warn({ err, socket }, "a plugin could not be registered, will try again");
+      log.warn({ err, socket }, "cannot register plugin; retrying");
     }
   };
   const deregister = async (socket: string, { plugin, handler }: Registered) => {
     registered.delete(socket);
-    log.info({ socket, plugin: plugin.name }, "a plugin has gone");
+    log.info({ socket, plugin: plugin.name }, "deregistering plugin: its socket was removed or replaced");
     await handler.deregister(plugin, signal);
   };
   const begin = (socket: string, work: () => Promise<void>) => {
@@ -136,7 +136,7 @@ function createReconciler(deps: PluginManagerDeps, signal: AbortSignal): Reconci
   return {
     found: ({ sockets }) => (wanted = sockets),
     reconcile() {
-      // What goes comes before what comes: another socket may be the same plugin's.
+      // Deregister first: another socket may belong to the same plugin.
       for (const [socket, known] of registered)
         if (wanted.get(socket) !== known.mark) begin(socket, () => deregister(socket, known));
       for (const [socket, mark] of wanted)

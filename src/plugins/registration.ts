@@ -6,24 +6,25 @@ import { smallLimits } from "../lib/bounded-decode.ts";
 import { CodedError, codeOf, messageOf, throwIfAborted } from "../lib/errors.ts";
 import { callOnce } from "../lib/grpc.ts";
 
-/** A plugin that was taken, and who took it. */
+/** A registered plugin and its handler. */
 export interface Registered {
   readonly plugin: RegisteringPlugin;
   readonly handler: PluginHandler;
 }
 
-/** Handlers by the types that plugins name. */
+/** Handlers by plugin type. */
 export type PluginHandlers = Readonly<Record<string, PluginHandler>>;
 
 const userAgent = "graftlet-plugin-manager";
-/** Limits of the kubelet, milliseconds. */
+/** Timeouts, milliseconds: the kubelet's. */
 const dialMs = 10_000;
 const infoMs = 1_000;
 const notifyMs = 5_000;
 
-/** Asks the plugin behind a socket what it is, has it taken by the handler of its type, and tells it of the outcome.
- *  @param taking called with the plugin before its handler takes it, so that its end meanwhile is not missed.
- *  @throws CodedError in the kubelet's words; nothing is registered then. */
+/** Asks the plugin behind a socket for its info, has the handler of its type register it, and notifies the plugin of the
+ *  outcome.
+ *  @param taking called with the plugin just before its handler registers it, so that its removal meanwhile is not missed.
+ *  @throws CodedError in the kubelet's words; the plugin is not registered then. */
 export async function registerPlugin(
   deps: GrpcDeps & { readonly handlers: PluginHandlers },
   socket: string,
@@ -70,7 +71,7 @@ async function registerOn(
       limits: smallLimits,
     });
   };
-  /** Tells the plugin why it was not taken. */
+  /** Notifies the plugin why it was rejected. */
   const refuse = async (why: string, cause?: unknown): Promise<never> => {
     await notify(why).catch((error: unknown) => {
       throw failure(`failed to send error at socket ${socket}, err: ${why}: ${messageOf(error)}`, error);

@@ -3,24 +3,24 @@ import { unlessGone } from "../lib/errors.ts";
 import { createTurns } from "../lib/turns.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Sockets in a directory and below it, as they were found. */
+/** Sockets found in a directory and below it. */
 export interface FoundSockets {
-  /** Marks that tell a socket from an earlier one of the same path, by path. */
+  /** Inode fingerprints by path, to detect a re-created socket. */
   readonly sockets: ReadonlyMap<string, string>;
   readonly directories: readonly string[];
-  /** True when a limit left sockets or directories out. */
+  /** True if a limit was reached and sockets or directories were skipped. */
   readonly truncated: boolean;
 }
 
-/** Most sockets and directories of one walk, and its greatest depth: whoever may write there must not keep the node busy. */
+/** Limits of one scan: anyone who may write there must not be able to keep the node busy. */
 const maxSockets = 256;
 const maxDirectories = 64;
 const maxDepth = 8;
-/** Sockets that are looked at, at the same time. */
+/** Maximum number of concurrent lstat calls. */
 const looksAtOnce = 16;
 
-/** Finds sockets in a directory and below it; names that begin with a dot are left out, links are not followed, and what is beyond the
- *  limits is left out. @throws the host's failures, not_found for the directory itself: nothing is known then. */
+/** Finds sockets in a directory and below it. Hidden names, symbolic links and everything beyond the limits are skipped.
+ *  @throws the host's failures, not_found if the directory itself is missing. */
 export async function findSockets(fs: HostFs, directory: string, signal: AbortSignal): Promise<FoundSockets> {
   const paths: string[] = [];
   const directories: string[] = [];

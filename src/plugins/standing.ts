@@ -9,10 +9,11 @@ import { findSockets } from "./sockets.ts";
 
 const limitMs = 5_000;
 const userAgent = "graftlet-plugin-manager";
-/** Sockets that are asked at the same time. */
+/** Maximum number of concurrent calls. */
 const asksAtOnce = 16;
 
-/** Plugins of a type that answer on their registration sockets, without registering them. A socket that nobody answers on is none.
+/** Plugins of a type that answer on their registration sockets, without registering them. Sockets that do not answer are
+ *  skipped.
  *  @throws the host's failures. */
 export async function standingPlugins(
   deps: GrpcDeps & { readonly host: Pick<Host, "fs"> },

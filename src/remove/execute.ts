@@ -13,35 +13,35 @@ export interface ExecuteDeps {
   readonly runtime: Pick<Runtime, "stopContainer" | "removeContainer" | "stopPodSandbox" | "removePodSandbox">;
   readonly cgroups: Pick<Cgroups, "remove" | "children">;
   readonly drivers: GivesBack;
-  /** Longest grace period of a container. */
+  /** Maximum grace period of a container. */
   readonly longestGraceSeconds: number;
-  /** Called for each removed thing. */
+  /** Called for each removed item. */
   readonly say: (line: string) => void;
 }
 
-/** Gives volumes back to the storage drivers that they are of. What a driver does not take back is a sentence of the answer, and no
+/** Releases volumes through their CSI drivers. A volume that its driver does not release is reported as a sentence, not as a
  *  failure: it is unmounted all the same. */
 export interface GivesBack {
-  /** What a pod has. */
+  /** Unpublishes the volumes of a pod. */
   published(uid: string, pod: string, signal: AbortSignal): Promise<readonly string[]>;
-  /** What the node has for its pods. */
+  /** Unstages the volumes of the node. */
   staged(signal: AbortSignal): Promise<readonly string[]>;
 }
 
 /** Result of a removal. */
 export interface Outcome {
-  /** One line for each thing that could not be removed, with the reason. */
+  /** One line for each item that could not be removed, with the reason. */
   readonly failures: readonly string[];
-  /** One line for each thing kept because something before it could not be removed. */
+  /** One line for each item kept because an earlier one could not be removed. */
   readonly kept: readonly string[];
   /** One line for each directory or cgroup that is not empty, or that the login may not remove. */
   readonly left: readonly string[];
-  /** A sentence for each volume that its storage driver has not taken back. */
+  /** A sentence for each volume that its CSI driver did not release. */
   readonly notGivenBack: readonly string[];
 }
 
-/** Executes a plan: pods side by side, the tiers of each pod one after another. A failure is reported and holds up only its
- *  dependents; all other pods, where a pod with volumes of drivers does not end. Safe to repeat: missing things count as removed. */
+/** Executes a plan: pods in parallel, the stages of each pod in order. A failure is reported and blocks only what depends on it;
+ *  if terminating a pod with CSI volumes fails, all other pods stay. Safe to repeat: missing items count as removed. */
 export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal): Promise<Outcome> {
   const tally = createTally(deps.say);
   const remove = (thing: Thing) => removeThing(deps, thing, signal);
@@ -70,14 +70,14 @@ export async function execute(deps: ExecuteDeps, plan: Plan, signal: AbortSignal
   return tally.outcome();
 }
 
-/** Removes graftlet's own directory and the root directory around it in one step: a kill in between would leave the root
- *  directory for ever, since nothing else points to it. Its failures show again when each is removed by itself. */
+/** Removes graftlet's own directory and the root directory around it in one step: after a kill in between, the root directory
+ *  would stay forever, since nothing else refers to it. Failures show again when each is removed separately. */
 async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[], signal: AbortSignal): Promise<void> {
   const root = posix.dirname(own);
   const holds = (path: string) => own.startsWith(`${path}/`);
   const around = last.flatMap((thing) => (thing.is === "emptyDirectory" ? [thing.path] : []));
   const paths = around.filter((path) => path === root || path.startsWith(`${root}/`));
-  // What lies beside it goes first: the record of all of them lies in it.
+  // Other directories are removed first: they are recorded in graftlet's own.
   const [above, beside] = [paths.filter(holds), paths.filter((path) => !holds(path))];
   const emptied = (path: string) => ({ do: "remove" as const, path });
   await fs
@@ -85,7 +85,7 @@ async function removeWithRoot({ fs }: Host, own: string, last: readonly Thing[],
     .catch(() => throwIfAborted(signal));
 }
 
-/** Begins a tier once the one before is gone. */
+/** Starts a stage once the previous one is complete. */
 async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Promise<void> {
   for (const [index, tier] of tiers.entries()) {
     const gone = await Promise.all(tier.map((thing) => tally.attempt(thing, remove)));
@@ -93,11 +93,11 @@ async function inOrder(tiers: readonly Tier[], remove: Remove, tally: Tally): Pr
   }
 }
 
-/** @returns the reason why it stays, when that is no failure; a sentence for each volume that is not given back. */
+/** @returns the reason why the item stays, if that is no failure; or a sentence for each volume that was not released. */
 type Remove = (thing: Thing) => Promise<string | readonly string[] | undefined>;
 
 interface Tally {
-  /** @returns true when the next tier may begin. */
+  /** @returns true if the next stage may start. */
   attempt(thing: Thing, remove: Remove): Promise<boolean>;
   keep(things: readonly Thing[]): void;
   failed(): boolean;
@@ -163,7 +163,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
       return undefined;
     case "file":
       await host.fs.apply([{ do: "remove", path: thing.path }], signal);
-      // Without its file logind goes back to its own delay. Where it is not told, that is from the next boot on.
+      // Without the file logind falls back to its own delay; if the reload fails, from the next boot on.
       if (thing.path === inhibitDelayFile) await reloadLogind(host, signal).catch(() => throwIfAborted(signal));
       return undefined;
     case "belonging":
@@ -178,7 +178,7 @@ async function removeThing(deps: ExecuteDeps, thing: Thing, signal: AbortSignal)
   }
 }
 
-const inUse = "something else is in it";
+const inUse = "not empty";
 
 async function unlessInUse(call: Promise<void>): Promise<string | undefined> {
   try {
@@ -194,7 +194,7 @@ async function unlessForbidden(call: Promise<void>): Promise<string | undefined>
     await call;
     return undefined;
   } catch (error) {
-    if (hasCode(error, "permission_denied")) return "it is not this login's to remove";
+    if (hasCode(error, "permission_denied")) return "the login has no permission to remove it";
     throw error;
   }
 }

@@ -8,35 +8,35 @@ export interface FoundContainer {
   readonly graceSeconds: number;
 }
 
-/** Everything of one pod on the target. */
+/** Everything of one pod found on the target. */
 export interface FoundPod {
   readonly uid: string;
-  /** `namespace/name` when known on the target, else the UID. */
+  /** `namespace/name` if known on the target, else the UID. */
   readonly name: string;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
-  /** Cgroups of the pod, from the top of the hierarchies. */
+  /** Cgroups of the pod, in all hierarchies. */
   readonly cgroups: readonly string[];
-  /** Its directory below the root directory, without links; undefined when there is none. */
+  /** Its directory below the root directory, with links resolved; undefined if it does not exist. */
   readonly directory: string | undefined;
-  /** Mounts in its directory, in the order of unmounting. */
+  /** Mounts in its directory, in unmount order. */
   readonly mounts: readonly string[];
-  /** Volumes of storage drivers are in its directory. */
+  /** True if its directory contains CSI volumes. */
   readonly ofDrivers: boolean;
   /** Directories of its logs. */
   readonly logs: readonly string[];
-  /** Links to its logs for log collectors. */
+  /** Symbolic links to its logs, for log collectors. */
   readonly links: readonly string[];
 }
 
-/** A place made to mount a volume for all of its pods, a file beside it, or a directory around. */
+/** A staging path, a file next to one, or a directory around it. */
 export interface StagedVolume {
   readonly path: string;
   readonly isMounted: boolean;
   readonly isFile?: true;
-  /** A pod's device is bound there, and held open. */
+  /** A pod's device is bound to this file, and held open. */
   readonly isHeld?: true;
-  /** A storage driver has to be asked to give up the volume. */
+  /** The volume has to be unstaged by its CSI driver. */
   readonly ofDriver?: true;
 }
 
@@ -44,19 +44,19 @@ export interface StagedVolume {
 export interface Findings {
   readonly pods: readonly FoundPod[];
   readonly belongings: readonly Belonging[];
-  /** Where volumes are mounted for all pods, then the files beside and the directories around, the deepest first. */
+  /** Staging paths, then the files next to them and the directories around them, the deepest first. */
   readonly staged: readonly StagedVolume[];
-  /** Cgroups of QoS classes, the deepest first: they are removed when empty. */
+  /** Cgroups of QoS classes, the deepest first: removed if empty. */
   readonly tiers: readonly string[];
-  /** The device plugins' registration socket, the checkpoint of allocated devices, the record of the last shutdown, and what the node
-   *  wrote outside its root directory. */
+  /** The registration socket and the checkpoint of the device manager, the state file of the last shutdown, and files outside
+   *  the root directory. */
   readonly files: readonly string[];
-  /** The directory with records of pulled images; undefined when missing. */
+  /** The directory with the records of pulled images; undefined if missing. */
   readonly pullRecords: string | undefined;
-  /** Graftlet's own directory; undefined when missing. */
+  /** graftlet's own directory; undefined if missing. */
   readonly ownDirectory: string | undefined;
-  /** Directories that the node created, the longest first: they are removed when empty. */
+  /** Directories that the node created, the longest first: removed if empty. */
   readonly made: readonly string[];
-  /** A sentence for each finding that is not known to be the node's. */
+  /** A sentence for each finding that may not belong to the node. */
   readonly strangers: readonly string[];
 }

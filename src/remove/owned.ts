@@ -11,10 +11,10 @@ import {
 import type { Sharing } from "../seams/provider.ts";
 import type { FoundContainer } from "./findings.ts";
 
-/** A pod of the node, as its runtime and its root directory show it. */
+/** A pod of the node, found in its runtime or its root directory. */
 export interface OwnedPod {
   readonly uid: string;
-  /** `namespace/name` when the runtime knows it. */
+  /** `namespace/name` if the runtime knows it. */
   readonly name: string | undefined;
   readonly containers: readonly FoundContainer[];
   readonly sandboxIds: readonly string[];
@@ -28,17 +28,17 @@ export interface OwnershipInput {
   readonly directories: readonly string[];
   readonly sharing: Sharing;
   readonly nodeName: string;
-  /** True when static pods are the node's, too. */
+  /** True if static pods belong to the node, too. */
   readonly staticPods: boolean;
 }
 
-/** Seconds that every container gets between SIGTERM and SIGKILL, however short the grace period. (kubelet) */
+/** Minimum number of seconds between SIGTERM and SIGKILL, even for a shorter grace period. (kubelet) */
 const leastGraceSeconds = 2;
 
-/** Finds the node's pods. A node label decides. In a shared runtime, pods without a label belong to no node; in an exclusive one
- *  they are this node's if they have a directory here and come from one of the node's sources: a kubelet, or an earlier version
- *  of this node, created them. Pure.
- *  @returns also a sentence for each pod of an exclusive runtime that is left for that reason, in name order. */
+/** Finds the node's pods. The node label decides. In a shared runtime, pods without the label belong to no node; in an exclusive
+ *  one they are this node's if they have a directory here and come from one of the node's sources: a kubelet, or an earlier
+ *  version of this node, created them. Pure.
+ *  @returns also a sentence for each pod of an exclusive runtime that is left alone, sorted by name. */
 export function ownedPods(input: OwnershipInput): {
   readonly pods: readonly OwnedPod[];
   readonly strangers: readonly string[];
@@ -88,13 +88,13 @@ function isOurs(
   return sharing === "exclusive" && directories.has(uid) && mayBe;
 }
 
-/** In a shared runtime other nodes' pods are expected. */
+/** In a shared runtime, pods of other nodes are expected. */
 function strangersOf({ sandboxes, sharing }: OwnershipInput, foreign: ReadonlySet<string>): readonly string[] {
   if (sharing === "shared") return [];
   const names = sandboxes
     .filter(({ id }) => foreign.has(id))
     .map(({ id, labels }) => nameIn(labels) ?? `sandbox ${id.slice(0, 13)}`);
-  return [...new Set(names)].sort().map((name) => `pod ${name} in the runtime is not known to be this node's`);
+  return [...new Set(names)].sort().map((name) => `pod ${name} in the runtime may not belong to this node`);
 }
 
 function foundContainer({ id, labels, annotations, state }: Container): FoundContainer {

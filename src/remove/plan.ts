@@ -2,48 +2,47 @@ import { outermostOf } from "../host/mounts.ts";
 import type { Belonging } from "../seams/runtime.ts";
 import type { Findings, FoundContainer, FoundPod } from "./findings.ts";
 
-/** One thing on the target to remove. */
+/** One item on the target to remove. */
 export type Thing =
   | { readonly is: "container"; readonly container: FoundContainer; readonly pod: string }
   | { readonly is: "sandbox"; readonly id: string; readonly pod: string }
-  /** `outermost` is the mount in the pod's directory that it is in, or itself. */
+  /** `outermost` is the outermost mount of the pod's directory that contains it, or the mount itself. */
   | { readonly is: "mount"; readonly path: string; readonly outermost: string }
-  /** What storage drivers published to a pod, or staged for the node: the drivers are asked to take it back. */
+  /** Volumes that CSI drivers published to a pod, or staged for the node: their drivers are asked to release them. */
   | { readonly is: "published"; readonly uid: string; readonly pod: string }
   | { readonly is: "staged" }
-  /** A file to which a pod's device is bound, and which a loop device holds. */
+  /** A file to which a pod's device is bound, held open by a loop device. */
   | { readonly is: "heldDevice"; readonly path: string }
   | { readonly is: "cgroup"; readonly path: string }
   | { readonly is: "directory"; readonly path: string }
   | { readonly is: "link"; readonly path: string }
   | { readonly is: "file"; readonly path: string }
   | { readonly is: "belonging"; readonly belonging: Belonging }
-  /** Removed only when empty; a non-empty one is no failure. */
+  /** Removed only if empty; otherwise it stays, which is no failure. */
   | { readonly is: "emptyCgroup"; readonly path: string }
   | { readonly is: "emptyDirectory"; readonly path: string };
 
-/** Things that are removed side by side. */
+/** Items that are removed in parallel. */
 export type Tier = readonly Thing[];
 
 export interface Plan {
-  /** The beginning of pods with volumes of storage drivers: they end, and their volumes are given back, while all other pods run.
-   *  One of those may be the driver. */
+  /** First stages of pods with CSI volumes: they are terminated and their volumes unpublished while all other pods run, one of
+   *  which may be the driver. */
   readonly ofDrivers: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
-  /** What drivers staged for the node, after that. */
+  /** Unstages the volumes of CSI drivers, after that. */
   readonly unstaging: readonly Thing[];
-  /** Tiers by pod: a tier begins when everything in the one before is removed, so that nothing is deleted through a mount and
-   *  an incompletely removed pod can be found again. */
+  /** Stages by pod: a stage starts when everything of the previous one is removed, so that nothing is deleted through a mount
+   *  and an incompletely removed pod can be found again. */
   readonly pods: readonly { readonly name: string; readonly tiers: readonly Tier[] }[];
-  /** Things that pods share; removed after them, in this order. */
+  /** Items shared by pods, removed after them in this order. */
   readonly staged: readonly Tier[];
-  /** Removed after the pods, each by itself. */
+  /** Removed after the pods, independently of each other. */
   readonly belongings: readonly Thing[];
-  /** Removed at the end, and only when everything before is gone: without graftlet's own directory the rest could not be
-   *  found. */
+  /** Removed last, and only if everything else is gone: without graftlet's own directory the rest could not be found. */
   readonly last: readonly Thing[];
 }
 
-/** The order in which a node's things are removed. Pure. */
+/** Orders the removal of a node's items. Pure. */
 export function removalPlan(findings: Findings): Plan {
   const { pullRecords, ownDirectory } = findings;
   const directories = [pullRecords, ownDirectory].filter((path) => path !== undefined);
@@ -80,12 +79,12 @@ function processesOf({ name, containers, sandboxIds }: FoundPod): Tier[] {
   ];
 }
 
-/** Mounts one after another: those below have to go first. */
+/** Unmounts one after another, nested mounts first. */
 function mountsOf({ mounts }: FoundPod, wanted: (path: string) => boolean): Tier[] {
   return mounts.filter(wanted).map((path) => [{ is: "mount", path, outermost: outermostOf(path, mounts) }]);
 }
 
-/** Ends a pod and gives its volumes back to their drivers; parts of volumes, which are mounts of them, go before. */
+/** Terminates a pod and unpublishes its CSI volumes, after unmounting their subPath mounts. */
 function beginningOf(pod: FoundPod): Tier[] {
   const { name, uid } = pod;
   return [...processesOf(pod), ...mountsOf(pod, isPart(pod)), [{ is: "published", uid, pod: name }]];
@@ -109,19 +108,19 @@ function tiersOf(pod: FoundPod): Tier[] {
   ];
 }
 
-/** Everything that a plan removes, in its order. */
+/** Everything that a plan removes, in order. */
 export function thingsOf({ ofDrivers, unstaging, pods, staged, belongings, last }: Plan): readonly Thing[] {
   const [first, then] = [ofDrivers, pods].map((all) => all.flatMap(({ tiers }) => tiers.flat()));
   return [...(first ?? []), ...unstaging, ...(then ?? []), ...staged.flat(), ...belongings, ...last];
 }
 
-/** A thing as a line of the list that is shown beforehand. */
+/** Describes an item in the list shown before the removal. */
 export function lineOf(thing: Thing): string {
   const onlyEmpty = thing.is === "emptyCgroup" || thing.is === "emptyDirectory";
-  return onlyEmpty ? `${nameOf(thing)}, if nothing else is in it` : nameOf(thing);
+  return onlyEmpty ? `${nameOf(thing)}, if empty` : nameOf(thing);
 }
 
-/** Kind and name of a thing. */
+/** Kind and name of an item. */
 export function nameOf(thing: Thing): string {
   switch (thing.is) {
     case "container": {
@@ -131,9 +130,9 @@ export function nameOf(thing: Thing): string {
     case "sandbox":
       return `sandbox of pod ${thing.pod} (${shortened(thing.id)})`;
     case "published":
-      return `volumes of storage drivers in pod ${thing.pod}`;
+      return `CSI volumes of pod ${thing.pod}`;
     case "staged":
-      return "volumes of storage drivers on the node";
+      return "staged CSI volumes";
     case "belonging":
       return thing.belonging.name;
     case "emptyCgroup":
@@ -151,7 +150,7 @@ export function nameOf(thing: Thing): string {
   }
 }
 
-/** A path as it is, quoted when it has characters that a line would not show. */
+/** A path, quoted if it contains characters that are not printable. */
 function quoted(path: string): string {
   return /^[\x21-\x7e]+$/.test(path) ? path : JSON.stringify(path);
 }

@@ -5,8 +5,8 @@ import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import type { StagedVolume } from "./findings.ts";
 
-/** Places of volumes that lie staged on a node, and the directories around them up to the root directory. A mount in one of those
- *  is not the node's, nor is what lies in it: it is a volume's own where a driver has mounted that a directory too high. */
+/** Staging paths on a node, and the directories around them up to the root directory. Paths inside a mount are left out: if a
+ *  driver has mounted one directory too high, they are the volume's content. */
 export async function stagedVolumes(
   fs: HostFs,
   root: string,
@@ -28,14 +28,14 @@ export async function stagedVolumes(
 }
 
 interface Found {
-  /** Where volumes are mounted, and files beside. */
+  /** Staging paths, and files next to them. */
   readonly own: readonly Omit<StagedVolume, "isMounted">[];
   readonly around: readonly string[];
 }
 
 const nothing: Found = { own: [], around: [] };
 
-/** Devices of local volumes. */
+/** Block devices of local volumes. */
 async function devices(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
   const all = await directoryAt(fs, localVolumeDirectoryOf(root), signal);
   if (all === undefined) return nothing;
@@ -43,7 +43,7 @@ async function devices(fs: HostFs, root: string, signal: AbortSignal): Promise<F
   return { own: own.filter(({ isFile }) => !isFile).map(({ path }) => ({ path })), around: upTo(all, root) };
 }
 
-/** Local volumes that containers have as devices: `VOLUME/POD`. */
+/** Local block volumes: `VOLUME/POD`. */
 async function localDevices(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
   const all = await directoryAt(fs, localDevicesOf(root), signal);
   if (all === undefined) return nothing;
@@ -51,13 +51,13 @@ async function localDevices(fs: HostFs, root: string, signal: AbortSignal): Prom
   return { own: await heldIn(fs, volumes, signal), around: [...volumes, ...upTo(all, root)] };
 }
 
-/** Files that hold pods' devices, in the volumes' directories. */
+/** Files bound to pods' devices, in the volumes' directories. */
 async function heldIn(fs: HostFs, directories: readonly string[], signal: AbortSignal): Promise<Found["own"]> {
   const found = (await inside(fs, directories, signal)).filter(({ isFile }) => isFile);
   return found.map(({ path }) => ({ path, isHeld: true }));
 }
 
-/** Volumes of storage drivers. */
+/** Volumes of CSI drivers. */
 async function driverVolumes(fs: HostFs, root: string, signal: AbortSignal): Promise<Found> {
   const all = await directoryAt(fs, stagedDriverVolumesOf(root), signal);
   if (all === undefined) return nothing;
@@ -78,8 +78,7 @@ async function driverVolumes(fs: HostFs, root: string, signal: AbortSignal): Pro
   };
 }
 
-/** Volumes of storage drivers that containers have as devices: `staging/VOLUME`, `publish/VOLUME/POD`, `VOLUME/dev/POD`,
- *  `VOLUME/data/vol_data.json`. */
+/** Block volumes of CSI drivers: `staging/VOLUME`, `publish/VOLUME/POD`, `VOLUME/dev/POD`, `VOLUME/data/vol_data.json`. */
 async function driverDevices(fs: HostFs, all: string, signal: AbortSignal): Promise<Found> {
   const volumes = await directoriesIn(fs, [all], signal);
   const [staging, publish] = [`${all}/staging`, `${all}/publish`];
@@ -93,12 +92,12 @@ async function driverDevices(fs: HostFs, all: string, signal: AbortSignal): Prom
   return { own: [...(await heldIn(fs, mapped, signal)), ...own], around };
 }
 
-/** Directories before files: a record goes when the place that it tells of is gone. */
+/** Directories before files: metadata is removed after the path that it describes. */
 function byKind(own: Found["own"]): Found["own"] {
   return own.toSorted((one, other) => Number(one.isFile ?? false) - Number(other.isFile ?? false));
 }
 
-/** Directories and files in directories, of storage drivers. */
+/** Directories and files of CSI drivers inside directories. */
 async function inside(fs: HostFs, parents: readonly string[], signal: AbortSignal): Promise<Found["own"]> {
   const found = parents.map(async (parent) =>
     (await entries(fs, parent, signal)).flatMap(({ name, kind }): Found["own"] => {
@@ -110,7 +109,7 @@ async function inside(fs: HostFs, parents: readonly string[], signal: AbortSigna
   return (await Promise.all(found)).flat();
 }
 
-/** A directory and those around it, below the root directory. */
+/** A directory and its parents, below the root directory. */
 function upTo(path: string, root: string): readonly string[] {
   return path === root ? [] : [path, ...upTo(posix.dirname(path), root)];
 }
@@ -119,13 +118,13 @@ async function directoriesIn(fs: HostFs, parents: readonly string[], signal: Abo
   return (await inside(fs, parents, signal)).filter(({ isFile }) => !isFile).map(({ path }) => path);
 }
 
-/** The path of a directory that exists and is no link. */
+/** The real path of a directory; undefined if it does not exist or is a symbolic link. */
 export async function directoryAt(fs: HostFs, path: string, signal: AbortSignal): Promise<string | undefined> {
   const info = await unlessGone(fs.lstat(path, signal));
   return info?.kind === "directory" ? path : undefined;
 }
 
-/** Entries of a directory; none when it is not there. */
+/** Entries of a directory; empty if it does not exist. */
 export async function entries(fs: HostFs, path: string, signal: AbortSignal) {
   return (await unlessGone(fs.list(path, signal))) ?? [];
 }

@@ -18,28 +18,28 @@ export interface SurveyDeps {
   readonly sharing: Sharing;
   readonly nodeName: string;
   readonly rootDir: string;
-  /** Directories of the pods' logs and of the links for log collectors. */
+  /** Directories of the pods' logs and of the symbolic links for log collectors. */
   readonly podLogsDir: string;
   readonly logLinksDir: string;
-  /** Cgroups of QoS classes, the deepest first; none when graftlet creates none. */
+  /** Cgroups of QoS classes, the deepest first; empty if graftlet creates none. */
   readonly tiers: readonly string[];
-  /** The cgroup that a pod has below one of them. */
+  /** The cgroup of a pod below one of them. */
   readonly podGroup: (tier: string, uid: string) => string;
   /** Files of resource managers, relative to the root directory. */
   readonly managerFiles: readonly string[];
-  /** True when the node has manifests: static pods are then its own, not a kubelet's. */
+  /** True if the node has static pods of its own, rather than a kubelet's. */
   readonly staticPods: boolean;
-  /** Names of the cgroups right below one. */
+  /** Names of the child cgroups. */
   readonly subgroups: (path: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-/** UIDs as the API server gives them; static pods have others. */
+/** UIDs as assigned by the API server; static pods have others. */
 const apiUids = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/;
 const anyUid = /^[A-Za-z0-9][-A-Za-z0-9_.]*$/;
 
-/** Finds everything that a node created on its target, read-only. The contents of the root directory count as the node's only if
- *  graftlet's own directory exists there; the runtime's, by labels or by the pod's directory.
- *  @throws failed_precondition, one sentence, when the root directory is another node's; unavailable when the target or its
+/** Finds everything that a node created on its target, read-only. The content of the root directory counts as the node's only if
+ *  it contains graftlet's own directory; that of the runtime, by labels or by the pod's directory.
+ *  @throws failed_precondition, one sentence, if the root directory belongs to another node; unavailable if the target or its
  *  runtime does not answer. */
 export async function survey(deps: SurveyDeps, signal: AbortSignal): Promise<Findings> {
   const { host, runtime, sharing, nodeName } = deps;
@@ -80,7 +80,7 @@ function anothersRoot({ rootDir, nodeName }: SurveyDeps, owner: string): CodedEr
   );
 }
 
-/** Mounts, logs, links and cgroups on the host, of all pods. */
+/** Mounts, logs, links and cgroups of all pods on the host. */
 interface HostState {
   readonly mounts: readonly Mount[];
   readonly logs: readonly string[];
@@ -137,7 +137,7 @@ function foundPod(
   };
 }
 
-/** UIDs of pods with volumes of storage drivers in their directories. */
+/** UIDs of pods with CSI volumes in their directories. */
 async function withDriverVolumes(
   fs: HostFs,
   root: string,
@@ -151,8 +151,8 @@ async function withDriverVolumes(
   return new Set(uids.filter((uid) => placesOf(uid).some((path) => there.has(path))));
 }
 
-/** UIDs of pods with a directory. A link in place of a pod's directory, or of their parent, belongs to others and is not
- *  followed. */
+/** UIDs of pods that have a directory. A symbolic link in place of a pod's directory, or of their parent, is not the node's and
+ *  is not followed. */
 async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: AbortSignal): Promise<readonly string[]> {
   const all = await directoryAt(fs, `${root}/pods`, signal);
   if (all === undefined) return [];
@@ -160,7 +160,7 @@ async function podDirectories(fs: HostFs, root: string, uids: RegExp, signal: Ab
   return found.filter(({ kind, name }) => kind === "directory" && uids.test(name)).map(({ name }) => name);
 }
 
-/** Files of the node's outside graftlet's own directory. @param noted those that the record names. */
+/** Files of the node outside graftlet's own directory. @param noted files listed in the ownership record. */
 async function ownFiles(
   fs: HostFs,
   root: string,
@@ -171,7 +171,8 @@ async function ownFiles(
   return [...(await filesOfManagers(fs, root, managers, signal)), ...others];
 }
 
-/** Files in directories that they share with files of others, such as plugins; a directory that is a link is not the node's. */
+/** Existing files of resource managers. Their directories may hold files of others, such as plugins; a directory that is a symbolic link
+ *  is ignored. */
 async function filesOfManagers(
   fs: HostFs,
   root: string,

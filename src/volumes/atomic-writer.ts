@@ -10,19 +10,18 @@ export interface AtomicWriterDeps {
   readonly clock: Clock;
   /** Group of created directories. */
   readonly group?: number | undefined;
-  /** Runs the replacement of files that are there. The volume's owner delays it while a container of the pod starts; by default it
-   *  runs at once. */
+  /** Replaces existing files. The caller delays this while a container of the pod starts; by default it runs at once. */
   readonly replaceFiles?: (replace: () => Promise<void>) => Promise<void>;
 }
 
 const dataLink = "..data";
 const newDataLink = "..data_tmp";
 
-/** Replaces the files of a directory by the payload atomically: readers see the old set or the new one. Files are in a hidden
- *  directory with a new name; `..data` links to it and is replaced by a rename, and each name links through `..data`. Nothing is
- *  written when nothing differs. The old files are removed in the same step: a bind mount of one of them can no longer be mounted
- *  elsewhere, which is why `replaceFiles` decides when that happens.
- *  @returns true when something was written. */
+/** Replaces the files of a directory atomically: readers see either the old set or the new one. Files are in a hidden directory
+ *  with a new name; `..data` links to it and is replaced by a rename, and each visible name links through `..data`. Nothing is
+ *  written if nothing changed. The old files are removed in the same step: a bind mount of a removed file can no longer be
+ *  mounted elsewhere, which is why `replaceFiles` decides when that happens.
+ *  @returns true if something was written. */
 export async function writeAtomically(
   { host, clock, group, replaceFiles = (replace) => replace() }: AtomicWriterDeps,
   directory: string,
@@ -57,7 +56,7 @@ export async function writeAtomically(
   return true;
 }
 
-/** Changes that write a payload into a directory known to be empty, without reading it. */
+/** Changes that write the files into a directory known to be empty, without reading it. */
 export function firstFiles(
   clock: Clock,
   directory: string,
@@ -72,7 +71,7 @@ interface Content {
   readonly group: number | undefined;
 }
 
-/** @param missing names without a link. */
+/** @param missing names that have no link yet. */
 function newVersion(
   directory: string,
   target: string,
@@ -81,7 +80,7 @@ function newVersion(
 ): readonly FileChange[] {
   return [
     ...filesOf(`${directory}/${target}`, content),
-    // A new link dangles until the rename: with it all names change at once.
+    // A new link dangles until the rename, so that all names change at once.
     ...missing.flatMap((name): FileChange[] => {
       const path = `${directory}/${name}`;
       return [{ do: "symlink", path, target: `${dataLink}/${name}` }, ...ownerChange(path, linkedFile(content, name))];
@@ -91,12 +90,12 @@ function newVersion(
   ];
 }
 
-/** The names of a payload in its top directory. */
+/** Top-level names of the files. */
 function namesIn(payload: Payload): ReadonlySet<string> {
   return new Set([...payload.keys()].map((path) => path.split("/")[0] ?? path));
 }
 
-/** `..2026_01_31_12_00_00.123456789`: UTC and a random number, none of the names taken. */
+/** A version directory name such as `..2026_01_31_12_00_00.123456789` (UTC and a random number) that is not taken. */
 function versionName(clock: Clock, taken: readonly string[]): string {
   const time = rfc3339(clock.now()).slice(0, 19).replace(/[-T:]/g, "_");
   let number = Math.floor(clock.jitter(1, 4_294_967_296));
@@ -124,14 +123,14 @@ function filesOf(root: string, { payload, group }: Content): FileChange[] {
   ];
 }
 
-/** Chowns a file, or a link itself, to its owner; root's files have root's IDs already. */
+/** Chowns a file, or the link itself, to its owner; files of root already have root's IDs. */
 function ownerChange(path: string, { uid = 0, gid = 0 }: Pick<PayloadFile, "uid" | "gid">): FileChange[] {
   return uid === 0 && gid === 0 ? [] : [{ do: "chown", path, uid, gid }];
 }
 
-/** The first file that a link in the volume's top directory leads to: the link gets the file's owner, since the kernel
- *  (`fs.protected_symlinks`) follows a link in a sticky, world-writable directory only if it belongs to the reader or to the
- *  directory's owner. */
+/** The first file behind a link in the volume's top directory. The link gets the file's owner: with `fs.protected_symlinks` the
+ *  kernel follows a link in a sticky, world-writable directory only if the link belongs to the reader or to the directory's
+ *  owner. */
 function linkedFile({ payload }: Content, name: string): Pick<PayloadFile, "uid" | "gid"> {
   const found = [...payload].find(([path]) => path === name || path.startsWith(`${name}/`));
   return found?.[1] ?? {};
@@ -143,7 +142,7 @@ async function currentTarget(host: Host, directory: string, signal: AbortSignal)
   return target?.startsWith("..") && !target.includes("/") ? target : undefined;
 }
 
-/** True when the directory holds exactly the payload's files, with their content and modes. */
+/** True if the directory holds exactly these files, with the same content, modes and owners. */
 async function isSame(host: Host, root: string, payload: Payload, signal: AbortSignal): Promise<boolean> {
   try {
     const present = await walk(host, root, "", signal);

@@ -1,8 +1,8 @@
 import { CodedError, codeOf, messageOf } from "../lib/errors.ts";
 
-/** Failure of one step of a volume, as its event names it: `MountVolume.MountDevice failed for volume "v" : why`. */
+/** Failure of one step of mounting a volume, worded as in its event: `MountVolume.MountDevice failed for volume "v" : why`. */
 export class StepError extends CodedError {
-  /** `MountVolume.MountDevice failed`, and the like. */
+  /** The failed step, such as `MountVolume.MountDevice failed`. */
   readonly step: string;
   /** Name of the persistent volume. */
   readonly volume: string;
@@ -14,7 +14,7 @@ export class StepError extends CodedError {
   }
 }
 
-/** State of a claim that does not allow a volume: it has no event of its own, the pass over the pod tells of it. */
+/** A claim that cannot be used yet. It has no event of its own; the pod sync reports it. */
 export class UnprocessedError extends CodedError {
   constructor(message: string, cause?: unknown) {
     super(cause === undefined ? "failed_precondition" : codeOf(cause), message, { cause });
@@ -22,7 +22,7 @@ export class UnprocessedError extends CodedError {
   }
 }
 
-/** Work of others that a volume waits for, such as its attachment: no failure, and no event of its own. */
+/** A volume that waits for another component, such as the attach/detach controller. Not a failure, and no event of its own. */
 export class NotYetError extends CodedError {
   constructor(message: string) {
     super("unavailable", message);
@@ -30,16 +30,16 @@ export class NotYetError extends CodedError {
   }
 }
 
-/** Steps of a device's that are looked at before, or beside, its set-up. */
+/** Block volume steps that are checked before, or next to, the actual mapping. */
 const beforeMapping = ["MapVolume.NodeAffinity check failed", "MapVolume.FindMapperPluginBySpec failed"];
 
-/** Reason of the event of a volume that could not be set up: a device is not mounted. */
+/** Reason of the event for a volume that could not be set up: block volumes are mapped, not mounted. */
 export function failureReason(error: unknown): "FailedMount" | "FailedMapVolume" {
   const step = error instanceof StepError ? error.step : "";
   return step.startsWith("MapVolume.") && !beforeMapping.includes(step) ? "FailedMapVolume" : "FailedMount";
 }
 
-/** Text of that event. @param volume name of the volume in the pod's spec. */
+/** Message of that event. @param volume name of the volume in the pod's spec. */
 export function mountFailure(volume: string, error: unknown): string {
   const { step, volume: name } = error instanceof StepError ? error : { step: "MountVolume.SetUp failed", volume };
   return `${step} for volume "${name}" : ${messageOf(error)}`;

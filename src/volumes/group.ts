@@ -4,16 +4,16 @@ import type { Payload } from "./payload.ts";
 
 const readableByGroup = 0o440;
 const writableByGroup = 0o660;
-/** setgid: new files in it belong to the group; and the group may search it. */
+/** setgid: new files in the directory belong to the group, and the group may search it. */
 const directoryOfGroup = 0o2110;
 
-/** The group to which a pod's volumes belong, beside their owner.
+/** The pod's fsGroup.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#set-the-security-context-for-a-pod */
 export function groupOf({ spec }: Pod): number | undefined {
   return spec.securityContext?.fsGroup ?? undefined;
 }
 
-/** The files of a volume that is mounted read-only, as its group may read them. */
+/** Makes the files of a read-only volume readable for the group. */
 export function readableBy(group: number | undefined, payload: Payload): Payload {
   if (group === undefined) return payload;
   return new Map(
@@ -21,7 +21,7 @@ export function readableBy(group: number | undefined, payload: Payload): Payload
   );
 }
 
-/** Gives a new directory of `mode` to the group, if any: readable, or also writable. @returns no changes without a group. */
+/** Changes that give a new directory of `mode` to the group, readable or also writable. @returns no changes without a group. */
 export function giveDirectory(
   group: number | undefined,
   { path, mode, writable = false }: { readonly path: string; readonly mode: number; readonly writable?: boolean },

@@ -11,20 +11,21 @@ import { persistentKindOf, pluginOf } from "./persistent/index.ts";
 import { boundVolume } from "./persistent/resolve.ts";
 import { type PodVolumes, type SharedState, firstRetryMs, longestRetryMs, longestTryMs, runs } from "./set-up.ts";
 
-/** Shortest interval between looks at a volume: its pods share them, milliseconds. */
+/** Minimum interval between two checks of a volume, shared by its pods, milliseconds. */
 const betweenLooksMs = 5_000;
-/** Longest pause while the control plane is not done with its own part of it, milliseconds. */
+/** Maximum pause while the control plane has not finished its own part of the expansion, milliseconds. */
 const longestWaitMs = 10_000;
 
-/** Makes volumes grow that pods have. */
+/** Expands volumes that are in use. */
 export interface Grower {
-  /** Looks whether volumes of a pod have become bigger, and follows those that have until they are done. Returns at once. */
+  /** Checks whether volumes of a pod need to be expanded, and follows each expansion to its end. Returns at once. */
   look(state: PodVolumes): void;
-  /** Forgets volumes that no pod has any more. */
+  /** Forgets volumes that are no longer used by any pod. */
   collect(): void;
 }
 
-/** A node may not watch claims: it reads those of a pod with each pass over it, at most every five seconds for all of its pods together.
+/** A node may not watch claims. It therefore reads the claims of a pod with each sync, at most every five seconds for all pods
+ *  that share a volume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#expanding-persistent-volumes-claims */
 export function createGrower(deps: VolumeDeps & SharedState): Grower {
   const { clock, log, growths, staging } = deps;
@@ -36,7 +37,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
   const follow = async (state: PodVolumes, volume: Volume, id: string): Promise<void> => {
     const { signal: ended } = state.ended;
     const last = lookedAt.get(id);
-    // It was read this moment, to be set up.
+    // The volume has just been read to be mounted.
     if (last === undefined) return void lookedAt.set(id, clock.now());
     await clock.sleep(Math.max(0, last + betweenLooksMs - clock.now()), ended);
     for (;;) {
@@ -44,7 +45,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
       throwIfAborted(ended);
       lookedAt.set(id, clock.now());
       const outcome = await step(deps, state, volume, id, lost).catch((err: unknown) => {
-        log.debug({ err, uid: state.pod.metadata.uid, volume: volume.name }, "volume does not grow, will try again");
+        log.debug({ err, uid: state.pod.metadata.uid, volume: volume.name }, "cannot expand volume; retrying");
         return "failed" as const;
       });
       const backoff = outcome === "failed" ? failures : waits;
@@ -63,7 +64,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
         void runs(
           state,
           follow(state, volume, id)
-            .catch((err: unknown) => log.debug({ err, volume: id }, "a look at a volume was given up"))
+            .catch((err: unknown) => log.debug({ err, volume: id }, "stopped checking a volume for expansion"))
             .finally(() => followed.delete(id)),
         );
       }
@@ -76,7 +77,7 @@ export function createGrower(deps: VolumeDeps & SharedState): Grower {
   };
 }
 
-/** One look at a volume that a pod has, and one try to make it grow. @returns what to do next. @throws what the try does. */
+/** Checks a mounted volume once and tries to expand it if needed. @returns what to do next. @throws if the attempt fails. */
 async function step(
   deps: VolumeDeps & SharedState,
   state: PodVolumes,
@@ -97,7 +98,7 @@ async function step(
   const growing: Growing | undefined = expand && { use, growth, expand };
   if (!growing || kind.id(volume) !== id || growth.isInUse || !isBigger(growth.size, capacityOf(use))) return "rest";
   return staging.inTurn(id, async () => {
-    // The pod's end may have come meanwhile.
+    // The pod may have been terminated in the meantime.
     throwIfAborted(ended);
     try {
       const done = await timed(
@@ -115,7 +116,7 @@ async function step(
   });
 }
 
-/** True for a known size that is bigger than another. */
+/** True if both sizes are known and the first is larger. */
 function isBigger(size: string, other: string): boolean {
   return isSmaller("0", size) && isSmaller(size, other);
 }

@@ -6,13 +6,14 @@ const anySize = "HugePages";
 const mediumPrefix = `${anySize}-`;
 const resourcePrefix = "hugepages-";
 
-/** True for an emptyDir on huge pages, of a size it names or of the one that the pod requests. */
+/** True for an emptyDir backed by huge pages, either of an explicit size or of the size that the pod requests. */
 export function isHugePages(medium: string): boolean {
   return medium === anySize || medium.startsWith(mediumPrefix);
 }
 
-/** Bytes of a page of an emptyDir on huge pages. A medium that names no size takes that of the requests of the pod and its
- *  containers, which has to be one. @throws CodedError invalid_argument, in the kubelet's words.
+/** Page size of an emptyDir backed by huge pages, bytes. A medium without a size takes the size from the requests of the pod and
+ *  its containers, which must agree.
+ *  @throws CodedError invalid_argument, in the kubelet's words.
  *  @see https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/ */
 export function pageBytes(medium: string, { spec }: Pod): number {
   const asked = [spec, ...spec.containers, ...(spec.initContainers ?? [])].flatMap(({ resources }) =>

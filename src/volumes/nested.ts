@@ -3,9 +3,9 @@ import { CodedError } from "../lib/errors.ts";
 import type { Pod } from "../objects.ts";
 import { allContainers } from "../pod/containers.ts";
 
-/** Mount points of other volumes in a volume, relative to it. They have to exist beforehand: the runtime cannot create them in a
- *  read-only volume.
- *  @throws CodedError invalid_argument for a mount path that leads out of the container. */
+/** Mount points of other volumes inside a volume, relative to it. They must exist beforehand: the runtime cannot create them in
+ *  a read-only volume.
+ *  @throws CodedError invalid_argument for a mount path outside the container's root. */
 export function nestedMountPoints(pod: Pod, volumeName: string): readonly string[] {
   const nested = allContainers(pod).flatMap(({ container }) => {
     const mounts = (container.volumeMounts ?? []).map(({ name, mountPath }) => ({
@@ -18,7 +18,7 @@ export function nestedMountPoints(pod: Pod, volumeName: string): readonly string
   return [...new Set(nested)].sort();
 }
 
-/** The outermost among paths below `root`, relative to `root`. */
+/** The outermost of the paths below `root`, relative to `root`. */
 function outermostBelow(root: string, paths: readonly string[]): readonly string[] {
   const prefix = root.endsWith("/") ? root : `${root}/`;
   const inside = paths.filter((path) => path.startsWith(prefix) && path !== prefix);

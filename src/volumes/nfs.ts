@@ -8,20 +8,20 @@ import { CodedError } from "../lib/errors.ts";
 
 const plugin = "kubernetes.io/nfs";
 const privateMode = 0o750;
-/** Longest time of a mount, milliseconds: as long as mount.nfs itself tries to reach a server. */
+/** Timeout of a mount, milliseconds: mount.nfs itself tries that long to reach a server. */
 const longestMs = 122_000;
 
-/** An export of a server, and the place for it in a pod. */
+/** An NFS export and where it is mounted for a pod. */
 interface Export {
   readonly uid: string;
-  /** Name of the volume in its directory. */
+  /** Name of the volume's directory. */
   readonly name: string;
   readonly server: string;
   readonly path: string;
   readonly options: readonly string[];
 }
 
-/** A directory of an NFS server behind a claim, mounted for each pod by the target's own mount.nfs.
+/** An NFS PersistentVolume, mounted for each pod by the target's mount.nfs.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#nfs */
 export const persistentNfs: PersistentKind = {
   plugin,
@@ -37,7 +37,7 @@ export const persistentNfs: PersistentKind = {
   },
 };
 
-/** A directory of an NFS server that a pod names itself. */
+/** An NFS volume defined inline in the pod. */
 export const nfs: VolumeKind = {
   refreshes: false,
   async setUp(deps, { metadata: { uid } }, { name, nfs: source }, signal) {
@@ -48,8 +48,9 @@ export const nfs: VolumeKind = {
   },
 };
 
-/** Mounts an export, unless it is mounted. A server that does not answer makes every look at the mount wait: the table of mounts is
- *  all that is looked at. @returns where it is. @throws in the kubelet's words. */
+/** Mounts an export unless it is mounted already. Checks only the mount table: any access to the mount itself would hang while
+ *  the server is unreachable.
+ *  @returns the mount point. @throws in the kubelet's words. */
 async function mountExport(
   deps: SetUpDeps,
   { uid, name, server, path, options }: Export,
@@ -72,7 +73,7 @@ async function mountExport(
   try {
     await mount(host, { options: [["-t", "nfs"], ...chosen], operands: [source, at] }, signal, longestMs);
   } catch (error) {
-    // It may have come about all the same, and a later try begins anew.
+    // The mount may have succeeded all the same; unmount it so that the next attempt starts clean.
     if (await isMounted().catch(() => true)) await unmount(host, at).catch(() => undefined);
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
     throw error;
@@ -80,11 +81,13 @@ async function mountExport(
   return at;
 }
 
-/** Letters, digits and what host names and addresses have between them, an IPv6 address in brackets or without them; `%` precedes its zone. */
+/** Letters, digits and the punctuation of host names and addresses; an IPv6 address with or without brackets, and with an
+ *  optional `%zone`. */
 const serverPattern = /^(\[[0-9A-Fa-f:.]+(%[\w.-]+)?\]|[\p{L}\p{N}_:][\p{L}\p{N}_.:%-]*)$/u;
 
-/** Refuses what mount.nfs would take for something else than a server and a directory of it. The API server asks only that a server is named,
- *  and that the path begins with a slash. @throws failed_precondition, a sentence with the field. */
+/** Rejects values that mount.nfs would interpret as something other than a server and a directory. The API server only checks
+ *  that a server is set and that the path begins with a slash.
+ *  @throws failed_precondition, a sentence with the field. */
 function checkExport(server: string, path: string): void {
   const refuse = (field: string, value: string, what: string) =>
     new CodedError("failed_precondition", `nfs.${field} ${JSON.stringify(value)} is not ${what}`);

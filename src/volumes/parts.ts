@@ -5,7 +5,7 @@ import type { MountedVolume, VolumePart, VolumeParts } from "../pipeline.ts";
 import type { VolumeDeps } from "./kinds/kind.ts";
 import { podDirectory } from "./paths.ts";
 
-/** subPath mounts, bound below the pod's directory as the kubelet does it and unmounted with the volumes.
+/** subPath mounts: bind mounts below the pod's directory, as the kubelet makes them, unmounted together with the volumes.
  *  @param mounted volumes of a pod, by its UID.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath */
 export function createParts(
@@ -18,7 +18,7 @@ export function createParts(
       const { uid } = pod.metadata;
       const bindings = parts.map((part) => {
         const { hostPath, persistent } = volumeOf(mounted(uid), part, containerName);
-        // A claim's go by its volume's name.
+        // For a claim, the directory is named after the persistent volume.
         const name = persistent?.name ?? part.volume;
         const target = `${podDirectory(rootDir, uid)}/volume-subpaths/${name}/${containerName}/${part.index}`;
         return { base: hostPath, below: withinVolume(part.subPath), target };
@@ -28,8 +28,8 @@ export function createParts(
       } catch (error) {
         if (!(error instanceof PartError)) throw error;
         const { volume } = parts[error.index] ?? { volume: "" };
-        log.warn({ err: error, uid, container: containerName, volume }, "part of a volume could not be bound");
-        // The details mention the machine's files, which the pod must not see.
+        log.warn({ err: error, uid, container: containerName, volume }, "cannot bind-mount subPath");
+        // The details mention paths of the host, which the pod must not see.
         const what = error.step === "create" ? "create subPath directory" : "prepare subPath";
         const message = `failed to ${what} for volumeMount "${volume}" of container "${containerName}"`;
         throw new CodedError(error.code, message, { cause: error });
@@ -49,7 +49,7 @@ function volumeOf(
   throw new CodedError("not_found", `cannot find volume "${volume}" to mount into container "${containerName}"`);
 }
 
-/** The names of a path, without empty ones and dots. */
+/** Normalized subPath, without empty elements and dots. */
 function withinVolume(subPath: string): string {
   return posix
     .normalize(subPath)

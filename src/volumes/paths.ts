@@ -14,8 +14,9 @@ export function volumeDirectory(rootDir: string, uid: string, plugin: string, na
 
 const privateMode = 0o750;
 
-/** Creates a directory below one of a pod's own directories, which only the node enters and which is created on first use.
- *  @param part the pod's own directory that it lies in. */
+/** Changes that create a directory inside one of the pod's own directories. Those are private to the node and created on first
+ *  use.
+ *  @param part the pod's own directory that contains it. */
 export function podSubdirectory(
   rootDir: string,
   uid: string,
@@ -30,30 +31,30 @@ export function podSubdirectory(
   ];
 }
 
-/** Makes sure that a volume's directory, if it is there, is no link: what it leads to is others'. @throws failed_precondition. */
+/** Ensures that a volume's directory, if it exists, is not a symbolic link to somewhere else. @throws failed_precondition. */
 export async function checkNoLink(
   { host, fresh = false }: { readonly host: Host; readonly fresh?: boolean },
   path: string,
   signal: AbortSignal,
 ): Promise<void> {
   if (fresh || (await unlessGone(host.fs.lstat(path, signal)))?.kind !== "symlink") return;
-  throw new CodedError("failed_precondition", `${path} is a link, not the volume's directory`);
+  throw new CodedError("failed_precondition", `${path} is a symbolic link, not the volume's directory`);
 }
 
-/** Directory of the file `ready`, which marks a created emptyDir; a kubelet that takes over checks it. */
+/** Directory of the `ready` file that marks an emptyDir as created; a kubelet that takes over the node checks it. */
 export function emptyDirMarker(rootDir: string, uid: string, name: string): string {
   return `${podDirectory(rootDir, uid)}/plugins/kubernetes.io~empty-dir/${name}`;
 }
 
-/** Volumes that any container of the pod mounts, or has as a device; others are never set up, as in the kubelet. Images are mounted by
- *  the runtime. */
+/** Volumes that some container of the pod mounts or uses as a device. Others are never set up, as in the kubelet; image volumes
+ *  are mounted by the runtime. */
 export function usedVolumes(pod: Pod): readonly Volume[] {
   const mounts = namesIn(pod, "volumeMounts");
   const devices = namesIn(pod, "volumeDevices");
   return (pod.spec.volumes ?? []).filter(({ name, image }) => !image && (mounts.has(name) || devices.has(name)));
 }
 
-/** Names of volumes that containers mount, or have as devices. */
+/** Names of the volumes that containers mount, or use as devices. */
 export function namesIn({ spec }: Pick<Pod, "spec">, use: "volumeMounts" | "volumeDevices"): ReadonlySet<string> {
   const containers = [...spec.containers, ...(spec.initContainers ?? []), ...(spec.ephemeralContainers ?? [])];
   return new Set(containers.flatMap(({ [use]: used }) => used?.map(({ name }) => name) ?? []));

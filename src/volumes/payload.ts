@@ -21,9 +21,9 @@ export interface KeyItem {
   readonly mode?: number;
 }
 
-/** Mapping of an object's keys to paths. */
+/** Mapping of an object's keys to file paths. */
 export interface KeySelection {
-  /** All keys, each to a file of its name, where there are none. */
+  /** Selected keys; undefined selects all keys, each as a file of the same name. */
   readonly items: readonly KeyItem[] | undefined;
   readonly defaultMode: number;
   readonly optional: boolean;
@@ -67,8 +67,8 @@ function select(
 const longestPath = 4096;
 const longestName = 255;
 
-/** A path inside a volume, from outside, in its shortest form: relative, without `..`, and no name that the atomic writer
- *  uses itself. @throws invalid_argument, in the kubelet's words. */
+/** Cleans a path inside a volume that comes from a spec: relative, without `..`, and not a name that the atomic writer uses.
+ *  @throws invalid_argument, in the kubelet's words. */
 export function cleanPath(path: string): string {
   const names = path.split("/");
   if (path === "") throw invalid(`must not be empty: ""`);
@@ -87,8 +87,8 @@ function invalid(why: string): CodedError {
   return new CodedError("invalid_argument", `invalid path: ${why}`);
 }
 
-/** Merges payloads; on equal paths the later one wins.
- *  @throws invalid_argument, one sentence, when a file of one is in place of another's directory. */
+/** Merges the files of several sources; on equal paths the later source wins.
+ *  @throws invalid_argument, one sentence, if a path is a file in one source and a directory in another. */
 export function mergedPayload(parts: readonly Payload[]): Payload {
   const files = new Map(parts.flatMap((part) => [...part]));
   for (const path of files.keys()) {
@@ -97,26 +97,26 @@ export function mergedPayload(parts: readonly Payload[]): Payload {
     if (clash === undefined) continue;
     throw new CodedError(
       "invalid_argument",
-      `${clash} is a file of one source and a directory of another, which has ${path}: give one of them another path`,
+      `${clash} is a file in one source and a directory in another, which contains ${path}: change one of the paths`,
     );
   }
   return files;
 }
 
-/** Total size of a volume's files: items can name one value as often as a spec has room for. */
+/** Limit on the total size of a volume's files: items can repeat one value many times. */
 const mostBytes = 64 * 1024 * 1024;
 
-/** @throws resource_exhausted, one sentence, for more than a volume of objects may hold. */
+/** @throws resource_exhausted, one sentence, if the files exceed the limit. */
 export function checkSize(payload: Payload): void {
   const sum = [...payload.values()].reduce((bytes, { data }) => bytes + data.length, 0);
   if (sum > mostBytes)
     throw new CodedError(
       "resource_exhausted",
-      `its files have ${sum} bytes together, more than ${mostBytes}: name fewer items, or spread them over several volumes`,
+      `its files total ${sum} bytes, more than ${mostBytes}: select fewer items, or split them over several volumes`,
     );
 }
 
-/** A payload's digest: the contents of secrets stay out of memory. */
+/** Digest of the files, kept instead of the files so that secrets do not stay in memory. */
 export function payloadDigest(payload: Payload): string {
   const hash = createHash("sha256");
   for (const [path, { data, mode, uid, gid }] of [...payload].sort(([a], [b]) => (a < b ? -1 : 1))) {

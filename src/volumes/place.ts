@@ -6,21 +6,21 @@ import type { SetUpDeps } from "./kinds/kind.ts";
 import { nestedMountPoints } from "./nested.ts";
 import { type Payload, checkSize, payloadDigest } from "./payload.ts";
 
-/** Destination of a payload: a volume's directory, which `prepare` creates. */
+/** Where to write the files of a volume: a directory, which `prepare` creates. */
 export interface Place {
   readonly pod: Pod;
   readonly volumeName: string;
   readonly path: string;
   /** Mode of that directory. */
   readonly mode: number;
-  /** Changes that create the directory, or those that remain after everything else is done. */
+  /** Returns the changes that create the directory, after doing what cannot be expressed as a change. */
   prepare(): Promise<readonly FileChange[]>;
 }
 
 const mountPoint = 0o755;
 
-/** Writes a payload to its destination, readable for the pod's fsGroup. An unchanged payload costs nothing, not even a look.
- *  @throws resource_exhausted for a payload of more than 64 MiB; the host's failures. */
+/** Writes the files of a volume, readable for the pod's fsGroup. If nothing changed, the target is not accessed.
+ *  @throws resource_exhausted for more than 64 MiB; the host's failures. */
 export async function place(
   deps: SetUpDeps,
   { pod, volumeName, path, mode, prepare }: Place,

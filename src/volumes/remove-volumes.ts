@@ -1,25 +1,25 @@
 import { CodedError, hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { FileChange, Host } from "../seams/host.ts";
 
-/** Directories of plugins whose volumes outlive the pod. What is in such a volume is nobody's to delete. */
+/** Directories of plugins whose volumes outlive the pod: their content must never be deleted. */
 const lasting = new Set(["csi", "local-volume", "nfs"].map((plugin) => `kubernetes.io~${plugin}`));
-/** What the node itself writes beside a mount. */
+/** Files that the node itself writes next to a mount. */
 const ownFiles = new Set(["vol_data.json.new"]);
 
 interface Place {
   readonly host: Host;
   readonly uid: string;
-  /** The pod's, without links. */
+  /** The pod's directory, with links resolved. */
   readonly directory: string;
 }
 
-/** Removes the directories of a pod's volumes, which are unmounted. Those of volumes that outlive the pod go only when they are empty,
- *  one by one: were one still mounted, or were it about to be, nothing in it would be deleted. Links are not followed.
- *  @throws failed_precondition in the kubelet's words for what has to stay. */
+/** Removes the directories of a pod's unmounted volumes. Directories of volumes that outlive the pod are removed one by one and
+ *  only if empty, so that no data is deleted if a volume is still mounted or gets mounted meanwhile. Links are not followed.
+ *  @throws failed_precondition, in the kubelet's words, for a directory that is not empty. */
 export async function removeVolumes(place: Place, signal: AbortSignal): Promise<void> {
   const { host, directory } = place;
   const path = `${directory}/volumes`;
-  // A link in its place goes, and what it leads to stays.
+  // A link in place of the directory is removed, its target is not.
   const isOwn = (await unlessGone(host.fs.lstat(path, signal)))?.kind === "directory";
   for (const { name, kind } of isOwn ? await entries(host, path, signal) : []) {
     const plugin = `${path}/${name}`;
@@ -29,7 +29,7 @@ export async function removeVolumes(place: Place, signal: AbortSignal): Promise<
   await host.fs.apply([{ do: "remove", path }], signal);
 }
 
-/** Removes the directories of one plugin's volumes, and the mount points in them. */
+/** Removes the directories of one plugin's volumes, and the mount points in them, if they are empty. */
 async function removeEmptied({ host, uid }: Place, plugin: string, signal: AbortSignal): Promise<void> {
   for (const { name, kind } of await entries(host, plugin, signal)) {
     const volume = `${plugin}/${name}`;

@@ -17,27 +17,27 @@ import { namesIn, podDirectory } from "./paths.ts";
 import type { Growths } from "./persistent/growths.ts";
 import type { Staging } from "./persistent/staging.ts";
 
-/** A pod's volumes as this node has set them up. */
+/** State of a pod's volumes. */
 export interface PodVolumes {
   pod: Pod;
   readonly mounted: Map<string, VolumeReady>;
-  /** Set-up of each volume by its name, one at a time: two writers in one directory would undo each other. */
+  /** Set-up function of each volume by name. It runs once at a time: two writers in one directory would undo each other's work. */
   readonly setUps: Map<string, () => Promise<void>>;
-  /** Volumes that may have leftovers on the target; undefined: any. */
+  /** Volumes that may already exist on the target; undefined if any may. */
   readonly touched: Set<string> | undefined;
-  /** Volumes that wait to be attached, each with a question to the cluster: can the node have no more of them? */
+  /** Volumes that wait to be attached, each with a check for the attachment limit of the node. */
   readonly unattached: Map<string, (signal: AbortSignal) => Promise<boolean>>;
-  /** Runs one piece of work at a time: the start of a container, or a change of files that the start may read. */
+  /** Serializes container starts and replacements of files that a start may read. */
   readonly filesInTurn: <T>(work: () => Promise<T>) => Promise<T>;
-  /** Work under way. */
+  /** Work in progress. */
   readonly running: Set<Promise<unknown>>;
-  /** Ends waits between tries, so that a changed object is tried at once. */
+  /** Aborted to end the pause between retries, so that a changed object is tried at once. */
   kick: AbortController;
-  /** Aborts when the volumes are removed: nothing is created any more. */
+  /** Aborted when the volumes are torn down: nothing may be created any more. */
   readonly ended: AbortController;
 }
 
-/** @param fresh true when nothing of the pod is on the target. */
+/** @param fresh true if nothing of the pod exists on the target. */
 export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   return {
     pod,
@@ -52,7 +52,7 @@ export function newPodVolumes(pod: Pod, fresh: boolean): PodVolumes {
   };
 }
 
-/** Notes work on a pod's volumes, whose end the removal of the volumes waits for. @returns the work. */
+/** Tracks work on a pod's volumes, which tearing them down waits for. @returns the work. */
 export function runs<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
   const forget = () => void running.delete(settled);
   const settled: Promise<unknown> = work.then(forget, forget);
@@ -60,34 +60,34 @@ export function runs<T>({ running }: PodVolumes, work: Promise<T>): Promise<T> {
   return work;
 }
 
-/** Pauses between tries of a failed volume, milliseconds: the kubelet's. */
+/** Retry delays of a failed volume, milliseconds: the kubelet's. */
 export const firstRetryMs = 500;
 export const longestRetryMs = 122_000;
-/** Longest pause when the API server or the target failed rather than the volume: either may be back any moment. */
+/** Maximum retry delay if the API server or the target failed rather than the volume: either may recover any moment. */
 const longestPassingMs = 3_000;
 const passing = ["unavailable", "deadline_exceeded", "resource_exhausted"] as const;
-/** Timeout of one try, milliseconds: an unresponsive API server does not delay later tries. */
+/** Timeout of one attempt, milliseconds: an unresponsive API server does not delay later attempts. */
 export const longestTryMs = 123_000;
 
 export interface SetUp {
-  /** One try at a volume that is not ready, or may be outdated. It continues when the signal aborts; only the end of the pod's
-   *  volumes ends it.
+  /** Sets up a volume that is not ready, or refreshes it. The attempt continues if the signal aborts; only tearing down the
+   *  pod's volumes stops it.
    *  @throws with the text of the event. */
   once(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
-  /** Retries until success or until the signal aborts; a mounted volume may stay as it was.
-   *  @throws UnprocessedError at once for a claim without a volume. */
+  /** Retries until success or until the signal aborts. Returns without success if the volume was mounted before.
+   *  @throws UnprocessedVolumeError at once for a claim without a usable volume. */
   untilReady(state: PodVolumes, volume: Volume, signal: AbortSignal): Promise<void>;
   /** Cancels a pod's set-ups, and forgets the contents of its directories. */
   end(state: PodVolumes, signal: AbortSignal): Promise<void>;
 }
 
-/** State of persistent volumes that pods share. */
+/** State of persistent volumes, shared by all pods. */
 export interface SharedState {
   readonly staging: Staging;
   readonly growths: Growths;
 }
 
-/** Sets up volumes by their kinds, with an event for each failure and a growing pause between tries. */
+/** Sets up volumes with their plugins; each failure is reported as an event and retried with back-off. */
 export function createSetUp(given: VolumeDeps & SharedState): SetUp {
   const { clock, log } = given;
   let noswap: boolean | undefined;
@@ -113,17 +113,14 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
     once,
     async untilReady(state, volume, signal) {
       while (!signal.aborted && !state.ended.signal.aborted) {
-        // Read before the try, so that a change during it counts too.
+        // Read before the attempt, so that a change during it is not missed.
         const kicked = state.kick.signal;
         try {
           return await once(state, volume, signal);
         } catch (error) {
           if (state.mounted.has(volume.name)) return;
           if (error instanceof UnprocessedError) throw error;
-          log.debug(
-            { err: error, uid: state.pod.metadata.uid, volume: volume.name },
-            "volume is not ready, will try again",
-          );
+          log.debug({ err: error, uid: state.pod.metadata.uid, volume: volume.name }, "volume is not ready; retrying");
           const pause = retries.remaining(keyOf(state, volume));
           const longest = hasCode(error, ...passing) ? longestPassingMs : longestRetryMs;
           await clock.sleep(Math.min(pause, longest), AbortSignal.any([signal, kicked])).catch(() => undefined);
@@ -143,7 +140,7 @@ export function createSetUp(given: VolumeDeps & SharedState): SetUp {
 /** Dependencies that the volumes of all pods share. */
 type CommonDeps = Omit<SetUpDeps, "fresh" | "awaiting" | "replaceFiles">;
 
-/** One try at one volume; never two at once. A try cut off by the loss of the target is repeated once it is back. */
+/** One attempt at one volume, never two at once. An attempt interrupted by the loss of the target is repeated once it is back. */
 function createAttempt(deps: CommonDeps, retries: Backoff) {
   return async function attempt(state: PodVolumes, volume: Volume): Promise<void> {
     const { signal: ended } = state.ended;
@@ -178,7 +175,8 @@ function createAttempt(deps: CommonDeps, retries: Backoff) {
   };
 }
 
-/** True when a container's mount propagates from or to the host. A directory of the machine is shared as the machine has it. */
+/** True if a container's mount propagates from or to the host. hostPath directories keep the propagation that the host gave
+ *  them. */
 function isPropagated(pod: Pod, { name, hostPath }: Volume, { persistent }: VolumeReady): boolean {
   if (hostPath || persistent?.plugin === "kubernetes.io/host-path") return false;
   return allContainers(pod).some(({ container }) =>

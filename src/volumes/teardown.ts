@@ -18,17 +18,18 @@ import { command } from "../seams/command.ts";
 
 export interface UnmountOptions {
   readonly list?: MountLister;
-  /** Takes back what takes more than unmounting; parts of volumes are unmounted before. @returns directories that have to stay. */
+  /** Unpublishes volumes that need more than an unmount, after their subPath mounts are gone.
+   *  @returns directories that must stay. */
   readonly first?: () => Promise<readonly Kept[]>;
-  /** No volume of the pod's outlives it: its directories may go with all that is in them. */
+  /** True if none of the pod's volumes outlives it: its directories may be removed with all content. */
   readonly isShortLived?: boolean;
 }
 
 const uidPattern = /^[A-Za-z0-9][A-Za-z0-9._-]*$/;
 
-/** Unmounts and removes the volumes of a pod, by its UID alone: the disk has the rest. Nothing is deleted through a mount, and
- *  links are not followed. Safe to repeat.
- *  @throws failed_precondition when something stays mounted; why a directory has to stay. */
+/** Unmounts and removes the volumes of a pod, by its UID alone: everything else is read from the disk. Nothing is deleted
+ *  through a mount, and links are not followed. Safe to repeat.
+ *  @throws failed_precondition if something stays mounted; the reason why a directory must stay. */
 export async function unmountAll(
   host: Host,
   rootDir: string,
@@ -39,7 +40,7 @@ export async function unmountAll(
   const directory = await realDirectory(host, podDirectory(rootDir, checkUid(uid)), signal);
   if (directory === undefined) return;
   const unmountBelow = (path: string, but: readonly string[] = []) => unmountTree({ host, list }, path, but, signal);
-  // A part of a volume is a mount of it.
+  // A subPath mount keeps its volume busy.
   if (first) await unmountBelow(`${directory}/volume-subpaths`);
   const kept = (await first?.()) ?? [];
   const own = podDirectory(rootDir, uid);
@@ -58,8 +59,8 @@ export async function unmountAll(
   );
 }
 
-/** Unmounts a directory and all below. @param but directories that are left as they are. @throws failed_precondition when something
- *  stays mounted. */
+/** Unmounts a directory and everything below.
+ *  @param but directories to leave as they are. @throws failed_precondition if something stays mounted. */
 async function unmountTree(
   { host, list }: { readonly host: Host; readonly list: MountLister },
   directory: string,
@@ -71,7 +72,7 @@ async function unmountTree(
   const mounted = async () => mountsBelow(await table(), directory);
   const first = await table();
   const all = mountsBelow(first, directory);
-  // One whose server is gone would hold up the others.
+  // Network mounts are left out: an unreachable server would delay the others.
   const near = mountsBelow(
     first.filter((mount) => !isRemote(mount)),
     directory,
@@ -85,19 +86,19 @@ async function unmountTree(
   if (left !== undefined) throw new CodedError("failed_precondition", `${left} is still mounted`);
 }
 
-/** Unmounts all unnested mounts in one command, if there is more than one.
- *  @returns true when it tried; failures show in the next list of mounts. */
+/** Unmounts all non-nested mounts in one command, if there are several.
+ *  @returns true if it tried; failures show in the next list of mounts. */
 async function unmountTogether(host: Host, mounts: readonly string[], signal: AbortSignal): Promise<boolean> {
   const around = mounts.map((path) => outermostOf(path, mounts));
   const alone = mounts.filter((path) => around.filter((outermost) => outermost === path).length === 1);
   const apart = alone.filter((path) => outermostOf(path, mounts) === path);
   if (apart.length < 2) return false;
-  // One that takes too long keeps none of the others: each is then unmounted by itself.
+  // If one takes too long, each mount is then unmounted separately.
   await unlessCode(host.run(command("umount", [], apart), { signal }), "deadline_exceeded");
   return true;
 }
 
-/** Real path of a pod's directory, as the kernel lists mounts; undefined when there is none. */
+/** Real path of a pod's directory, as the kernel lists mounts; undefined if it does not exist. */
 function realDirectory(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
   return unlessGone(host.fs.realpath(path, signal));
 }
@@ -107,7 +108,7 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
   await unmountAll(host, rootDir, uid, signal);
   const path = podDirectory(rootDir, uid);
   const isOwn = (await unlessGone(host.fs.lstat(path, signal)))?.kind === "directory";
-  // Volumes that come back meanwhile, by a driver that is late, stay.
+  // Volumes that a slow driver mounts meanwhile must stay.
   const inside = (isOwn ? await unlessGone(host.fs.list(path, signal)) : undefined) ?? [];
   const others = inside.filter(({ name }) => name !== "volumes").map(({ name }) => `${path}/${name}`);
   await host.fs.apply(
@@ -116,15 +117,15 @@ export async function removePodDirectory(host: Host, rootDir: string, uid: strin
   );
 }
 
-/** UIDs of pods with a directory. */
+/** UIDs of pods that have a directory. */
 export async function listPodDirectories(host: Host, rootDir: string, signal: AbortSignal): Promise<readonly string[]> {
   const entries = (await unlessGone(host.fs.list(`${rootDir}/pods`, signal))) ?? [];
   return entries.filter(({ kind, name }) => kind === "directory" && uidPattern.test(name)).map(({ name }) => name);
 }
 
-/** Pattern of UIDs that are safe as a path: a UID may come from a label in the runtime, and must name a directory right below
- *  pods/. */
+/** Validates a UID before it becomes part of a path: it may come from a label in the runtime, and must name a directory right
+ *  below pods/. */
 function checkUid(uid: string): string {
-  if (!uidPattern.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not the UID of a pod`);
+  if (!uidPattern.test(uid)) throw new CodedError("invalid_argument", `${JSON.stringify(uid)} is not a valid pod UID`);
   return uid;
 }

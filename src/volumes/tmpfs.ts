@@ -14,8 +14,8 @@ const onlyOwner = 0o700;
 /** Mode of a tmpfs root as the kernel creates it. */
 export const tmpfsMode = 0o1777;
 
-/** Mounts a directory in memory. If the target's user may not mount, a directory on disk takes its place, inside one of mode
- *  0700, and an event on the node reports it. */
+/** Mounts a tmpfs. If the target's user may not mount, a directory on disk is used instead, inside one of mode 0700, and an
+ *  event on the node reports it. */
 export async function memoryDirectory(
   { host, events, nodeName, rootDir, fresh, noswap, mounts }: SetUpDeps,
   { uid, path }: { readonly uid: string; readonly path: string },
@@ -33,12 +33,13 @@ export async function memoryDirectory(
     if (!hasCode(error, "permission_denied", "not_found")) throw error;
     await host.fs.apply([{ do: "chmod", path: dirname(path), mode: onlyOwner }], signal);
     const message =
-      "tmpfs cannot be mounted on the target: memory-backed volumes (secrets, tokens, emptyDirs) lie on disk, in directories of mode 0700.";
+      "cannot mount tmpfs on the target: memory-backed volumes (secrets, tokens, emptyDirs) are stored on disk, in directories of mode 0700.";
     events.event(nodeReference(nodeName), "Warning", "PossibleMemoryBackedVolumesOnDisk", message);
   }
 }
 
-/** Size limit of a memory volume: the least of its own limit, the pod's memory limit if there is one for all of it, and the node's memory.
+/** Size limit of a memory-backed volume: the smallest of its own limit, the pod's memory limit if all of the pod is limited, and
+ *  the node's memory.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export function memoryBound(
   { allocatable }: Pick<VolumeDeps, "allocatable">,

@@ -24,25 +24,25 @@ import { listPodDirectories, removePodDirectory, unmountAll } from "./teardown.t
 
 /** Timeout of listing the pod directories, milliseconds. */
 const longestLookMs = 60_000;
-/** Pauses between the first tries at taking volumes back from a pod, milliseconds: a driver that begins with the node, or still works on
- *  the volume, is there soon. The caller's own tries are further apart. */
+/** Delays between the first attempts to unpublish the volumes of a pod, milliseconds: a driver that starts with the node, or
+ *  still works on the volume, is ready soon. The caller's own retries are further apart. */
 const tearDownPausesMs = [500, 1_000, 2_000, 4_000] as const;
 /** Shortest interval between refreshes of a token, milliseconds. */
 const soonestRefreshMs = 1_000;
-/** Pause of a pod after a refresh that the change of an object caused, milliseconds: doubled from the first to the last while changes
- *  keep coming. A kubelet shows an update within a minute or so, never each of hundreds a second. */
+/** Delay between refreshes of a pod caused by changed objects, milliseconds: doubled from the first value to the last while
+ *  changes keep coming. A kubelet too shows an update within about a minute, not each of hundreds per second. */
 const shortestChangePaceMs = 1_000;
 const longestChangePaceMs = 10_000;
 
 export interface Volumes extends VolumeGate, VolumeParts, StableFiles {
-  /** Called when a config map or secret changed: volumes made from it are refreshed at once, or within
-   *  seconds while changes keep coming. */
+  /** Called when a ConfigMap or Secret changed: volumes made from it are refreshed at once, or within seconds while changes keep
+   *  coming. */
   objectChanged(kind: "configmap" | "secret", namespace: string, name: string): void;
-  /** UIDs of pods with a directory on the target. */
+  /** UIDs of pods that have a directory on the target. */
   podDirectories(signal: AbortSignal): Promise<readonly string[]>;
   /** Removes the directory of a pod whose volumes are unmounted. */
   removePodDirectory(uid: string, signal: AbortSignal): Promise<void>;
-  /** Takes up volumes that an earlier process left on the node. @throws what the target says. */
+  /** Reconstructs the state of volumes that a previous process left on the node. @throws if the target cannot be read. */
   recover(signal: AbortSignal): Promise<void>;
   /** Cancels all waits and timers. */
   stop(): void;
@@ -114,11 +114,11 @@ export function createVolumes(deps: VolumeDeps): Volumes {
   };
 }
 
-/** Unmounts all volumes of a pod at once and measures the time for each. The caller retries a failure. */
+/** Unmounts all volumes of a pod at once and records the duration for each. The caller retries a failure. */
 function createTearDown(deps: VolumeDeps, staging: Staging) {
   const { host, rootDir, measures, clock } = deps;
   const list = createMountLister(host);
-  /** Plugins of the mounted volumes, by the pod's UID. */
+  /** Plugins of the mounted volumes, by the pod's UID, kept until the teardown succeeds. */
   const leaving = new Map<string, readonly Standing[]>();
   return async (uid: string, state: PodVolumes | undefined, signal: AbortSignal): Promise<void> => {
     if (state) leaving.set(uid, standing(state));
@@ -137,7 +137,7 @@ function createTearDown(deps: VolumeDeps, staging: Staging) {
   };
 }
 
-/** Tries again what fails for want of a driver. */
+/** Retries while a driver is unavailable or busy. */
 async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortSignal): Promise<void> {
   for (const pauseMs of tearDownPausesMs) {
     try {
@@ -150,7 +150,7 @@ async function patiently(clock: Clock, work: () => Promise<void>, signal: AbortS
   await work();
 }
 
-/** What takes volumes back from a pod that take more than unmounting; undefined where there can be none. */
+/** Unpublishes the volumes of a pod that need more than an unmount; undefined if the pod has none. */
 function takingBack(deps: VolumeDeps, uid: string, state: PodVolumes | undefined, signal: AbortSignal) {
   const mayHave = (plugin: string) =>
     !state ||
@@ -175,20 +175,20 @@ function standing({ pod, mounted }: PodVolumes): readonly Standing[] {
   });
 }
 
-/** True when it is known of each of a pod's claims which volume it is, and each of a driver's volumes is there. */
+/** True if the persistent volume of each claim is known, and each inline CSI volume is mounted. */
 function isWhole({ pod, mounted }: PodVolumes): boolean {
   const isElsewhere = (volume: Volume) => claimNameOf(pod, volume) !== undefined || volume.csi !== undefined;
   return usedVolumes(pod).every((volume) => !isElsewhere(volume) || mounted.has(volume.name));
 }
 
-/** True when none of a pod's volumes outlives it. */
+/** True if none of a pod's volumes outlives it. */
 function isShortLived(state: PodVolumes): boolean {
   const { pod, mounted } = state;
   return isWhole(state) && usedVolumes(pod).every(({ name, csi }) => !csi && !mounted.get(name)?.persistent);
 }
 
-/** Pods that may have left something on the target: those with a directory there when this node first looked, and those that
- *  it set up itself. A fresh pod needs no search for leftovers. */
+/** Pods that may have left something on the target: those whose directory existed when this node first listed them, and those
+ *  that it set up itself. A pod that is not among them needs no search for leftovers. */
 function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
   const found = new Set<string>();
   const shared = createSharedWork<void>(clock, longestLookMs);
@@ -211,14 +211,15 @@ function createDirectoryIndex({ host, rootDir, clock }: VolumeDeps) {
 interface PodRefreshes {
   /** Refreshes all volumes: one run at a time, and at most one more waits for its end. */
   readonly run: () => Promise<void>;
-  /** Fires when a token ages or a failed refresh is repeated. */
+  /** Fires when a token is due for renewal, or to retry a failed refresh. */
   aged: Timer | undefined;
-  /** Fires when changes of objects that came too soon are handled together. */
+  /** Fires when rate-limited changes of objects are to be handled together. */
   changed: Timer | undefined;
 }
 
-/** Refreshes volumes of running pods: when an object changed, and when a token ages. A change is handled at once after a quiet time;
- *  while changes keep coming, the pod's refreshes are paced, and the last one always sees the newest objects. */
+/** Refreshes volumes of running pods when an object changes or a token is due for renewal. A change after a quiet period is
+ *  handled at once; while changes keep coming, the pod's refreshes are rate-limited, and the last one always sees the newest
+ *  objects. */
 function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, PodVolumes>, setUp: SetUp) {
   const pods = new Map<string, PodRefreshes>();
   const paces = createBackoff({ clock, initialMs: shortestChangePaceMs, maxMs: longestChangePaceMs });
@@ -249,10 +250,7 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
     if (!isCurrent(state)) return;
     const failed = results.find((result) => result.status === "rejected");
     if (!failed) return schedule(state);
-    log.warn(
-      { err: failed.reason as unknown, uid: state.pod.metadata.uid },
-      "volume could not be brought up to date, will try again",
-    );
+    log.warn({ err: failed.reason as unknown, uid: state.pod.metadata.uid }, "cannot refresh volume; retrying");
     at(state, longestRetryMs);
   };
   const handleChanges = (state: PodVolumes) => {
@@ -265,9 +263,9 @@ function createRefresher({ clock, log }: VolumeDeps, known: ReadonlyMap<string, 
   };
   return {
     schedule,
-    /** True when changes of objects are handled soon, this one included. */
+    /** True if a delayed refresh is scheduled, which will include this change. */
     awaitsPace: ({ pod }: PodVolumes) => pods.get(pod.metadata.uid)?.changed !== undefined,
-    /** Handles the change of an object at once, or together with others when the pod's pace allows it. */
+    /** Handles the change of an object at once, or together with others if the pod's rate limit requires a delay. */
     objectChanged(state: PodVolumes) {
       if (!isCurrent(state)) return;
       const refreshes = refreshesOf(state);

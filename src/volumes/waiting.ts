@@ -8,15 +8,16 @@ import type { VolumeDeps } from "./kinds/kind.ts";
 import { usedVolumes } from "./paths.ts";
 import type { PodVolumes, SetUp } from "./set-up.ts";
 
-/** Longest wait of a pass for its volumes, milliseconds: the kubelet's. */
+/** Timeout of one pod sync for mounting its volumes, milliseconds: the kubelet's. */
 const mountWaitMs = 123_000;
-/** A claim that was bound this moment may be read before its volume may: looks at it before the pass gives up, and their
- *  interval, milliseconds. */
+/** A claim that was just bound may be visible before its volume: number of reads before the sync gives up, and their interval,
+ *  milliseconds. */
 const looks = 4;
 const lookMs = 100;
 
-/** Waits for all volumes of a pod; a claim that allows none has an event. @throws PodRejectedError where the node can have no more of
- *  them; CodedError in the kubelet's words; `cancelled` when interrupted. */
+/** Waits for all volumes of a pod; an unusable claim is reported as an event.
+ *  @throws PodRejectedError if the node has reached its attachment limit; CodedError in the kubelet's words; `cancelled` if
+ *  interrupted. */
 export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "events">, setUp: SetUp) {
   return async function wait(state: PodVolumes, signal: AbortSignal): Promise<void> {
     const { pod } = state;
@@ -34,7 +35,7 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
     const missing = volumes.filter(({ name }) => !state.mounted.has(name)).map(({ name }) => name);
     if (missing.length === 0) return;
     if (signal.aborted || state.ended.signal.aborted)
-      throw new CodedError("cancelled", "waiting for volumes was interrupted");
+      throw new CodedError("cancelled", "interrupted while waiting for volumes");
     const why = [...unprocessed.values()].map(messageOf).join("; ") || "context deadline exceeded";
     const unattached = missing.filter((name) => state.unattached.has(name));
     const questions = [...state.unattached].filter(([name]) => unattached.includes(name));
@@ -42,13 +43,13 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
     const answers = await Promise.all(questions.map(([, isExhausted]) => isExhausted(signal)));
     if (answers.includes(true)) throw new PodRejectedError(noMore(which));
     const message = `Unable to attach or mount volumes: ${which}`;
-    // A wait that was too short has no event: what failed meanwhile has its own.
+    // A timeout has no event: the failures behind it have their own.
     if (unprocessed.size === 0) throw new CodedError("deadline_exceeded", message);
     events.event(podReference(pod), "Warning", "FailedMount", message);
     throw new CodedError("failed_precondition", message);
   };
 
-  /** Sets a volume up. @returns the reason that its claim still has none after a few looks. */
+  /** Sets up a volume. @returns the reason if its claim is still unusable after a few reads. */
   async function processed(state: PodVolumes, volume: Volume, signal: AbortSignal) {
     for (let look = 1; ; look += 1) {
       try {
@@ -63,7 +64,7 @@ export function createWaiting({ clock, events }: Pick<VolumeDeps, "clock" | "eve
   }
 }
 
-/** Why a pod goes whose volumes the node can have no more of. Another node may. */
+/** Rejection of a pod whose volumes exceed the node's attachment limit. It may be rescheduled to another node. */
 function noMore(which: string): Rejection {
   return {
     reason: "VolumeAttachmentLimitExceeded",

@@ -32,7 +32,7 @@ export const faults: readonly Fault[] = [
     becomes: "if (reference.uid === undefined)",
     breaks: "A claim that is deleted and made anew gets the volume, with the data, of its predecessor.",
     assertion:
-      '"a pod whose claim has another\'s volume is told so at once, in the kubelet\'s words": Expected "actual" to be strictly unequal to',
+      '"fails at once, in the kubelet\'s words, if the volume is bound to another claim": Expected "actual" to be strictly unequal to',
     foundBy: [unit("volumes/claims")],
   },
   {
@@ -41,7 +41,7 @@ export const faults: readonly Fault[] = [
     text: 'state === "NodeResizePending" || state === "NodeResizeInProgress" ?',
     becomes: 'state === "NodeResizePending" ?',
     breaks: "A claim whose volume was growing when graftlet was killed never gets its new size.",
-    assertion: '"a claim that has a node at it: expand": Expected values to be strictly equal',
+    assertion: '"a claim that is in NodeResizeInProgress: expand": Expected values to be strictly equal',
     foundBy: [unit("volumes/expansion")],
   },
   {
@@ -217,7 +217,7 @@ export const faults: readonly Fault[] = [
     becomes: "environment: new Map(pairs(({ annotations }) => annotations)),",
     breaks: "Containers do not get the variables that name their devices: NVIDIA's runtime gives them none.",
     assertion:
-      '"a container gets what its devices come with, and tells how they are": Expected values to be strictly deep-equal',
+      '"a container gets the environment, mounts and devices of its plugin, and reports device health": Expected values to be strictly deep-equal',
     foundBy: [unit("devices/allocate")],
   },
   {

@@ -370,7 +370,7 @@ describe("claims", () => {
     await waits("far", { claimName: "far" });
     await unable(
       "far",
-      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type iscsi are not served by this node',
+      'failed to get Plugin from volumeSpec for volume "far" err=no volume plugin matched: persistent volumes of type iscsi are not supported by this node',
     );
     await waits("nothing", { claimName: "nothing" });
     await pods.event(

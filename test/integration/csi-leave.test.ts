@@ -113,12 +113,12 @@ describe("a node with a storage driver", { timeout: patience(800_000) }, () => {
     await using leaving = converse(
       cluster.spawnAtAgent([...argv, `--kubeconfig=${cluster.adminKubeconfig}`, kubectlTimeout(60)]),
     );
-    await leaving.says("stop graftlet of this node now", 90_000);
+    await leaving.says("stop this node's graftlet now", 90_000);
     assert.equal(await agent.stop(), true);
     assert.equal(await leaving.ended(120_000), 0, leaving.stdout());
     const said = leaving.stdout();
-    assert.match(said, /: removed volumes of storage drivers in pod default\/user-/);
-    assert.match(said, /: removed volumes of storage drivers on the node\n[^]*removed container hostpath of pod /);
+    assert.match(said, /: removed CSI volumes of pod default\/user-/);
+    assert.match(said, /: removed staged CSI volumes\n[^]*removed container hostpath of pod /);
     assert.doesNotMatch(said, /not given back/);
     await nothingIsLeft();
     assert.doesNotMatch(await cluster.mustRunInside(["losetup", "--all"]), new RegExp(raw));

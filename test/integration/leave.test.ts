@@ -203,11 +203,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
 
   test("killed at every step and repeated, removes pods, traces on the machine and Nodes, and nothing else", async () => {
     const flags = [fileOf(...leaving), "--deployment=graftlet", "--timeout=30s", "--yes"];
-    for (const step of [
-      "it takes no new pods",
-      "(its pods are asked|it has no pods)",
-      "(its pods have ended|it has no pods)",
-    ]) {
+    for (const step of ["cordoned", "(deleting pods|no pods to delete)", "(pods have terminated|no pods to delete)"]) {
       await using killed = leave(...flags);
       for (const name of leaving) await killed.says(new RegExp(`^node ${name}: ${step}`, "m"));
       await killed.kill();
@@ -235,7 +231,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
     }
     await using last = leave(fileOf(...leaving, dead), ...flags.slice(1, 2), "--timeout=10s", "--yes");
     assert.equal(await last.ended(120_000), 1, last.stdout());
-    assert.match(last.stdout(), /^node edge-3 has not left: its target is not clean, .*/m);
+    assert.match(last.stdout(), /^cannot remove node edge-3: its target is not clean, .*/m);
     assert.match(last.stdout(), /^not left: edge-3\. Mend what is named above, and run this again\.$/m);
     assert.deepEqual(await nodes(), ["node/home"]);
     for (const name of leaving) assert.deepEqual(await podsOf(name), []);
@@ -252,7 +248,7 @@ describe("graftlet leave", { timeout: 900_000 }, () => {
   test("without a Deployment says when to stop graftlet", async () => {
     const flags = [`--kubeconfig=${cluster.adminKubeconfig}`, fileOf("home"), "--node=home", "--yes"];
     await using byHand = leave(...flags);
-    await byHand.says("stop graftlet of this node now");
+    await byHand.says("stop this node's graftlet now");
     assert.deepEqual(await nodes(), ["node/home"]);
     assert.equal(await home.stop(), true);
     assert.equal(await byHand.ended(), 0, byHand.stdout());

@@ -204,7 +204,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
     forgetPeak(agent.pid);
     const before = memoryOf(agent.pid).peak;
     const message =
-      "its files have 150000000 bytes together, more than 67108864: name fewer items, or spread them over several volumes";
+      "its files total 150000000 bytes, more than 67108864: select fewer items, or split them over several volumes";
     await waitsForVolume(pods, "multiplied", { name: "v", configMap: { name: "large", items } }, message);
     const grown = memoryOf(agent.pid).peak - before;
     assert.ok(grown < 64, `${grown.toFixed(0)} MiB`);
@@ -352,7 +352,7 @@ describe("volumes of API objects", { concurrency: 4 }, () => {
       pods,
       "in-the-way",
       { name: "all", projected: { sources: [{ configMap: { name: "first" } }, { downwardAPI: below }] } },
-      "way is a file of one source and a directory of another, which has way/name: give one of them another path",
+      "way is a file in one source and a directory in another, which contains way/name: change one of the paths",
     );
     await pods.api.patch("/api/v1/namespaces/default/configmaps/first", { data: { way: null } }, "merge-patch");
     await pods.ready("in-the-way");

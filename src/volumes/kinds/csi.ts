@@ -2,7 +2,7 @@ import { createHash } from "node:crypto";
 import { type DriverVolume, aboutOf, publishVolume } from "../persistent/csi-publish.ts";
 import type { VolumeKind } from "./kind.ts";
 
-/** A volume of a storage driver that a pod brings itself, and that lives as long as the pod.
+/** An inline CSI ephemeral volume, which lives as long as its pod.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#csi-ephemeral-volumes */
 export const csi: VolumeKind = {
   refreshes: false,

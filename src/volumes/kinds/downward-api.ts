@@ -12,7 +12,7 @@ type Item = Wire<k8s.V1DownwardAPIVolumeFile>;
 
 const defaultMode = 0o644;
 
-/** The downward API as files in memory; they follow the pod's labels and annotations.
+/** Files of the downward API in memory, updated when the pod's labels and annotations change.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/ */
 export const downwardAPI: VolumeKind = {
   refreshes: true,
@@ -36,7 +36,7 @@ export function downwardPayload(
 ): Payload {
   const files = new Map<string, PayloadFile>();
   const errors: unknown[] = [];
-  // Thousands of items may name one value.
+  // Thousands of items may refer to the same value.
   const values = new Map<string, Buffer>();
   const valueOf = (item: Item): Buffer => {
     const key = JSON.stringify([item.fieldRef?.fieldPath, item.resourceFieldRef]);
@@ -60,7 +60,7 @@ function textOf(
   pod: Pod,
   { fieldRef, resourceFieldRef: from }: Item,
 ): string {
-  // Volumes have no addresses: the pod has none yet when they are set up.
+  // Address fields are empty: the pod has no addresses yet when its volumes are set up.
   if (fieldRef) return podField(pod, fieldRef.fieldPath, { hostIPs: [], podIPs: [] });
   if (!from) return "";
   const { resource, containerName, divisor } = from;

@@ -10,11 +10,11 @@ import type { SetUpDeps, VolumeDeps, VolumeKind } from "./kind.ts";
 
 const openToAll = 0o777;
 const markerMode = 0o750;
-/** Mode of a root directory as the kernel creates it. */
+/** Mode of a hugetlbfs root as the kernel creates it. */
 const hugetlbfsMode = 0o755;
 
-/** A directory with the pod's lifetime: on disk, in memory, or in huge pages. Once created it belongs to the pod: its mode is not
- *  set again.
+/** A directory with the pod's lifetime: on disk, in memory, or on huge pages. Once created it belongs to the pod: its mode is
+ *  not reset.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#emptydir */
 export const emptyDir: VolumeKind = {
   refreshes: false,
@@ -56,7 +56,7 @@ interface Medium {
   readonly sizeLimit: string | undefined;
 }
 
-/** Mounts a file system of its own for the directory. @throws in the kubelet's words for an unknown medium. */
+/** Mounts the file system of the medium on the directory. @throws in the kubelet's words for an unknown medium. */
 async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit }: Medium, signal: AbortSignal) {
   const { uid } = pod.metadata;
   if (medium === "Memory") return memoryDirectory(deps, { uid, path }, memoryBound(deps, pod, sizeLimit), signal);
@@ -66,13 +66,13 @@ async function mountMedium(deps: SetUpDeps, pod: Pod, { path, medium, sizeLimit 
   if (deps.fresh || !(await isMountPoint(deps.host, path, signal))) await mountHugetlbfs(deps.host, path, size, signal);
 }
 
-/** Mode of a medium's root as it is created. */
+/** Initial mode of the root of a medium. */
 function rootMode(medium: string): number {
   if (medium === "") return openToAll;
   return medium === "Memory" ? tmpfsMode : hugetlbfsMode;
 }
 
-/** True when both exist: the directory, and the ready file that a kubelet writes too. */
+/** True if both exist: the directory, and the ready file that a kubelet writes too. */
 async function stands({ host }: VolumeDeps, path: string, marker: string, signal: AbortSignal): Promise<boolean> {
   try {
     await host.fs.lstat(marker, signal);

@@ -28,7 +28,7 @@ export const hostPath: VolumeKind = {
     let kind = await kindAt();
     if (kind === undefined && type.endsWith("OrCreate")) {
       await host.fs.apply([creation(type, path)], signal).catch((error: unknown) => {
-        // It was created meanwhile, or is a dangling link: what it is now counts.
+        // It was created by another process meanwhile, or is a dangling link: check what it is now.
         if (!hasCode(error, "already_exists")) throw error;
       });
       kind = await kindAt();
@@ -39,8 +39,8 @@ export const hostPath: VolumeKind = {
   },
 };
 
-/** Creates the file or directory. A file's parents must exist; a directory's are created. Links at the path are not followed,
- *  and what exists keeps its content and mode. */
+/** Creates the file or directory. The parents of a file must exist; those of a directory are created. Links at the path are not
+ *  followed, and existing files and directories keep their content and mode. */
 function creation(type: string, path: string): FileChange {
   return type === "FileOrCreate" ? { do: "create", path } : { do: "mkdir", path, mode: 0o755, parents: true };
 }

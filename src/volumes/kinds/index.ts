@@ -22,7 +22,7 @@ const kinds = {
   nfs,
 } as const satisfies Readonly<Record<string, VolumeKind>>;
 
-/** The code for a volume's type; undefined for a type that is not served. */
+/** The plugin for a volume; undefined for an unsupported type. */
 export function kindOf(volume: Volume): VolumeKind | undefined {
   for (const [field, kind] of Object.entries(kinds)) if (volume[field as keyof typeof kinds] !== undefined) return kind;
   return undefined;

@@ -16,7 +16,7 @@ export interface VolumeDeps extends NodeSource {
   readonly objects: ObjectCache;
   readonly claims: Claims;
   readonly drivers: StorageDrivers;
-  /** Called with the attached volumes that pods use, by the names that the cluster has for them. */
+  /** Called with the names, as the cluster knows them, of attached volumes that pods use. */
   readonly inUse: (names: readonly string[]) => void;
   readonly tokens: TokenSource;
   readonly events: EventSink;
@@ -27,40 +27,40 @@ export interface VolumeDeps extends NodeSource {
   readonly nodeName: string;
   /** The target's root directory, such as /var/lib/kubelet. */
   readonly rootDir: string;
-  /** Resources that pods may use, as quantities by name. */
+  /** Allocatable resources of the node, as quantities by name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
 }
 
-/** Adds the known state of a volume and of the target. */
+/** Adds per-volume state and facts of the target. */
 export interface SetUpDeps extends VolumeDeps {
-  /** Digests of payloads by directory; absent before this process wrote or checked them. */
+  /** Content digests by directory; an entry is absent until this process has written or checked the directory. */
   readonly written: Map<string, string>;
-  /** True when nothing of this volume exists on the target yet, so that a look is needless. */
+  /** True if nothing of this volume exists on the target yet, so that checks can be skipped. */
   readonly fresh: boolean;
-  /** Runs work that removes files of the pod's volumes, at a time when none of its containers is being made or started. */
+  /** Runs work that removes files of the pod's volumes, while none of its containers is being created or started. */
   readonly replaceFiles: (replace: () => Promise<void>) => Promise<void>;
   readonly mounts: MountLister;
   readonly staging: Staging;
   readonly growths: Growths;
-  /** Called while the volume waits to be attached, and without a question once it is. @param isExhausted asks the cluster if the node
-   *  can have no more such volumes. */
+  /** Called while the volume waits to be attached, and with undefined once it is attached.
+   *  @param isExhausted asks the cluster whether the node has reached its attachment limit. */
   readonly awaiting: (isExhausted: ((signal: AbortSignal) => Promise<boolean>) | undefined) => void;
   /** True when the target has SELinux. */
   readonly selinux: (signal: AbortSignal) => Promise<boolean>;
-  /** True when memory can be kept out of swap there. */
+  /** True if the target supports tmpfs mounts without swap. */
   readonly noswap: (signal: AbortSignal) => Promise<boolean>;
 }
 
 export interface VolumeReady extends MountedVolume {
   /** Time of the next refresh for an aging token, milliseconds since the epoch. */
   readonly refreshAt?: number;
-  /** Identity of a persistent volume that may grow while the pod has it. */
+  /** Identity of a persistent volume that can be expanded while the pod uses it. */
   readonly growing?: string;
 }
 
-/** One type of volume. */
+/** A volume plugin: the implementation of one volume type. */
 export interface VolumeKind {
-  /** True when its content may change while the pod runs: it is refreshed then. */
+  /** True if the content may change while the pod runs and must be refreshed. */
   readonly refreshes: boolean;
   /** Sets up or refreshes the volume. Safe to repeat. @throws with the text of the FailedMount event. */
   setUp(deps: SetUpDeps, pod: Pod, volume: Volume, signal: AbortSignal): Promise<VolumeReady>;

@@ -9,7 +9,8 @@ import type { VolumeDeps, VolumeKind } from "./kind.ts";
 const defaultMode = 0o644;
 const openToAll = 0o777;
 
-/** A config map as files, on disk. @see https://kubernetes.io/docs/concepts/storage/volumes/#configmap */
+/** A ConfigMap as files on disk.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#configmap */
 export const configMap: VolumeKind = {
   refreshes: true,
   async setUp(deps, pod, volume, signal) {
@@ -24,7 +25,8 @@ export const configMap: VolumeKind = {
   },
 };
 
-/** A secret as files, in memory. @see https://kubernetes.io/docs/concepts/storage/volumes/#secret */
+/** A Secret as files in memory.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#secret */
 export const secret: VolumeKind = {
   refreshes: true,
   async setUp(deps, pod, volume, signal) {
@@ -47,7 +49,7 @@ interface Reference {
   readonly optional?: boolean | undefined;
 }
 
-/** The modes and keys of a source. */
+/** Modes and selected keys of a source. */
 export function selectionOf(
   source: { readonly items?: readonly KeyItem[]; readonly optional?: boolean },
   mode: number | undefined,
@@ -55,7 +57,7 @@ export function selectionOf(
   return { items: source.items, optional: source.optional === true, defaultMode: mode ?? defaultMode };
 }
 
-/** Undefined for a missing optional source. */
+/** Reads a ConfigMap; undefined if an optional one is missing. */
 export function readConfigMap(
   { objects }: VolumeDeps,
   pod: Pod,
@@ -65,7 +67,7 @@ export function readConfigMap(
   return orNone(objects.configMap(pod.metadata.namespace, name, signal), optional);
 }
 
-/** Undefined when the source is optional and not there. */
+/** Reads a Secret; undefined if an optional one is missing. */
 export function readSecret(
   { objects }: VolumeDeps,
   pod: Pod,

@@ -30,7 +30,7 @@ const defaultMode = 0o644;
 const privateMode = 0o600;
 const defaultTokenSeconds = 3600;
 
-/** Several sources in one directory, in memory; on equal paths the later one wins.
+/** Several sources in one directory in memory; on equal paths the later source wins.
  *  @see https://kubernetes.io/docs/concepts/storage/projected-volumes/ */
 export const projected: VolumeKind = {
   refreshes: true,
@@ -48,7 +48,7 @@ export const projected: VolumeKind = {
   },
 };
 
-/** All sources' results. @throws all failures in one error. */
+/** Results of all sources. @throws all failures in one error. */
 async function allOrErrors<T>(parts: readonly Promise<T>[]): Promise<readonly T[]> {
   const settled = await Promise.allSettled(parts);
   const errors = settled.filter((part) => part.status === "rejected").map(({ reason }): unknown => reason);
@@ -78,11 +78,11 @@ async function project(
   if (source.serviceAccountToken) return tokenFile(deps, pod, source.serviceAccountToken, mode, signal);
   throw new CodedError(
     "unimplemented",
-    `projected source ${Object.keys(source).join(", ") || "without a type"} is not served`,
+    `unsupported projected source: ${Object.keys(source).join(", ") || "none set"}`,
   );
 }
 
-/** A token's file belongs to the common user of all containers, if any; the pod's group may read it. */
+/** A token file belongs to the common user of all containers, if there is one; the pod's fsGroup may read it. */
 async function tokenFile(
   deps: VolumeDeps,
   pod: Pod,

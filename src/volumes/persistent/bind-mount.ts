@@ -3,15 +3,16 @@ import { CodedError } from "../../lib/errors.ts";
 import type { Host } from "../../seams/host.ts";
 import { type Option, commandWithoutDashes } from "../../seams/command.ts";
 
-/** A directory that shows another one. */
+/** A bind mount of a directory. */
 export interface Bind {
   readonly from: string;
   readonly to: string;
   readonly options: readonly string[];
 }
 
-/** Binds a directory, then does what is left to do in it. When either fails the mount is taken back, so that a later try begins anew.
- *  @param then what follows. @throws failed_precondition when mounting fails, or what `then` throws. */
+/** Bind-mounts a directory, then runs a follow-up step. If either fails, the mount is undone, so that the next attempt starts
+ *  clean.
+ *  @param then the follow-up step. @throws failed_precondition if mounting fails, or the error of `then`. */
 export async function bindMount(
   host: Host,
   { from, to, options }: Bind,
@@ -20,7 +21,7 @@ export async function bindMount(
 ): Promise<void> {
   try {
     await mount(host, { options: ["--bind"], operands: [from, to] }, signal);
-    // The kernel takes options of a bind mount only afterwards.
+    // The kernel accepts options of a bind mount only in a remount.
     if (options.length > 0) {
       const remount = ["remount", "bind", ...options].join(",");
       await mount(host, { options: [["-o", remount]], operands: [to] }, signal);
@@ -36,11 +37,11 @@ export async function bindMount(
 /** Arguments of `mount`. */
 export interface MountArguments {
   readonly options: readonly Option[];
-  /** What is mounted, and where; others may have written either. */
+  /** Source and target; they may come from untrusted specs. */
   readonly operands: readonly string[];
 }
 
-/** Runs `mount`. @throws failed_precondition in the kubelet's words, deadline_exceeded after so many milliseconds. */
+/** Runs `mount`. @throws failed_precondition in the kubelet's words, deadline_exceeded after the timeout. */
 export async function mount(
   host: Host,
   { options, operands }: MountArguments,

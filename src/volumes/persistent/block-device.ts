@@ -4,18 +4,18 @@ import type { SetUpDeps } from "../kinds/kind.ts";
 import { mount } from "./bind-mount.ts";
 import { type Option, command, commandWithoutDashes } from "../../seams/command.ts";
 
-/** A file system on a block device, and the directory where it is mounted. */
+/** A block device with a file system, and where to mount it. */
 export interface DeviceMount {
   readonly device: string;
   readonly at: string;
-  /** Empty: ext4. */
+  /** Type of the file system; empty means ext4. */
   readonly fsType: string;
   readonly options: readonly string[];
 }
 
 /** Failure to mount a device. */
 export class DeviceMountError extends CodedError {
-  /** It has another file system than its volume says, and cannot be mounted as that. */
+  /** The device has another file system than the volume specifies, and cannot be mounted as that type. */
   readonly isMismatch: boolean;
   constructor(message: string, { cause, isMismatch }: { readonly cause: unknown; readonly isMismatch: boolean }) {
     super(codeOf(cause), message, { cause });
@@ -24,12 +24,14 @@ export class DeviceMountError extends CodedError {
   }
 }
 
-/** Longest time for making or checking a file system, which nothing cuts off: half of one is worse than a late one. */
+/** Timeout of creating, checking or resizing a file system, which is never interrupted: a half-made one is worse than a late
+ *  one. */
 export const longestMs = 600_000;
 const directoryMode = 0o750;
 
-/** Mounts a device, unless it is mounted there. One without any content is formatted; what is on it is checked and never formatted.
- *  @throws DeviceMountError in the kubelet's words. @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
+/** Mounts a device unless it is mounted already. A blank device is formatted; existing content is checked and never formatted.
+ *  @throws DeviceMountError in the kubelet's words.
+ *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
 export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: AbortSignal): Promise<void> {
   const { host, mounts } = deps;
   const { device, at, fsType, options } = given;
@@ -55,20 +57,20 @@ export async function mountDevice(deps: SetUpDeps, given: DeviceMount, signal: A
     await host.fs.apply([{ do: "remove", path: at }]).catch(() => undefined);
     throw new DeviceMountError(
       `local: failed to mount device ${device} at ${at} (fstype: ${fsType}), error ${messageOf(error)}`,
-      // A machine that is lost says nothing of its devices.
+      // An unreachable target says nothing about its devices.
       { cause: error, isMismatch: isMismatch && hasCode(error, "failed_precondition") },
     );
   }
 }
 
-/** Makes a file system on a device that has nothing; checks one that is there. @returns what the device has now. */
+/** Formats a blank device; checks an existing file system. @returns the file system that the device has now. */
 async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceMount): Promise<string> {
   const { host, log } = deps;
   const isReadOnly = options.includes("ro");
   const found = await contentOf(deps, device);
   if (found !== "") {
     if (found !== fsType)
-      log.warn({ device, found, wanted: fsType }, "a device has another file system than its volume says");
+      log.warn({ device, found, wanted: fsType }, "device has a different file system than its volume specifies");
     if (!isReadOnly) await check(deps, device);
     return found;
   }
@@ -77,7 +79,7 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
       "failed_precondition",
       `cannot mount unformatted disk ${device} as we are manipulating it in read-only mode`,
     );
-  log.info({ device, fsType }, "a device without content gets a file system");
+  log.info({ device, fsType }, "formatting empty device");
   const { code, stdout, stderr } = await host.run(command(`mkfs.${fsType}`, formatOptions(fsType), [device]), {
     timeoutMs: longestMs,
   });
@@ -88,14 +90,15 @@ async function prepare(deps: SetUpDeps, { device, at, fsType, options }: DeviceM
   );
 }
 
-/** Without questions, and without space that only root may use. */
+/** Options for formatting without prompts and without reserved blocks. */
 function formatOptions(fsType: string): readonly Option[] {
   if (fsType === "ext4" || fsType === "ext3") return ["-F", "-m0"];
   return fsType === "xfs" ? ["-f"] : [];
 }
 
-/** Content of a device: the type of a file system, other words for anything else, nothing when it is blank. An answer in doubt is a
- *  failure: only what is known to be blank may be formatted. @throws failed_precondition in the kubelet's words. */
+/** Content of a device: the type of its file system, a description of other content, or empty if it is blank. An ambiguous
+ *  answer is a failure: only a device known to be blank may be formatted.
+ *  @throws failed_precondition in the kubelet's words. */
 export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: string): Promise<string> {
   const nothingFound = 2;
   const argv = command("blkid", ["-p", ["-s", "TYPE"], ["-s", "PTTYPE"], ["-o", "export"]], [device]);
@@ -113,19 +116,20 @@ export async function contentOf({ host }: Pick<SetUpDeps, "host">, device: strin
   }
   if (values.has("PTTYPE")) return "unknown data, probably partitions";
   const type = values.get("TYPE");
-  if (type === undefined || type === "") throw fail("blkid names no type");
+  if (type === undefined || type === "") throw fail("blkid reported no type");
   return type;
 }
 
-/** Repairs what can be repaired without questions. */
+/** Runs fsck, which repairs what it can without prompts. */
 async function check({ host, log }: SetUpDeps, device: string): Promise<void> {
   const uncorrected = 4;
   const ran = await unlessGone(host.run(commandWithoutDashes("fsck", ["-a"], [device]), { timeoutMs: longestMs }));
-  if (ran === undefined) return log.warn({ device }, "the target has no fsck: the file system is mounted unchecked");
+  if (ran === undefined)
+    return log.warn({ device }, "fsck not found on the target; mounting the file system unchecked");
   if (ran.code === uncorrected)
     throw new CodedError(
       "failed_precondition",
       `'fsck' found errors on device ${device} but could not correct them: ${ran.stdout}${ran.stderr}`,
     );
-  if (ran.code !== 0) log.warn({ device, code: ran.code, output: ran.stderr.trim() }, "fsck had something to say");
+  if (ran.code !== 0) log.warn({ device, code: ran.code, output: ran.stderr.trim() }, "fsck reported problems");
 }

@@ -3,26 +3,26 @@ import type { PersistentVolumeClaim } from "../../objects.ts";
 type Status = NonNullable<PersistentVolumeClaim["status"]>;
 type Condition = NonNullable<Status["conditions"]>[number];
 
-/** Conditions that tell of a claim's growth. */
+/** Condition types of a claim's resize. */
 const growing = ["FileSystemResizePending", "Resizing", "ControllerResizeError", "NodeResizeError"];
 const failedType = "NodeResizeError";
 
-/** How far the growth of a claim has come, such as `NodeResizePending`; empty when nothing is under way. Pure. */
+/** Resize status of a claim, such as `NodeResizePending`; empty if none is in progress. Pure. */
 export function growthOf({ status }: PersistentVolumeClaim): string {
   return status?.allocatedResourceStatuses?.storage ?? "";
 }
 
-/** Size that a claim shows, as a quantity. Pure. */
+/** Capacity in a claim's status, as a quantity. Pure. */
 export function sizeOf({ status }: PersistentVolumeClaim): string {
   return status?.capacity?.storage ?? "0";
 }
 
-/** Patch of a claim's status: the node grows the volume. Fails where somebody else has changed the claim. Pure. */
+/** Status patch of a claim: the node is expanding the volume. Fails if the claim was changed meanwhile. Pure. */
 export function inProgress(claim: PersistentVolumeClaim): object {
   return { ...unchanged(claim), status: { allocatedResourceStatuses: { storage: "NodeResizeInProgress" } } };
 }
 
-/** Patch of a claim's status: it has its new size, and no trace of the way there. Fails where somebody else has changed the claim. Pure. */
+/** Status patch of a claim: new capacity, resize status and conditions removed. Fails if the claim was changed meanwhile. Pure. */
 export function finished(claim: PersistentVolumeClaim, size: string): object {
   const { allocatedResourceStatuses, conditions = [] } = claim.status ?? {};
   const old = conditions.filter(({ type }) => growing.includes(type));
@@ -36,8 +36,8 @@ export function finished(claim: PersistentVolumeClaim, size: string): object {
   };
 }
 
-/** Patch of a claim's status: growing failed. One that shows that already keeps its words; undefined where nothing is to change. Pure.
- *  @param infeasible true when it is not to be tried again. @param now as RFC 3339 text. */
+/** Status patch of a claim: the expansion failed. An existing failure condition is kept; undefined if nothing changes. Pure.
+ *  @param infeasible true if the expansion must not be retried. @param now as RFC 3339 text. */
 export function failed(
   claim: PersistentVolumeClaim,
   why: string,

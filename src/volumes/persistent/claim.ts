@@ -14,7 +14,7 @@ const groupAnnotation = "pv.beta.kubernetes.io/gid";
 const optionsAnnotation = "volume.beta.kubernetes.io/mount-options";
 const onePod = "ReadWriteOncePod";
 
-/** A claim, or a generic ephemeral volume, which is one: whatever volume it is bound to.
+/** A PersistentVolumeClaim, or a generic ephemeral volume: delegates to the plugin of the bound PersistentVolume.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/ */
 export const claim: VolumeKind = {
   refreshes: false,
@@ -30,7 +30,7 @@ export const claim: VolumeKind = {
     const { space, ...published } = await deps.staging.inTurn(id, async () => {
       checkAlone(deps, id, use, isDevice);
       const published = await (isDevice ? mapped : mounted)(deps, kind, use, signal);
-      // It is the pod's from here on, even if it does not come to be ready.
+      // The pod uses the volume from here on, even if the expansion fails.
       deps.staging.took(id, pod.metadata.uid);
       await grown(deps, kind, use, asked, signal);
       return published;
@@ -71,13 +71,13 @@ function nameOf({ volume }: Use): string {
   return volume.metadata.name;
 }
 
-/** The older annotation counts before the field. */
+/** Mount options of a volume; the deprecated annotation takes precedence over the field. */
 function mountOptions({ metadata, spec }: PersistentVolume): readonly string[] {
   const given = metadata.annotations?.[optionsAnnotation]?.split(",") ?? spec?.mountOptions ?? [];
   return [...new Set(given.filter((option) => option !== ""))].sort();
 }
 
-/** @throws StepError when the volume does not belong to this node. */
+/** @throws StepError if the volume's node affinity does not match this node. */
 function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: PersistentVolume, operation: string): void {
   const required = spec?.nodeAffinity?.required;
   if (!required) return;
@@ -85,7 +85,7 @@ function checkNode({ node, nodeName }: SetUpDeps, { metadata, spec }: Persistent
   const refuse = (why: string) =>
     new StepError(`${operation}.NodeAffinity check failed`, metadata.name, new CodedError("failed_precondition", why));
   if (!own) throw refuse(`node ${JSON.stringify(nodeName)} not found`);
-  // By labels alone: the kubelet looks at no other field of its node.
+  // Only labels are matched: the kubelet ignores field selectors here.
   const labels = { metadata: { name: "", ...(own.metadata.labels && { labels: own.metadata.labels }) } };
   if (!required.nodeSelectorTerms.some((term) => termMatches(term, labels)))
     throw refuse("no matching NodeSelectorTerms");
@@ -97,7 +97,7 @@ function checkOptions({ takesMountOptions }: PersistentKind, { options, volume }
   throw new StepError("MountVolume.MountOptionSupport check failed", volume.metadata.name, why);
 }
 
-/** A volume that one pod at most may use is not given to another.
+/** Enforces ReadWriteOncePod.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes */
 function checkAlone({ staging }: SetUpDeps, id: string, use: Use, isDevice: boolean): void {
   const { pod, volume } = use;
@@ -109,7 +109,7 @@ function checkAlone({ staging }: SetUpDeps, id: string, use: Use, isDevice: bool
   throw new StepError(step, metadata.name, new CodedError("failed_precondition", why));
 }
 
-/** Makes a volume grow that became bigger while no pod had it. The pod does not have it before. */
+/** Expands a volume that was resized while no pod used it. The pod gets the volume only afterwards. */
 async function grown(
   deps: SetUpDeps,
   kind: PersistentKind,
@@ -128,7 +128,7 @@ async function grown(
   }
 }
 
-/** The group that an administrator says the volume's files belong to. */
+/** Group of the volume's files according to the administrator's annotation. */
 function groupOfFiles({ metadata }: PersistentVolume): bigint | undefined {
   const text = metadata.annotations?.[groupAnnotation] ?? "";
   return /^[+-]?[0-9]+$/.test(text) ? BigInt(text) : undefined;

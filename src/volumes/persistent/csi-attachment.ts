@@ -6,27 +6,28 @@ import type { SetUpDeps } from "../kinds/kind.ts";
 import { type Handle, csiId, csiPlugin } from "./csi-leaving.ts";
 import type { Use } from "./kind.ts";
 
-/** Interval of looks at the Node, which is watched, milliseconds: the kubelet's. */
+/** Poll interval of the watched Node object, milliseconds: the kubelet's. */
 const lookMs = 100;
 
-/** Looks after which the driver's own object is asked for, too: it may have changed. */
+/** Number of polls after which the CSIDriver object is read as well: it may have changed. */
 const looksPerDriver = 20;
 
-/** The status code of gRPC with which a controller says that a node can have no more volumes. */
+/** gRPC status code of a controller that reports the node's attachment limit as reached. */
 const resourceExhausted = 8;
 
-/** Name of the object that tells of a volume's attachment to a node. Pure. */
+/** Name of the VolumeAttachment of a volume on a node. Pure. */
 export function attachmentName({ driver, volumeHandle }: Handle, nodeName: string): string {
   return `csi-${createHash("sha256").update(`${volumeHandle}${driver}${nodeName}`).digest("hex")}`;
 }
 
-/** True when the cluster attaches a driver's volumes to nodes: unless the driver says that there is nothing to do. Pure. */
+/** True if the cluster attaches the driver's volumes to nodes: the default unless the CSIDriver says otherwise. Pure. */
 export function isAttached(about: CSIDriver | undefined): boolean {
   return about?.spec.attachRequired !== false;
 }
 
 /** Waits until the control plane has attached a volume to the node.
- *  @returns what the driver said of it then; undefined when the driver has come to want no attachment meanwhile. @throws StepError with the kubelet's reasons; NotYetError when the signal aborts first.
+ *  @returns the publish context of the attachment; undefined if the driver no longer requires attachment. @throws StepError with
+ *  the kubelet's reasons; VolumePendingError if the signal aborts first.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/ */
 export async function untilAttached(
   deps: SetUpDeps,
@@ -56,19 +57,19 @@ export async function untilAttached(
   }
 }
 
-/** True when the driver wants no attachment by now; it counts as unchanged while it cannot be read. */
+/** True if the driver no longer requires attachment; false while its CSIDriver cannot be read. */
 async function isNoLongerAttached({ drivers }: SetUpDeps, { driver }: Handle, signal: AbortSignal): Promise<boolean> {
   return !isAttached(await drivers.about(driver, signal).catch(() => undefined));
 }
 
-/** True when the Node shows the volume in use, so that nobody detaches it, and attached. */
+/** True if the Node lists the volume in both volumesInUse, which prevents a detach, and volumesAttached. */
 function showsAttached(node: Node | undefined, name: string): boolean {
   const { volumesInUse = [], volumesAttached = [] } = node?.status ?? {};
   return volumesInUse.includes(name) && volumesAttached.some((one) => one.name === name);
 }
 
-/** True when the control plane has said that the node can have no more of a driver's volumes, and the driver wants its limit kept true:
- *  it is asked for that anew. */
+/** True if the control plane has reported the attachment limit as reached, and the driver opted in to limit updates: its limit
+ *  is then read again. */
 async function isExhausted(deps: SetUpDeps, handle: Handle, signal: AbortSignal): Promise<boolean> {
   const { drivers, log, nodeName } = deps;
   const { driver } = handle;
@@ -78,11 +79,11 @@ async function isExhausted(deps: SetUpDeps, handle: Handle, signal: AbortSignal)
     const { status } = await drivers.attachment(attachmentName(handle, nodeName), signal);
     if (status?.attachError?.errorCode !== resourceExhausted) return false;
   } catch (err) {
-    log.debug({ err, driver }, "why a volume is not attached cannot be read");
+    log.debug({ err, driver }, "cannot read why a volume is not attached");
     return false;
   }
   await drivers.refresh(driver, signal).catch((err: unknown) => {
-    log.warn({ err, driver }, "a storage driver's limit could not be updated");
+    log.warn({ err, driver }, "cannot update the volume limit of a CSI driver");
   });
   return true;
 }

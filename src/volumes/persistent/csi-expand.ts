@@ -7,9 +7,9 @@ import { ExpandError } from "./expand-error.ts";
 import type { Use } from "./kind.ts";
 import { blockPlaces, publishedPath, stagedPath } from "./volume-data.ts";
 
-/** Has a driver make a volume as big as it is to be, where it is published to a pod. A driver whose socket is not there is waited for,
- *  one that cannot do it is no failure of its own.
- *  @param bytes its new size. @throws ExpandError, and CodedError for all that may still succeed, in the kubelet's words.
+/** Has a CSI driver expand a volume that is published to a pod. If the driver is not registered, the expansion is retried; if it
+ *  does not support expansion, that is not a failure.
+ *  @param bytes the new size. @throws ExpandError, or a CodedError for failures that are worth a retry, in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeexpandvolume */
 export async function expandCsi(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void> {
   const source = sourceOf(use.volume);
@@ -47,7 +47,7 @@ function registered({ drivers }: Pick<VolumeDeps, "drivers">, name: string) {
   }
 }
 
-/** Where the volume lies staged, and where the pod has it. */
+/** Staging path and target path of the volume. */
 function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Use) {
   const { uid } = pod.metadata;
   const { name } = volume.metadata;
@@ -62,7 +62,7 @@ function pathsOf({ rootDir }: Pick<VolumeDeps, "rootDir">, { pod, volume }: Use)
   };
 }
 
-/** The driver's refusal: for as long as the volume is used, for good, or of this try alone. */
+/** Classifies the driver's error: while the volume is in use, permanent, or of this attempt only. */
 function refusal(error: unknown): CodedError {
   const why = messageOf(error);
   if (hasCode(error, "failed_precondition"))

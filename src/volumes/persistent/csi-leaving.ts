@@ -22,24 +22,24 @@ import {
 
 export const csiPlugin = "kubernetes.io/csi";
 
-/** An error as the kubelet's plugin prints it. @param what was to be done. */
+/** An error as the kubelet's CSI plugin prints it. @param what the failed step. */
 export function csiError(what: string, error: unknown): CodedError {
   return new CodedError(codeOf(error), `${csiPlugin}: ${what}${messageOf(error)}`, { cause: error });
 }
 
-/** A driver's volume. */
+/** Identity of a CSI volume. */
 export interface Handle {
   readonly driver: string;
   readonly volumeHandle: string;
 }
 
-/** Identity of a driver's volume on a node. */
+/** Identity of a CSI volume as one string. */
 export function csiId({ driver, volumeHandle }: Handle): string {
   return `${driver}^${volumeHandle}`;
 }
 
-/** How volumes of storage drivers leave: the driver takes them back from the pod, and from the node. While it is away they stay, and so
- *  does what is mounted and in doubt.
+/** Unstages CSI volumes: the driver unpublishes them from the pod, then unstages them from the node. While the driver is
+ *  unavailable they stay, and so does a mount whose volume is not known for sure.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodeunpublishvolume */
 export const csiLeaving: Leaving = {
   plugin: csiPlugin,
@@ -53,12 +53,13 @@ export const csiLeaving: Leaving = {
   async tidy(deps, signal) {
     await removeUnwritten(deps, signal);
     for (const { path, doubt } of await dataOfStaged(deps, signal))
-      if (doubt) deps.log.warn({ err: doubt, path }, "a volume lies staged, and it cannot be told which: it stays");
+      if (doubt)
+        deps.log.warn({ err: doubt, path }, "found a staged volume with unreadable metadata; leaving it in place");
   },
   async staged(deps, known, signal) {
     const { staged, devices, used } = await deps.lying(signal);
     const ids = new Set([...staged, ...devices.values()].filter(isSure).map(idOf));
-    // What is in doubt may be one that somebody knows.
+    // A staged volume with unreadable metadata may be one that the caller or a pod knows.
     const doubtful = new Set(staged.filter(({ doubt }) => doubt).map(({ path }) => path));
     for (const id of [...known, ...used.filter(isSure).map(idOf)])
       if (doubtful.has(stagedDirectory(deps.rootDir, id))) ids.add(id);
@@ -86,20 +87,20 @@ function idOf({ data: { driverName = "", volumeHandle = "" } }: DataDirectory): 
   return csiId({ driver: driverName, volumeHandle });
 }
 
-/** The volume of an identity: no driver's name has a caret. */
+/** Parses the identity: driver names contain no caret. */
 function volumeOf(id: string): Handle {
   const end = id.indexOf("^");
   return { driver: id.slice(0, end), volumeHandle: id.slice(end + 1) };
 }
 
-/** Directory in which a volume is staged, and its data lies. */
+/** Directory that contains the staging path and its metadata. */
 function stagedDirectory(rootDir: string, id: string): string {
   const { driver, volumeHandle } = volumeOf(id);
   return posix.dirname(stagedPath(rootDir, driver, volumeHandle));
 }
 
-/** True when a mount in a pod of which it cannot be told whose it is shows the file system that is staged there, or any where none is
- *  mounted there. */
+/** True if a pod's mount with unreadable metadata shows the file system that is staged there, or if such a mount exists at all
+ *  while nothing is mounted at the staging path. */
 async function mayBeUsed(
   { host }: UnpublishDeps,
   staged: string,
@@ -116,7 +117,7 @@ async function mayBeUsed(
   return others.some((one) => one !== undefined && (one === own || own === undefined));
 }
 
-/** @returns nothing when the work is done, and else the directory that has to stay. */
+/** @returns an empty list on success, otherwise the directory to keep. */
 async function kept(path: string, what: string, work: () => Promise<void>): Promise<readonly Kept[]> {
   try {
     await work();
@@ -147,7 +148,7 @@ async function unstage({ host, drivers }: UnpublishDeps, path: string, { driver:
   await removeMountDirectory(host, stagingTargetPath);
 }
 
-/** Takes back what a pod has as devices: its links say what that is. */
+/** Unpublishes a pod's block volumes, found by their links and bind mounts. */
 async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortSignal) {
   const linked = devicesOfPod(deps, uid, signal);
   const mapped = mappedTo(deps, { all: driverDevicesOf(deps.rootDir), below: "/dev" }, uid, signal);
@@ -170,7 +171,7 @@ async function unpublishDevices(deps: UnpublishDeps, uid: string, signal: AbortS
 const missing: DataDirectory = {
   path: "",
   data: {},
-  doubt: new CodedError("failed_precondition", "there is none"),
+  doubt: new CodedError("failed_precondition", "no such file"),
 };
 
 async function unpublishDevice(deps: UnpublishDeps, { path, data, doubt }: DataDirectory, targetPath: string) {
@@ -180,7 +181,7 @@ async function unpublishDevice(deps: UnpublishDeps, { path, data, doubt }: DataD
   await removeUnmounted(deps, [targetPath]);
 }
 
-/** Takes a device from the node that no pod has a link to. @returns true when there is none. */
+/** Unstages block volumes unless a pod has a link to one. @returns true if none is left. */
 async function unstageDevice(
   deps: LeavingDeps,
   { devices, linked }: DriverVolumes,
@@ -202,7 +203,7 @@ async function unstageDevice(
 
 async function takeDevice(deps: UnpublishDeps, name: string, one: DataDirectory, signal: AbortSignal): Promise<void> {
   const { staged, published, mapped, data } = blockPlaces(deps.rootDir, name);
-  // A pod that has lost its link has lost the device.
+  // A pod without its link has lost the device already.
   for (const { name: uid } of (await unlessGone(deps.host.fs.list(published, signal))) ?? [])
     await unpublishDevice(deps, one, `${published}/${uid}`);
   const { driverName = "", volumeHandle = "" } = one.data;
@@ -214,7 +215,7 @@ async function takeDevice(deps: UnpublishDeps, name: string, one: DataDirectory,
   await removeUnmounted(deps, [posix.dirname(mapped)]);
 }
 
-/** Removes files and empty directories that are no mounts. @throws failed_precondition for one that is. */
+/** Removes files and empty directories. @throws failed_precondition if one is a mount point. */
 async function removeUnmounted({ host }: UnpublishDeps, paths: readonly string[]): Promise<void> {
   const mounts = await listMounts(host);
   for (const path of paths) {

@@ -18,9 +18,9 @@ import { tokensOf } from "./csi-tokens.ts";
 import { giveTree } from "./ownership.ts";
 import { type VolumeData, isWritten, publishedPath, removeMountDirectory, saveData } from "./volume-data.ts";
 
-/** A driver's volume as a pod is to have it. */
+/** A CSI volume with everything needed to publish it to a pod. */
 export interface DriverVolume extends Handle {
-  /** Name of the persistent volume, or of the pod's own. */
+  /** Name of the PersistentVolume, or of the inline volume. */
   readonly name: string;
   readonly lifecycle: "Persistent" | "Ephemeral";
   readonly fsType: string;
@@ -28,16 +28,16 @@ export interface DriverVolume extends Handle {
   readonly mountFlags: readonly string[];
   readonly accessModes: readonly string[];
   readonly readOnly: boolean;
-  /** Containers have it as a device. */
+  /** True if containers use it as a block device. */
   readonly isBlock?: boolean;
   readonly secret?: { readonly namespace?: string; readonly name?: string };
-  /** The words of the driver when the volume was attached. */
+  /** The publish context of its VolumeAttachment. */
   readonly context?: Readonly<Record<string, string>>;
-  /** Where it lies staged, if the driver stages. */
+  /** Its staging path, if the driver stages volumes. */
   readonly staged?: string;
 }
 
-/** Abilities of a driver. */
+/** Node service capabilities of a driver. */
 export type Capabilities = Awaited<ReturnType<StorageDriver["capabilities"]>>;
 
 export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> {
@@ -45,11 +45,13 @@ export interface PublishedVolume extends Pick<VolumeReady, "hostPath" | "refresh
 }
 
 const directoryMode = 0o750;
-/** A driver that wants to be asked again is so as often as a kubelet looks at a pod, milliseconds. */
+/** Interval of repeated NodePublishVolume calls for drivers with requiresRepublish, milliseconds: that of the kubelet's pod
+ *  syncs. */
 const republishMs = 60_000;
 const republishSpread = 1.5;
 
-/** Has a driver publish a volume to a pod. @param about what the cluster says of the driver. @throws CodedError in the kubelet's words.
+/** Has a driver publish a volume to a pod.
+ *  @param about the driver's CSIDriver object. @throws CodedError in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodepublishvolume */
 export async function publishVolume(
   deps: SetUpDeps,
@@ -57,7 +59,7 @@ export async function publishVolume(
   { volume, about }: { readonly volume: DriverVolume; readonly about: CSIDriver | undefined },
   signal: AbortSignal,
 ): Promise<PublishedVolume> {
-  // A driver that is not there comes first: before it has been installed the cluster says nothing of it, either.
+  // The registration is checked first: a driver that is not installed yet has no CSIDriver object either.
   const driver = driverOf(deps, volume.driver, "mounter.SetUpAt failed to get CSI client: ");
   checkLifecycle(volume, about);
   const unknown =
@@ -79,14 +81,14 @@ export async function publishVolume(
   };
 }
 
-/** The object of a driver in the cluster. @throws in the kubelet's words. */
+/** The CSIDriver object. @throws in the kubelet's words. */
 export async function aboutOf({ drivers }: SetUpDeps, driver: string, signal: AbortSignal) {
   return drivers.about(driver, signal).catch((error: unknown) => {
     throw csiError("mounter.SetupAt failed to check volume lifecycle mode: ", error);
   });
 }
 
-/** The registered driver. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
+/** The registered driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
 export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: string, what: string): StorageDriver {
   try {
     return drivers.driver(driver);
@@ -95,7 +97,7 @@ export function driverOf({ drivers }: Pick<VolumeDeps, "drivers">, driver: strin
   }
 }
 
-/** Abilities that a driver tells of. @param what was to be done, for the message. @throws CodedError in the kubelet's words. */
+/** Capabilities of a driver. @param what the failed step, for the message. @throws CodedError in the kubelet's words. */
 export async function capabilitiesOf(driver: StorageDriver, what: string): Promise<Capabilities> {
   return driver.capabilities().catch((error: unknown) => {
     throw csiError(what, error);
@@ -133,7 +135,7 @@ async function publish(
   await driver.publish(whole).catch((error: unknown) => undone(deps, { path, isRepeated }, error));
 }
 
-/** Data of a volume as a kubelet writes it down. Pure. */
+/** Metadata of a volume as a kubelet saves it in vol_data.json. Pure. */
 export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: DriverVolume): VolumeData {
   return {
     specVolID: volume.name,
@@ -144,7 +146,7 @@ export function dataOf({ nodeName }: Pick<SetUpDeps, "nodeName">, volume: Driver
   };
 }
 
-/** Request to a driver that is to publish a volume at a path. @throws CodedError in the kubelet's words. */
+/** NodePublishVolume request for a target path. @throws CodedError in the kubelet's words. */
 export async function publishRequest(
   deps: SetUpDeps,
   pod: Pod,
@@ -153,7 +155,7 @@ export async function publishRequest(
   signal: AbortSignal,
 ): Promise<NodePublishVolumeRequest> {
   const tellsOfPod = about?.spec.podInfoOnMount === true;
-  // A driver is told of it with a device, whether it stages or not.
+  // For block volumes the staging path is always set, as in the kubelet.
   const isStaged = volume.isBlock || capabilities.has(Capability.STAGE_UNSTAGE_VOLUME);
   const what = "NodePublishSecretRef";
   const told = volume.isBlock ? notGot(`blockMapper.publishVolumeForBlock failed to get ${what}`) : notFetched(what);
@@ -169,9 +171,9 @@ export async function publishRequest(
   };
 }
 
-/** Forgets a mount that the driver did not make. One that it may still be making, or that may be there from before, is taken back at the
- *  pod's end, also from a driver that does not mount anything there.
- *  @param tried the mount; `isRepeated` when the driver was asked for it before. @throws the error. */
+/** Removes the directory of a mount that the driver did not make. If the driver may still be working on it, or may have mounted
+ *  it earlier, the directory stays and the volume is unpublished at the pod's end.
+ *  @param tried the mount; `isRepeated` if the driver was asked for it before. @throws the given error. */
 export async function undone(
   { host, log }: SetUpDeps,
   { path, isRepeated }: { readonly path: string; readonly isRepeated: boolean },
@@ -180,12 +182,12 @@ export async function undone(
   const mayGoOn = ["cancelled", "deadline_exceeded", "unavailable", "resource_exhausted", "conflict"] as const;
   if (!isRepeated && !hasCode(error, ...mayGoOn))
     await removeMountDirectory(host, path).catch((err: unknown) =>
-      log.debug({ err, path }, "the directory of a volume that could not be mounted stays"),
+      log.debug({ err, path }, "cannot remove the directory of a volume that failed to mount"),
     );
   throw error;
 }
 
-/** @throws failed_precondition for a driver that has no volumes of the kind. */
+/** @throws failed_precondition if the driver does not support the volume's lifecycle mode. */
 function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | undefined): void {
   const modes = about?.spec.volumeLifecycleModes ?? ["Persistent"];
   if (lifecycle === "Persistent" ? modes.includes(lifecycle) : about && modes.includes(lifecycle)) return;
@@ -197,12 +199,12 @@ function checkLifecycle({ driver, lifecycle }: DriverVolume, about: CSIDriver | 
   );
 }
 
-/** The group that a driver gives a pod's files to itself; undefined where there is none. Pure. */
+/** The fsGroup that the driver applies itself (VOLUME_MOUNT_GROUP); undefined if it does not. Pure. */
 export function mountGroupOf(pod: Pod, capabilities: Capabilities): number | undefined {
   return capabilities.has(Capability.VOLUME_MOUNT_GROUP) ? groupOf(pod) : undefined;
 }
 
-/** The use of a volume, as drivers are told of it. Pure. */
+/** Volume capability of a request. Pure. */
 export function capabilityOf(
   volume: Pick<DriverVolume, "accessModes" | "isBlock" | "fsType" | "mountFlags">,
   capabilities: Capabilities,
@@ -220,7 +222,7 @@ export function capabilityOf(
   });
 }
 
-/** A driver that tells several pods of a node from one is told which of them is meant. */
+/** Drivers with SINGLE_NODE_MULTI_WRITER distinguish one pod per node from several. */
 function accessMode(mode: string, capabilities: Capabilities): AccessMode {
   const tellsPods = capabilities.has(Capability.SINGLE_NODE_MULTI_WRITER);
   switch (mode) {
@@ -237,17 +239,17 @@ function accessMode(mode: string, capabilities: Capabilities): AccessMode {
   }
 }
 
-/** Text of the failure to read a secret that a volume refers to. @param what the reference is called. */
+/** Error text for a secret that a mount refers to and that cannot be read. @param what name of the reference. */
 export function notFetched(what: string): (secret: string, why: string) => string {
   return (secret, why) => `fetching ${what} ${secret} failed: ${why}`;
 }
 
-/** The same for a device. @param what was to be done. */
+/** Error text for a secret of a block volume. @param what the failed step. */
 export function notGot(what: string): (secret: string, why: string) => string {
   return (secret, why) => `${csiPlugin}: ${what} ${secret}: ${why}`;
 }
 
-/** Content of a secret that a volume refers to. @param told text of a failure. @throws CodedError with it. */
+/** Content of a secret that a volume refers to. @param told formats the error text. @throws CodedError with that text. */
 export async function secretsOf(
   { objects }: Pick<VolumeDeps, "objects">,
   told: (secret: string, why: string) => string,
@@ -265,8 +267,8 @@ export async function secretsOf(
     Object.entries(secret.data ?? {}).map(([key, value]) => {
       const bytes = Buffer.from(value, "base64");
       if (isUtf8(bytes)) return [key, bytes.toString()] as const;
-      // Changed bytes would be another secret.
-      const why = `${csiPlugin}: key ${key} of the secret is not UTF-8, which CSI needs`;
+      // Invalid UTF-8 cannot be sent unchanged.
+      const why = `${csiPlugin}: key ${key} of the secret is not valid UTF-8, as CSI requires`;
       throw new CodedError("invalid_argument", told(`${namespace}/${name}`, why));
     }),
   );
@@ -282,7 +284,7 @@ function podInfo({ metadata, spec }: Pod, { lifecycle }: DriverVolume): Record<s
   };
 }
 
-/** Gives the files to the pod's group, unless the driver has done that or says that it is not wanted. */
+/** Applies the pod's fsGroup, unless the driver does so itself or its policy excludes it. */
 async function giveToGroup(
   deps: SetUpDeps,
   pod: Pod,

@@ -4,11 +4,11 @@ import type { CSIDriver, Pod } from "../../objects.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { csiError } from "./csi-leaving.ts";
 
-/** Lifetime of a token for which the driver names none, seconds: the API server's. */
+/** Default lifetime of a token, seconds: the API server's. */
 const usualSeconds = 3_600;
 
-/** Tokens of the pod's service account that a driver asks for, by their audiences, as one entry for it; no entry for a driver that asks
- *  for none. @throws CodedError in the kubelet's words.
+/** Service account tokens that a driver requests, by audience, as one entry of its volume context; empty if it requests none.
+ *  @throws CodedError in the kubelet's words.
  *  @see https://kubernetes-csi.github.io/docs/token-requests.html */
 export async function tokensOf(
   { tokens }: SetUpDeps,

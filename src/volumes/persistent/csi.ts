@@ -32,7 +32,7 @@ type Context = Readonly<Record<string, string>>;
 
 const directoryMode = 0o750;
 
-/** A volume of a storage driver: the driver stages it for the node where it can do that, and publishes it to each pod.
+/** A CSI volume: staged once per node if the driver supports it, then published to each pod.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#csi */
 export const csi: PersistentKind = {
   plugin: csiPlugin,
@@ -78,15 +78,15 @@ function volumeOf({ volume, readOnly }: Use): DriverVolume {
   };
 }
 
-/** Facts of a volume that the cluster has. */
+/** Information from the cluster that staging and publishing need. */
 interface Known {
   /** Its driver's object. */
   readonly about: CSIDriver | undefined;
-  /** The driver's words when the volume was attached. */
+  /** The publish context of the VolumeAttachment. */
   readonly context: Context;
 }
 
-/** Reads what the cluster knows of a volume; waits until it is attached, where it has to be. */
+/** Reads what the cluster knows of a volume; waits until it is attached, if the driver requires that. */
 async function knownOf(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<Known> {
   const source = sourceOf(use.volume);
   const about = await aboutOf(deps, source.driver, signal);
@@ -145,7 +145,8 @@ async function stageRequest(
   };
 }
 
-/** Stages and publishes a volume as a device. What is written down first, and the pod's link, say what is to be taken back. */
+/** Stages and publishes a block volume. The metadata and the pod's link are written first, so that everything can be undone
+ *  after a crash. */
 async function device(deps: SetUpDeps, use: Use, signal: AbortSignal) {
   const known = await knownOf(deps, use, signal);
   const failed = (step: string) => (error: unknown) => {
@@ -176,7 +177,7 @@ async function setUpDevice(deps: SetUpDeps, use: Use, context: Context, signal: 
   staging.stands(csiId(volume));
 }
 
-/** @returns the device's place, and what its driver can do. */
+/** @returns the device's path, and the driver's capabilities. */
 async function publishDevice(
   deps: SetUpDeps,
   use: Use,

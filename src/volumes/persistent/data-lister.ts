@@ -3,18 +3,18 @@ import { untilAborted } from "../../lib/service-group.ts";
 import type { Host } from "../../seams/host.ts";
 import { type DataDirectory, dataOfDevices, dataOfPods, dataOfStaged, devicesOfPods } from "./volume-data.ts";
 
-/** What lies on the target of volumes of storage drivers. */
+/** Volumes of CSI drivers found on the target. */
 export interface DriverVolumes {
   readonly staged: readonly DataDirectory[];
-  /** In pods' directories. */
+  /** Published volumes, in the pods' directories. */
   readonly used: readonly DataDirectory[];
   readonly devices: ReadonlyMap<string, DataDirectory>;
-  /** Names of devices that pods have a link to. */
+  /** Names of block volumes that pods have a link to. */
   readonly linked: readonly string[];
 }
 
-/** Lists drivers' volumes once for all concurrent callers: hundreds that leave together would each read the files of all. A caller never
- *  gets what was read before its call. */
+/** Lists CSI volumes, once for all concurrent callers: otherwise hundreds of terminating pods would each read all metadata
+ *  files. A result is never older than the call. */
 export type DataLister = (signal: AbortSignal) => Promise<DriverVolumes>;
 
 export function createDataLister(place: { readonly host: Host; readonly rootDir: string }): DataLister {

@@ -6,7 +6,7 @@ import type { PersistentKind, Use } from "./kind.ts";
 
 const privateMode = 0o750;
 
-/** Leads a pod to a block device: by a link in its directory, which the runtime follows. A link of an earlier boot may lead to another
+/** Links a block device into a pod's directory, where the runtime follows it. A link from an earlier boot may point to another
  *  device, and is replaced.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export async function linkDevice(
@@ -18,7 +18,7 @@ export async function linkDevice(
 ): Promise<string> {
   const { uid } = pod.metadata;
   const path = `${podDirectory(rootDir, uid)}/volumeDevices/${plugin.replace("/", "~")}/${volume.metadata.name}`;
-  // One that leads there stays: it is what tells a later process of the device.
+  // A correct link is kept: a later process finds the device by it.
   if ((await unlessGone(host.fs.lstat(path, signal)))?.kind === "symlink")
     if ((await unlessGone(host.fs.readlink(path, signal))) === device) return path;
   const around = { path: posix.dirname(path), mode: privateMode };

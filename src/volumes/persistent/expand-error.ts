@@ -1,9 +1,10 @@
 import { CodedError, codeOf } from "../../lib/errors.ts";
 
-/** Why a volume does not grow: its driver is away, or cannot do that; not while the volume is used; never to that size. */
+/** Why a volume cannot be expanded: the driver is not registered, does not support it, refuses while the volume is in use, or
+ *  refuses that size for good. */
 export type ExpandRefusal = "away" | "unsupported" | "inUse" | "infeasible";
 
-/** A failure to grow that is more than one of the try. */
+/** An expansion failure with a lasting reason. */
 export class ExpandError extends CodedError {
   readonly refusal: ExpandRefusal;
   constructor(refusal: ExpandRefusal, message: string, why?: unknown) {
@@ -13,7 +14,7 @@ export class ExpandError extends CodedError {
   }
 }
 
-/** True for an error that is that refusal. */
+/** True if the error has one of the given reasons. */
 export function isRefusal(error: unknown, ...refusals: readonly ExpandRefusal[]): boolean {
   return error instanceof ExpandError && refusals.includes(error.refusal);
 }

@@ -10,23 +10,24 @@ import { isRefusal } from "./expand-error.ts";
 import type { Growth } from "./growths.ts";
 import type { PersistentKind, Use } from "./kind.ts";
 
-// One expansion of one volume, step for step the kubelet's.
+// Expansion of one volume, with the same steps as the kubelet.
 
-/** A volume that a pod has, and how it grows. */
+/** A mounted volume, the state of its expansion, and how to expand it. */
 export interface Growing {
   readonly use: Use;
   readonly growth: Growth;
   readonly expand: NonNullable<PersistentKind["expand"]>;
 }
 
-/** Outcome of a try: the volume needs no more, or the cluster is not ready for it. */
+/** Outcome of an attempt: either nothing is left to do, or the control plane is not ready yet. */
 interface Expanded {
   readonly done: boolean;
-  /** Its size then, as a quantity. */
+  /** The resulting size, as a quantity. */
   readonly size: string;
 }
 
-/** Longest time for a change of a claim, which neither the pod's end nor a try's limit cuts off: the driver has done its part. */
+/** Timeout of a patch of the claim, independent of the pod's end and the attempt's timeout: the driver has already done its
+ *  part. */
 const patchMs = 30_000;
 const notRequired = "volume.kubernetes.io/node-expansion-not-required";
 
@@ -35,7 +36,7 @@ export function isSmaller(one: string, other: string): boolean {
   return quantityNumber(one) < quantityNumber(other);
 }
 
-/** The claim as it is now. @throws CodedError in the kubelet's words. */
+/** Re-reads the claim. @throws CodedError in the kubelet's words. */
 async function claimNow(
   { claims }: VolumeDeps,
   { metadata }: PersistentVolumeClaim,
@@ -47,7 +48,7 @@ async function claimNow(
   });
 }
 
-/** Tells of a step of a pod's volume by events of the pod and of the claim. */
+/** Emits an event for a step on both the pod and the claim. */
 function tell(
   { events }: Pick<VolumeDeps, "events">,
   { pod, volume }: Use,
@@ -64,11 +65,10 @@ function claimReference({ metadata }: PersistentVolumeClaim): ObjectReference {
   return { kind: "PersistentVolumeClaim", apiVersion: "v1", namespace, name, uid, ...version };
 }
 
-/** What is to be done for a claim that is to have a size: `again` where another node has made the volume grow, and this one has to
- *  follow. */
+/** What to do about a claim's target size: `again` if another node has expanded a shared volume, and this node has to follow. */
 export type Verdict = "expand" | "again" | "done" | "wait";
 
-/** Decides whether a node may make a claim's volume grow. Pure. @param size that the cluster has made room for. */
+/** Decides whether this node may expand a claim's volume. Pure. @param size allocated by the control plane. */
 export function verdictOf(claim: PersistentVolumeClaim, size: string): Verdict {
   const state = growthOf(claim);
   if (state === "" && !isSmaller(sizeOf(claim), size)) {
@@ -78,7 +78,7 @@ export function verdictOf(claim: PersistentVolumeClaim, size: string): Verdict {
   return state === "NodeResizePending" || state === "NodeResizeInProgress" ? "expand" : "wait";
 }
 
-/** Makes a volume grow that is being given to a pod, if it is bigger by now than its claim shows.
+/** Expands a volume during mounting, if it is larger than its claim's status says.
  *  @param read the claim as it was read with the volume. @throws CodedError in the kubelet's words. */
 export async function expandWhileMounting(
   deps: VolumeDeps,
@@ -98,8 +98,9 @@ export async function expandWhileMounting(
   if (done) growth.size = size;
 }
 
-/** Makes a volume grow that is in use. @param read the claim as it was read before. @returns false when the cluster is not ready for it.
- *  @throws CodedError in the kubelet's words. */
+/** Expands a volume that is in use.
+ *  @param read the claim as it was read before. @returns false if the control plane is not ready yet. @throws CodedError in the
+ *  kubelet's words. */
 export async function expandInUse(
   deps: VolumeDeps,
   growing: Growing,
@@ -112,8 +113,8 @@ export async function expandInUse(
   return done;
 }
 
-/** Makes a volume grow for its claim. Safe to repeat, from any step on. @param claim as it is now.
- *  @throws CodedError in the kubelet's words. */
+/** Expands a volume for its claim. Safe to repeat from any step.
+ *  @param claim its current state. @throws CodedError in the kubelet's words. */
 async function expandFor(
   deps: VolumeDeps,
   growing: Growing,
@@ -125,7 +126,7 @@ async function expandFor(
   return isUnplanned ? unplanned(deps, growing, claim, signal) : planned(deps, growing, claim, signal);
 }
 
-/** Growth whose steps the claim's status shows, so that it may be given up.
+/** Expansion tracked in the claim's status (RecoverVolumeExpansionFailure), so that users can cancel it.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#recovering-from-failure-when-expanding-volumes */
 async function planned(
   deps: VolumeDeps,
@@ -138,7 +139,7 @@ async function planned(
   const waiting = { done: false, size: growth.size };
   if (verdict === "done") return { done: true, size };
   if (verdict === "wait") return waiting;
-  // Its user wants another size by now, and this one has failed: the control plane is to take it back.
+  // The user has since requested another size, and this one has failed: let the control plane take it back.
   const givesUp = growth.hasFailed && quantityNumber(wishOf(claim)) !== quantityNumber(size);
   const isShown = verdict === "again" || growthOf(claim) === "NodeResizeInProgress";
   const shown = isShown ? claim : await patched(deps, claim, inProgress(claim));
@@ -159,7 +160,7 @@ async function planned(
   return { done: true, size };
 }
 
-/** Growth of a volume that was made bigger by hand, or by a control plane that does not tell of its steps. */
+/** Expansion of a volume that was resized by hand, or by a control plane that does not track the steps. */
 async function unplanned(
   deps: VolumeDeps,
   { use, growth, expand }: Growing,
@@ -180,7 +181,7 @@ async function unplanned(
   return { done: true, size };
 }
 
-/** Size of a persistent volume, as a quantity. Pure. */
+/** Capacity of a persistent volume, as a quantity. Pure. */
 export function capacityOf({ volume }: Pick<Use, "volume">): string {
   return volume.spec?.capacity?.storage ?? "0";
 }
@@ -196,7 +197,7 @@ function bytesOf(size: string): bigint {
 function tellOfSuccess(deps: VolumeDeps, use: Use, claim: PersistentVolumeClaim): void {
   const step = "MountVolume.NodeExpandVolume succeeded";
   tell(deps, use, claim, "Normal", "FileSystemResizeSuccessful", step, use.pod.spec.nodeName ?? "");
-  deps.log.info({ uid: use.pod.metadata.uid, volume: use.volume.metadata.name }, "a volume has grown");
+  deps.log.info({ uid: use.pod.metadata.uid, volume: use.volume.metadata.name }, "expanded volume");
 }
 
 async function finish(deps: VolumeDeps, claim: PersistentVolumeClaim, size: string, what: string): Promise<void> {
@@ -214,7 +215,7 @@ async function showFailure(
   const patch = failed(claim, messageOf(error), infeasible, rfc3339(deps.clock.now()));
   if (!patch) return;
   await patched(deps, claim, patch).catch((err: unknown) =>
-    deps.log.warn({ err, claim: claim.metadata.name }, "a claim could not be shown as one whose volume does not grow"),
+    deps.log.warn({ err, claim: claim.metadata.name }, "cannot update the claim's resize status"),
   );
 }
 

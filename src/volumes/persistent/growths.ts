@@ -1,24 +1,23 @@
 import type { Staging } from "./staging.ts";
 
-/** Knowledge of a volume that may grow, for as long as pods of the node have it. */
+/** Expansion state of a volume, kept as long as pods of the node use it. */
 export interface Growth {
-  /** Size that the node has given it, as a quantity. */
+  /** Size after the last expansion by this node, as a quantity. */
   size: string;
-  /** Its driver refuses as long as it is used: it is not asked again. */
+  /** The driver refuses to expand the volume while it is in use: it is not asked again. */
   isInUse: boolean;
-  /** A try has failed, and not for want of a driver. */
+  /** An attempt has failed, not counting an unregistered driver. */
   hasFailed: boolean;
 }
 
-/** What the node knows of volumes that may grow. A volume goes by the identity that its type gives it. */
+/** Expansion states by volume identity. */
 export interface Growths {
-  /** Knowledge of a volume. @param size that its claim shows: what is known of it counts more. */
+  /** The state of a volume. @param size from the claim's status, used only if the volume has no state yet. */
   of(id: string, size: string): Growth;
-  /** Forgets volumes that no pod has any more. */
+  /** Forgets volumes that are no longer used by any pod. */
   collect(): void;
 }
 
-/** Knowledge of volumes for as long as a pod has them. */
 export function createGrowths(staging: Pick<Staging, "isElsewhere">): Growths {
   const known = new Map<string, Growth>();
   return {

@@ -1,7 +1,7 @@
 import { hostPath } from "../kinds/host-path.ts";
 import type { PersistentKind } from "./kind.ts";
 
-/** A file or directory of the target behind a claim, used where it is: neither mounted nor given to the pod's group.
+/** A hostPath PersistentVolume, used in place: it is not mounted, and fsGroup does not apply.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#hostpath */
 export const persistentHostPath: PersistentKind = {
   plugin: "kubernetes.io/host-path",

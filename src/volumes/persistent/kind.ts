@@ -12,32 +12,34 @@ export interface Use {
   readonly options: readonly string[];
 }
 
-/** Place of a volume in a pod, as its type knows it. */
+/** Result of publishing a volume to a pod. */
 export type Published = Pick<VolumeReady, "hostPath" | "refreshAt" | "unlabelled"> & Pick<PersistentPlace, "space">;
 
-/** One type of persistent volume. Both steps are safe to repeat, and one volume's are never taken side by side. What a pod has of it is
- *  unmounted with the pod's other volumes, by its directory alone; what is more than that is in `leaving`. */
+/** A persistent volume plugin: the implementation of one PersistentVolume type. Staging and publishing are safe to repeat, and
+ *  never run concurrently for one volume. Mounts in the pod's directory are unmounted with the pod's other volumes; `unstager`
+ *  undoes everything else. */
 export interface PersistentKind {
   /** Full name of the kubelet's plugin. */
   readonly plugin: string;
   readonly takesMountOptions: boolean;
-  /** Identity of a volume on the node: two of one identity are the same. @throws CodedError for a volume without. */
+  /** Identity of a volume on the node; equal identities are the same volume. @throws CodedError for a volume without one. */
   id(volume: PersistentVolume): string;
-  /** The other half of its life; absent where nothing lies staged. */
+  /** The reverse of staging and publishing; absent if the type stages nothing. */
   readonly leaving?: Leaving;
-  /** Makes the volume ready on the node, once for all of its pods. @returns its path there.
-   *  @throws StepError with the step's name, or what the event of the set-up shows. */
+  /** Makes the volume ready on the node, once for all of its pods.
+   *  @returns its staging path. @throws StepError with the step's name, or the text of the set-up's event. */
   stage(deps: SetUpDeps, use: Use, signal: AbortSignal): Promise<string>;
-  /** Gives a staged volume to a pod. @param staged path on the node. @throws with the text of the FailedMount event. */
+  /** Makes a staged volume available to a pod. @param staged its staging path. @throws with the text of the FailedMount event. */
   publish(deps: SetUpDeps, use: Use, staged: string, signal: AbortSignal): Promise<Published>;
-  /** The block device of a volume that containers have as a device, without links, the directory in which the node binds it for each
-   *  pod, and the teller of its size; absent for a type that has none. @throws StepError with the step's name. */
+  /** Sets up a block volume.
+   *  @returns the device, with links resolved; the directory in which it is bound for each pod; how to read its size. Absent if
+   *  the type does not support block volumes. @throws StepError with the step's name. */
   device?(
     deps: SetUpDeps,
     use: Use,
     signal: AbortSignal,
   ): Promise<{ readonly device: string; readonly directory: string } & Pick<PersistentPlace, "space">>;
-  /** Makes a volume that the pod has as big as it is to be; absent for a type that does not grow on a node.
-   *  @param bytes its new size. @throws ExpandError for what is more than a failed try; what the event shows. */
+  /** Expands a volume that a pod uses; absent if the type needs no node expansion.
+   *  @param bytes the new size. @throws ExpandError for lasting reasons; otherwise an error with the event's text. */
   expand?(deps: VolumeDeps, use: Use, bytes: bigint, signal: AbortSignal): Promise<void>;
 }

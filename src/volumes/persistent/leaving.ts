@@ -19,25 +19,25 @@ export interface LeavingDeps extends UnpublishDeps {
   readonly lying: DataLister;
 }
 
-/** A directory that has to stay as it is, and why. */
+/** A directory that must stay, and why. */
 export interface Kept {
   readonly path: string;
   readonly why: unknown;
 }
 
-/** How the volumes of one type leave the target. What lies there says what is to be done, so it is right after a crash, too; every step
- *  is safe to repeat. */
+/** Removes the volumes of one type from the target. All state is read from the target, so it works after a crash, too; every
+ *  step is safe to repeat. */
 export interface Leaving {
   /** Full name of the kubelet's plugin. */
   readonly plugin: string;
-  /** Its volumes are attached to the node: the cluster has to know of those that are in use. */
+  /** True if volumes of this type are attached to the node: the cluster has to know which of them are in use. */
   readonly attaches?: true;
-  /** Takes volumes of this type back from a pod, where that takes more than unmounting them. @returns what could not be. */
+  /** Unpublishes a pod's volumes of this type, if that takes more than unmounting. @returns directories that must stay. */
   readonly unpublish?: (deps: UnpublishDeps, uid: string, signal: AbortSignal) => Promise<readonly Kept[]>;
-  /** Clears away what an earlier process has only begun with, or has all but ended. */
+  /** Removes leftovers of set-ups and removals that an earlier process did not finish. */
   readonly tidy?: (deps: LeavingDeps, signal: AbortSignal) => Promise<void>;
-  /** Identities of volumes that lie staged. @param known some that may be among them. */
+  /** Identities of staged volumes. @param known identities that may be among them. */
   staged(deps: LeavingDeps, known: readonly string[], signal: AbortSignal): Promise<readonly string[]>;
-  /** Takes a staged volume from the node, unless a pod has it. @returns true when it is gone. @throws when it has to stay. */
+  /** Unstages a volume, unless a pod uses it. @returns true if it is gone. @throws if it has to stay. */
   unstage(deps: LeavingDeps, id: string, signal: AbortSignal): Promise<boolean>;
 }

@@ -8,7 +8,7 @@ import { stagedVolumes, unstage } from "./staged.ts";
 
 export const localPlugin = "kubernetes.io/local-volume";
 
-/** How local volumes leave: file systems by their mounts alone, devices by what the node made for them. */
+/** Unstages local volumes: file systems by the mount table alone, block devices by their bind mounts and links. */
 export const localLeaving: Leaving = {
   plugin: localPlugin,
   async unpublish(deps, uid, signal) {
@@ -34,7 +34,7 @@ export const localLeaving: Leaving = {
   },
 };
 
-/** @returns nothing when the work is done, and else the link that has to stay. */
+/** @returns an empty list on success, otherwise the link to keep. */
 async function unmapped(deps: UnpublishDeps, uid: string, name: string, link: string): Promise<readonly Kept[]> {
   try {
     await unmapDevice(deps, `${localDevicesOf(deps.rootDir)}/${name}`, uid);

@@ -17,8 +17,8 @@ import { mountsOf } from "./staged.ts";
 
 const privateMode = 0o750;
 
-/** A directory of the target, or a block device with a file system, which is made where there is none. The device is mounted once for
- *  the node; each pod has a bind mount of its own, so that a pod's end never touches what others use.
+/** A local volume: a directory of the target, or a block device with a file system, which is created if missing. The device is
+ *  mounted once for the node, and bind-mounted for each pod, so that a pod's end never affects the others.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#local */
 export const local: PersistentKind = {
   plugin,
@@ -49,7 +49,7 @@ export const local: PersistentKind = {
     const path = volumeDirectory(deps.rootDir, uid, "local-volume", name);
     await checkNoLink(deps, path, signal);
     const ready = { hostPath: path, space: "fileSystem" } as const;
-    // Also in a new pod: two of its volumes may be one claim.
+    // Also checked for a new pod: two of its volumes may refer to the same claim.
     if (await unlessGone(isMountPoint(deps.host, path, signal, deps.mounts))) return ready;
     const others = groupOf(use.pod) === undefined ? [] : await mountsOf(deps, staged, signal);
     await warnOfOtherGroup(deps, use, { staged, others }, signal);
@@ -73,7 +73,7 @@ export const local: PersistentKind = {
     return failed("MapBlockVolume")(new CodedError("failed_precondition", `${path} is not a block device`));
   },
   async expand(deps, { pod, volume: { metadata, spec } }, _bytes, signal) {
-    // A directory has the size of the file system that it is in, a device its own.
+    // The size of a directory is that of its file system, the size of a block device its own.
     if (spec?.volumeMode === "Block") return;
     const device = spec?.local?.path ?? "";
     const { kind } = await deps.host.fs.stat(device, signal);
@@ -95,13 +95,13 @@ async function kindOf({ host }: SetUpDeps, path: string, name: string, signal: A
   return found.kind;
 }
 
-/** Tells of it at the volume, too: whoever made that has to mend it. (kubelet, checkForFailedMount) */
+/** Also reports the mismatch on the PersistentVolume, whose author has to fix it. (kubelet, checkForFailedMount) */
 function tellOfMismatch({ events }: SetUpDeps, volume: PersistentVolume, { message }: DeviceMountError): void {
   const text = `MountVolume failed for volume ${JSON.stringify(volume.metadata.name)} ${message}`;
   events.event(volumeReference(volume), "Warning", "FailedMountOnFilesystemMismatch", text);
 }
 
-/** Other pods have the volume with another group: it keeps that. */
+/** Warns if other pods use the volume with another group, which it keeps. */
 async function warnOfOtherGroup(
   { host, events }: SetUpDeps,
   { pod, volume }: Use,

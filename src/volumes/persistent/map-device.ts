@@ -11,9 +11,10 @@ import type { UnpublishDeps } from "./leaving.ts";
 
 const directoryMode = 0o750;
 
-/** Gives a pod a device: by a link in the pod's directory, and by a bind mount under the pod's UID in the volume's directory for the node,
- *  which a loop device keeps open. The link comes first and goes last: it is what tells a later process of the rest.
- *  @param device without links. @param directory the volume's, the kubelet's global map path. @returns the link.
+/** Maps a block device into a pod: a link in the pod's directory, and a bind mount named after the pod's UID in the volume's
+ *  directory on the node, held open by a loop device. The link is created first and removed last: a later process finds the rest
+ *  by it.
+ *  @param device with links resolved. @param directory the volume's global map path, in the kubelet's terms. @returns the link.
  *  @throws StepError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export async function mapDevice(
@@ -52,11 +53,12 @@ export async function mapDevice(
   return link;
 }
 
-/** @returns true when it was not bound there. @throws failed_precondition in the kubelet's words. */
+/** @returns true if it was not bound before. @throws failed_precondition in the kubelet's words. */
 async function bindDevice({ host }: SetUpDeps, device: string, path: string, signal: AbortSignal): Promise<boolean> {
   const found = await unlessGone(host.fs.lstat(path, signal));
   if (found?.kind === "blockDevice") return false;
-  if (found && found.kind !== "file") throw new CodedError("failed_precondition", `${path} is no file of the node's`);
+  if (found && found.kind !== "file")
+    throw new CodedError("failed_precondition", `${path} is not a regular file created by the node`);
   const directory = path.slice(0, path.lastIndexOf("/"));
   await host.fs.apply(
     [
@@ -72,7 +74,7 @@ async function bindDevice({ host }: SetUpDeps, device: string, path: string, sig
   return true;
 }
 
-/** Takes back what the node has for one pod's device, all but the link. Safe to repeat. @throws in the kubelet's words. */
+/** Undoes the mapping of a device for one pod, except the link. Safe to repeat. @throws in the kubelet's words. */
 export async function unmapDevice(
   { host }: Pick<UnpublishDeps, "host">,
   directory: string,
@@ -84,7 +86,7 @@ export async function unmapDevice(
   });
 }
 
-/** Takes back what is left in a volume's directory of pods that are gone. @returns false when a pod that is there has the device. */
+/** Undoes mappings for pods that no longer exist. @returns false if a pod that exists has the device mapped. */
 export async function unmapOrphans(
   { host, rootDir }: Pick<UnpublishDeps, "host" | "rootDir">,
   directory: string,
@@ -97,8 +99,8 @@ export async function unmapOrphans(
   return true;
 }
 
-/** Names of volumes of which the node has something for a pod. @param all directory of the volumes' directories.
- *  @param below a volume's directory for the node, in its own. */
+/** Names of volumes that are mapped for a pod.
+ *  @param all parent of the volumes' directories. @param below path from there to the directory with the bind mounts. */
 export async function mappedTo(
   { host }: Pick<UnpublishDeps, "host">,
   { all, below = "" }: { readonly all: string; readonly below?: string },

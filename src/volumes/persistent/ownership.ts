@@ -5,20 +5,22 @@ import { groupOf } from "../group.ts";
 import type { SetUpDeps } from "../kinds/kind.ts";
 import { script } from "../../seams/command.ts";
 
-/** Rights of the group at the root: to read, write and search. */
+/** Required permissions of the group at the root: read, write and search. */
 const needed = 0o770;
 const setGid = 0o2000;
-/** A volume may have very many files: the longest time for them, and when an event tells that it takes long, milliseconds. */
+/** A volume may have very many files: timeout of the walk, and the delay after which an event reports a slow one, milliseconds. */
 const longestMs = 24 * 3_600_000;
 const slowMs = 30_000;
 
 type GroupDeps = Pick<SetUpDeps, "host" | "clock" | "events" | "log">;
 
-/** Gives a volume's whole tree to the pod's fsGroup, if any, as a kubelet does: files readable and writable, directories also
- *  searchable and with new files in the group; links themselves alone. The root comes last, which tells a later pod that asks for
- *  OnRootMismatch that all is done. What the file system refuses to change stays as it is, as with root squashed on NFS.
- *  @throws failed_precondition when the tree cannot be walked, with the walk's first complaint.
- *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods */
+/** Gives a volume's whole tree to the pod's fsGroup, as the kubelet does: files become readable and writable, directories also
+ *  searchable and setgid; for symbolic links only the links themselves change. The root is changed last, which tells later pods
+ *  with OnRootMismatch that the walk is complete. Changes that the file system refuses are skipped, as with root squashing on
+ *  NFS.
+ *  @throws failed_precondition if the tree cannot be walked, with the first error.
+ *  @see
+ *  https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#configure-volume-permission-and-ownership-change-policy-for-pods */
 export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: AbortSignal): Promise<void> {
   const group = groupOf(pod);
   if (group === undefined) return;
@@ -28,15 +30,16 @@ export async function giveTree(deps: GroupDeps, pod: Pod, path: string, signal: 
   }
   const argv = script(givingTree, path, String(group));
   const slow = deps.clock.after(slowMs, () => tellOfSlowness(deps, pod, path));
-  // A try's limit does not hold for it: cut off, it would have to begin anew each time.
+  // The timeout of the attempt does not apply: an interrupted walk would have to start over each time.
   const { code, stderr } = await deps.host.run(argv, { timeoutMs: longestMs }).finally(() => slow.cancel());
   const complaints = stderr.split("\n").filter((line) => line !== "");
   if (code === 0) {
-    if (complaints.length > 0) deps.log.warn({ path, group, complaints }, "a volume could not be given to its group");
+    if (complaints.length > 0)
+      deps.log.warn({ path, group, complaints }, "cannot apply fsGroup to a volume completely");
     return;
   }
   const [complaint = `exit status ${code}`] = complaints;
-  throw new CodedError("failed_precondition", `files could not be given to group ${group}: ${complaint}`);
+  throw new CodedError("failed_precondition", `cannot give files to group ${group}: ${complaint}`);
 }
 
 function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
@@ -45,8 +48,8 @@ function tellOfSlowness({ events }: GroupDeps, pod: Pod, path: string): void {
   events.event(podReference(pod), "Warning", "VolumePermissionChangeInProgress", message);
 }
 
-/** Arguments: directory, group. A change of group takes set-id bits from files, which are given back. Only the walk may fail; of what cannot
- *  be changed the root alone is told. POSIX sh, with the programs of findutils and coreutils or busybox. */
+/** Arguments: directory, group. Changing the group clears set-id bits of files, which are restored. Only the walk itself may
+ *  fail; of changes that are refused, only the root's is reported. POSIX sh, with findutils and coreutils or busybox. */
 const givingTree = `
 export group="$2"
 find "$1" -mindepth 1 -type f -perm /6000 -exec sh -c '

@@ -3,13 +3,13 @@ import type { SetUpDeps } from "../kinds/kind.ts";
 import { contentOf, longestMs } from "./block-device.ts";
 import { type Argv, command } from "../../seams/command.ts";
 
-/** A device, and a place where the file system on it is mounted. */
+/** A device, and where its file system is mounted. */
 export interface MountedDevice {
   readonly device: string;
   readonly at: string;
 }
 
-/** Programs that make a mounted file system as big as its device. */
+/** Commands that grow a mounted file system to the size of its device. */
 const growers: Readonly<Record<string, (mounted: MountedDevice) => Argv>> = {
   ext3: ({ device }) => command("resize2fs", [], [device]),
   ext4: ({ device }) => command("resize2fs", [], [device]),
@@ -17,7 +17,7 @@ const growers: Readonly<Record<string, (mounted: MountedDevice) => Argv>> = {
   btrfs: ({ at }) => command(["btrfs", "filesystem", "resize"], [], ["max", at]),
 };
 
-/** Makes a mounted file system as big as its device. One that has that size stays as it is.
+/** Grows a mounted file system to the size of its device; does nothing if it already has that size.
  *  @throws CodedError in the kubelet's words. */
 export async function resizeFileSystem({ host }: Pick<SetUpDeps, "host">, mounted: MountedDevice): Promise<void> {
   const { device, at } = mounted;
@@ -40,7 +40,7 @@ export async function resizeFileSystem({ host }: Pick<SetUpDeps, "host">, mounte
       `resize of device ${subject} failed: ${why}. ${argv[0]} output: ${output}`,
       { cause },
     );
-  // Nothing cuts it off: half of it is worse than a late one.
+  // Never interrupted: a half-done resize is worse than a late one.
   const { code, stdout, stderr } = await host.run(argv, { timeoutMs: longestMs }).catch((error: unknown) => {
     throw fail(messageOf(error), "", error);
   });

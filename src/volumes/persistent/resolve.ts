@@ -5,21 +5,21 @@ import { claimNameOf } from "../../pod/claim-name.ts";
 import { UnprocessedError } from "../failure.ts";
 import { namesIn } from "../paths.ts";
 
-/** The volume behind a pod's claim. */
+/** The volume that a pod's claim is bound to. */
 export interface BoundVolume {
   readonly claim: PersistentVolumeClaim;
   readonly volume: PersistentVolume;
-  /** The pod asks for it read-only. */
+  /** The pod requests it read-only. */
   readonly readOnly: boolean;
-  /** Containers have it as a device, not as files. */
+  /** Containers use it as a block device, not as files. */
   readonly isDevice: boolean;
 }
 
-/** While a claim has it, its pods may go on: it stays until they have ended. */
+/** A claim that is being deleted may still be used while it has this finalizer. */
 const protection = "kubernetes.io/pvc-protection";
 
 /** Finds the volume that a pod's claim, or the claim of its generic ephemeral volume, is bound to.
- *  @throws UnprocessedError in the kubelet's words.
+ *  @throws UnprocessedVolumeError in the kubelet's words.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#binding */
 export async function boundVolume(claims: Claims, pod: Pod, volume: Volume, signal: AbortSignal): Promise<BoundVolume> {
   const { namespace } = pod.metadata;
@@ -61,7 +61,7 @@ async function usableClaim(
   return claim;
 }
 
-/** A claim of the name that a generic ephemeral volume's has may be someone else's.
+/** Rejects a claim that has the name of the pod's generic ephemeral volume but another owner.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-volumes/#persistentvolumeclaim-naming */
 function refuseOthersClaim(pod: Pod, { metadata }: PersistentVolumeClaim): void {
   const owner = metadata.ownerReferences?.find(({ controller }) => controller === true);

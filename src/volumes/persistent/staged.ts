@@ -8,13 +8,13 @@ interface StagedDeps {
   readonly rootDir: string;
 }
 
-/** Names of volumes that have a directory there. */
+/** Names of local volumes that have a staging directory. */
 export async function stagedVolumes({ host, rootDir }: StagedDeps, signal: AbortSignal): Promise<readonly string[]> {
   const found = (await unlessGone(host.fs.list(localVolumeDirectoryOf(rootDir), signal))) ?? [];
   return found.filter(({ kind }) => kind === "directory").map(({ name }) => name);
 }
 
-/** Mounts of a directory in the pods' directories. */
+/** Mounts of a directory inside the pods' directories. */
 export async function mountsOf(
   { host, rootDir, mounts }: StagedDeps & { readonly mounts: MountLister },
   directory: string,
@@ -28,7 +28,7 @@ export async function mountsOf(
   return showing(all, real).filter((path) => path.startsWith(`${root}/pods/`));
 }
 
-/** The other mounts that show just a directory. Pure. @param directory without links. */
+/** Other mounts of exactly this directory. Pure. @param directory with links resolved. */
 export function showing(mounts: readonly Mount[], directory: string): readonly string[] {
   const place = placeOf(mounts, directory);
   if (!place) return [];
@@ -37,8 +37,9 @@ export function showing(mounts: readonly Mount[], directory: string): readonly s
     .map(({ path }) => path);
 }
 
-/** Unmounts a staged volume that no pod has a mount of, not even of a part, and removes its empty directory: what the mounts of the
- *  target say counts, so it is right after a crash, too. @returns true when it is gone. @throws failed_precondition when it cannot be unmounted. */
+/** Unmounts a staged volume, unless a pod has a mount of it or of a subdirectory, and removes its empty staging directory. Only
+ *  the mount table is consulted, so it works after a crash, too.
+ *  @returns true if it is gone. @throws failed_precondition if it cannot be unmounted. */
 export async function unstage({ host, rootDir }: StagedDeps, name: string, signal: AbortSignal): Promise<boolean> {
   const path = `${localVolumeDirectoryOf(rootDir)}/${name}`;
   const real = await unlessGone(host.fs.realpath(path, signal));
@@ -49,7 +50,7 @@ export async function unstage({ host, rootDir }: StagedDeps, name: string, signa
     at.startsWith(`${root}/pods/`) && staged.some((mount) => mount.device === device);
   if (mounts.some(isUsed)) return false;
   if (staged.length > 0) await unmount(host, real, signal);
-  // Not recursive: were it still mounted, or were there files below, nothing would be deleted.
+  // Not recursive: if it is still mounted, or contains files, nothing is deleted.
   await unlessGone(host.fs.apply([{ do: "remove", path }], signal));
   return true;
 }

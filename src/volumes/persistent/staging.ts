@@ -5,37 +5,38 @@ import { createTurns } from "../../lib/turns.ts";
 import type { Node } from "../../objects.ts";
 import type { Leaving, LeavingDeps } from "./leaving.ts";
 
-/** Pauses before the next try at what could not be unstaged, milliseconds: a driver that begins with the node is there soon. */
+/** Delays before unstaging is retried, milliseconds: a driver that starts with the node is ready soon. */
 const firstRetryMs = 500;
 const longestRetryMs = 5_000;
-/** Interval of looks for the Node when a process begins, milliseconds. */
+/** Poll interval for the Node object at start-up, milliseconds. */
 const lookMs = 100;
 
-/** State of persistent volumes on the node that their pods share. A volume goes by an identity that its type gives it. */
+/** State of persistent volumes on the node, shared by their pods. A volume is identified by the ID that its plugin gives it. */
 export interface Staging {
-  /** Works on one volume: the steps of one volume are never taken side by side, those of others are. */
+  /** Runs work on one volume: never concurrently for the same volume, concurrently for different ones. */
   inTurn<T>(id: string, work: () => Promise<T>): Promise<T>;
-  /** Another pod than this has the volume. */
+  /** True if a pod other than this one uses the volume. */
   isElsewhere(id: string, uid: string): boolean;
-  /** The pod is about to have the volume, tries that fail included: until it leaves, the volume is not taken from the node. */
+  /** The pod is going to use the volume, even if attempts fail: the volume is not unstaged until the pod releases it. */
   wants(id: string, uid: string): void;
-  /** The pod has the volume now. */
+  /** The volume is published to the pod. */
   took(id: string, uid: string): void;
-  /** The volume was staged by this process, and lies so. */
+  /** True if this process has staged the volume, and it has not been unstaged since. */
   isStanding(id: string): boolean;
-  /** It lies staged now. */
+  /** The volume is staged now. */
   stands(id: string): void;
-  /** The pod is about to have a volume that is attached to the node: the cluster has to know of it from now on until it is unstaged.
-   *  @param name by which the cluster knows it. */
+  /** The pod is going to use an attached volume: it counts as in use until it is unstaged.
+   *  @param name the cluster's name of the volume. */
   uses(id: string, uid: string, name: string): void;
-  /** The volume's driver wants no attachment: the cluster may detach it, whoever has it. */
+  /** The volume's driver requires no attachment: the cluster may detach it, whichever pod uses it. */
   usesNot(id: string): void;
-  /** Takes up what an earlier process left staged. @throws what the target says. */
+  /** Reconstructs staged volumes left by a previous process. @throws if the target cannot be read. */
   recover(signal: AbortSignal): Promise<void>;
-  /** A pod's volumes are unmounted: what it was the last to have is unstaged. What fails is logged and tried again: it does not keep
-   *  the pod. @param whole false when the pod may have had others than this process knows of. */
+  /** A pod's volumes are unmounted: unstages those that no other pod uses. Failures are logged and retried, and do not delay the
+   *  pod.
+   *  @param whole false if the pod may have had volumes that this process does not know. */
   left(uid: string, whole: boolean, signal: AbortSignal): Promise<void>;
-  /** Ends all tries. */
+  /** Stops all retries. */
   stop(): void;
 }
 
@@ -51,7 +52,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
   const wanting = createHolders();
   const use = createUse(deps.onUse);
   const standing = new Set<string>();
-  /** Volumes that pods have left, until it is known which of them lie staged: the target may be out of reach meanwhile. */
+  /** Volumes released by pods, until it is known which of them are staged: the target may be unreachable meanwhile. */
   const gone = new Map<string, readonly string[]>();
   const stopped = new AbortController();
   const unstaging = createUnstaging(deps, stopped.signal, async (kind, id, signal) => {
@@ -66,7 +67,8 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
     return (await Promise.all(found)).flat();
   };
 
-  /** Of what an earlier process left, the Node says what was attached: the others' driver wants no attachment, as far as anyone knows. */
+  /** Of the volumes left by an earlier process, only those in the Node's volumesAttached count: drivers of the others apparently
+   *  require no attachment. */
   const tellUse = async () => {
     let node = deps.node();
     for (; node === undefined; node = deps.node()) await deps.clock.sleep(lookMs, stopped.signal);
@@ -108,7 +110,7 @@ export function createStaging(deps: StagingDeps, kinds: readonly Leaving[]): Sta
   };
 }
 
-/** Turns by key, forgotten with their last user. */
+/** A lock per key, forgotten with its last user. */
 function createKeyedTurns(): Staging["inTurn"] {
   const turns = new Map<string, { users: number; readonly take: ReturnType<typeof createTurns> }>();
   return async (key, work) => {
@@ -124,13 +126,13 @@ function createKeyedTurns(): Staging["inTurn"] {
   };
 }
 
-/** Pods that have a volume. */
+/** Pods by volume. */
 function createHolders() {
   const holders = new Map<string, Set<string>>();
   return {
     isElsewhere: (id: string, uid: string) => [...(holders.get(id) ?? [])].some((other) => other !== uid),
     took: (id: string, uid: string) => void holders.set(id, (holders.get(id) ?? new Set()).add(uid)),
-    /** Volumes that the pod had. */
+    /** Removes the pod. @returns the volumes that it had. */
     left(uid: string): readonly string[] {
       const own = [...holders].filter(([, pods]) => pods.has(uid)).map(([id]) => id);
       for (const id of own) {
@@ -142,7 +144,8 @@ function createHolders() {
   };
 }
 
-/** Attached volumes that pods are about to have, or that lie staged. What an earlier process left counts from when it is known. */
+/** Attached volumes that pods are going to use, or that are staged. Leftovers of an earlier process count once the Node is
+ *  known. */
 function createUse(onUse: (names: readonly string[]) => void) {
   const names = new Map<string, string>();
   const wanted = createHolders();
@@ -171,14 +174,14 @@ function createUse(onUse: (names: readonly string[]) => void) {
     ends(id: string) {
       if (names.delete(id)) tell();
     },
-    /** The volume lies staged no longer. */
+    /** The volume is no longer staged. */
     unstaged(id: string) {
       if (!wanted.isElsewhere(id, "") && names.delete(id)) tell();
     },
   };
 }
 
-/** Tries at unstaging volumes, repeated until they are gone or in use. */
+/** Unstages volumes with retries, until they are gone or in use again. */
 function createUnstaging(
   { clock, log }: Pick<StagingDeps, "clock" | "log">,
   stopped: AbortSignal,
@@ -197,8 +200,7 @@ function createUnstaging(
     } catch (error) {
       if (stopped.aborted) return;
       const why = messageOf(error);
-      if (told.get(id) !== why)
-        log.warn({ err: error, volume: id }, "a volume could not be unmounted from the node, will try again");
+      if (told.get(id) !== why) log.warn({ err: error, volume: id }, "cannot unstage volume; retrying");
       told.set(id, why);
       const again = clock.after(retries.next(id), () => void tryAt(kind, id, stopped));
       timers.set(id, again);

@@ -9,16 +9,16 @@ import { sortedByKey } from "../../lib/sorted.ts";
 import type { Host } from "../../seams/host.ts";
 import { podDirectory, volumeDirectory } from "../paths.ts";
 
-// What a kubelet writes down of volumes of storage drivers, beside their mounts. It is what says after a crash which driver to ask.
+// Metadata that a kubelet saves next to the mounts of CSI volumes. After a crash it tells which driver to call.
 
 /** A kubelet's `vol_data.json`. */
 export type VolumeData = Readonly<Record<string, string>>;
 
-/** A directory with such a file. */
+/** A directory that should contain a vol_data.json. */
 export interface DataDirectory {
   readonly path: string;
   readonly data: VolumeData;
-  /** Why it cannot be told whose volume it is: the data is not there, is damaged, or is that of another. It is empty then. */
+  /** Why its volume is not known: the file is missing or damaged, or belongs to another volume. `data` is empty then. */
   readonly doubt?: CodedError;
 }
 
@@ -31,19 +31,19 @@ const fileName = "vol_data.json";
 const maxBytes = 1024 * 1024;
 const directoryMode = 0o750;
 
-/** Place of a volume that is staged for the node; its data lies in the directory above. */
+/** Staging path of a volume; its metadata is in the parent directory. */
 export function stagedPath(rootDir: string, driver: string, volumeHandle: string): string {
   const sum = createHash("sha256").update(volumeHandle).digest("hex");
   return `${stagedDriverVolumesOf(rootDir)}/${driver}/${sum}/globalmount`;
 }
 
-/** Place of a volume in a pod; its data lies in the directory above. */
+/** Target path of a volume in a pod; its metadata is in the parent directory. */
 export function publishedPath(rootDir: string, uid: string, volume: string): string {
   return `${volumeDirectory(rootDir, uid, "csi", volume.replaceAll("/", "~"))}/mount`;
 }
 
-/** Places of a volume that containers have as a device: where it is staged, the directory in which it is published to each pod under the
- *  pod's UID, the one in which the node binds it for each pod, and a name beside which its data lies. */
+/** Paths of a block volume: its staging path, the directory with a target path per pod UID, the directory with a bind mount per
+ *  pod UID, and a path next to which its metadata is saved. */
 export function blockPlaces(rootDir: string, volume: string) {
   const all = driverDevicesOf(rootDir);
   return {
@@ -54,28 +54,28 @@ export function blockPlaces(rootDir: string, volume: string) {
   };
 }
 
-/** Writes the data of a mount, and makes the directory above it. */
+/** Saves the metadata of a mount, and creates its directory. */
 export async function saveData(host: Host, mount: string, data: VolumeData, signal: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
   const path = `${directory}/${fileName}`;
   await host.fs.apply(
     [
       { do: "mkdir", path: directory, mode: directoryMode, parents: true },
-      // Half of it would say nothing of the volume.
+      // Replaced atomically: a truncated file would not identify the volume.
       ...replaceFile(path, `${JSON.stringify(sortedByKey(data))}\n`),
     ],
     signal,
   );
 }
 
-/** True when the data of a mount is there: an earlier try, or an earlier process, has asked the driver for it. */
+/** True if the metadata of a mount exists: an earlier attempt, or an earlier process, has already called the driver. */
 export async function isWritten(host: Host, mount: string, signal: AbortSignal): Promise<boolean> {
   return (await unlessGone(host.fs.lstat(`${posix.dirname(mount)}/${fileName}`, signal))) !== undefined;
 }
 
-/** Removes the directory of a mount that is unmounted, and its data. Nothing is deleted but what is empty, and nothing where a driver has
- *  mounted anything in that directory, or on it: that would be the volume's own.
- *  @throws failed_precondition when something is still mounted. */
+/** Removes the directory of an unmounted volume and its metadata. Only empty directories are deleted, and nothing if a driver
+ *  has mounted something in or on the directory, which would be the volume's content.
+ *  @throws failed_precondition if something is still mounted. */
 export async function removeMountDirectory(host: Host, mount: string, signal?: AbortSignal): Promise<void> {
   const directory = posix.dirname(mount);
   const [real, mounts] = await Promise.all([unlessGone(host.fs.realpath(directory, signal)), listMounts(host, signal)]);
@@ -91,7 +91,7 @@ export async function removeMountDirectory(host: Host, mount: string, signal?: A
   );
 }
 
-/** Data of volumes that a pod has. */
+/** Metadata of a pod's volumes. */
 export function dataOfPod(
   { host, rootDir }: Place,
   uid: string,
@@ -101,14 +101,14 @@ export function dataOfPod(
   return dataBelow(host, all, isOf, signal);
 }
 
-/** Data of volumes that pods have. */
+/** Metadata of the volumes of all pods. */
 export async function dataOfPods(place: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
   const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
   const all = await Promise.all(pods.map((path) => dataOfPod(place, posix.basename(path), signal)));
   return all.flat();
 }
 
-/** Names of volumes that a pod has as devices. */
+/** Names of a pod's block volumes. */
 export async function devicesOfPod(
   { host, rootDir }: Place,
   uid: string,
@@ -119,13 +119,13 @@ export async function devicesOfPod(
   return entries.filter(({ kind }) => kind === "symlink").map(({ name }) => name);
 }
 
-/** Names of volumes that pods have as devices. */
+/** Names of the block volumes of all pods. */
 export async function devicesOfPods(place: Place, signal: AbortSignal): Promise<readonly string[]> {
   const pods = await directoriesIn(place.host, `${place.rootDir}/pods`, signal);
   return (await Promise.all(pods.map((path) => devicesOfPod(place, posix.basename(path), signal)))).flat();
 }
 
-/** Data of volumes that lie on the node as devices, by their names. */
+/** Metadata of block volumes on the node, by volume name. */
 export async function dataOfDevices(
   { host, rootDir }: Place,
   signal: AbortSignal,
@@ -139,7 +139,7 @@ export async function dataOfDevices(
   return new Map(await Promise.all(found));
 }
 
-/** Data of volumes that lie staged. */
+/** Metadata of staged volumes. */
 export async function dataOfStaged({ host, rootDir }: Place, signal: AbortSignal): Promise<readonly DataDirectory[]> {
   const isStagedThere = (path: string, { driverName = "", volumeHandle = "" }: VolumeData) =>
     path === posix.dirname(stagedPath(rootDir, driverName, volumeHandle));
@@ -152,19 +152,19 @@ async function driversIn(host: Host, rootDir: string, signal: AbortSignal): Prom
   return (await directoriesIn(host, all, signal)).filter((path) => path !== driverDevicesOf(rootDir));
 }
 
-/** Names of volumes that lie there as devices; beside them are the places in which all are staged and published. */
+/** Names of block volumes; the directory also contains the shared `staging` and `publish` directories. */
 async function devicesIn(host: Host, parent: string, signal: AbortSignal): Promise<readonly string[]> {
   const names = (await directoriesIn(host, parent, signal)).map((path) => posix.basename(path));
   return names.filter((name) => name !== "staging" && name !== "publish");
 }
 
-/** A pod's volume lies in a directory of its name. */
+/** True if the metadata fits a pod's volume directory, which is named after the volume. */
 function isOf(path: string, { specVolID }: VolumeData): boolean {
   return specVolID === undefined || specVolID.replaceAll("/", "~") === posix.basename(path);
 }
 
-/** Removes directories of volumes of which nothing is written down: a process died when it began with them, or when it was about to be
- *  done. Nothing but what is empty. */
+/** Removes directories of volumes without metadata, left by a process that died right after creating or right before removing
+ *  them. Only empty directories are removed. */
 export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSignal): Promise<void> {
   const drivers = await driversIn(host, rootDir, signal);
   const volumes = (await Promise.all(drivers.map((path) => directoriesIn(host, path, signal)))).flat();
@@ -172,7 +172,7 @@ export async function removeUnwritten({ host, rootDir }: Place, signal: AbortSig
   const names = await devicesIn(host, driverDevicesOf(rootDir), signal);
   const devices = names.map((name) => blockPlaces(rootDir, name));
   const tidied = [...mounts, ...devices.map(({ data }) => data)].map(async (mount) => {
-    // What is not empty stays.
+    // Directories that are not empty stay.
     if (!(await isWritten(host, mount, signal))) await removeMountDirectory(host, mount, signal).catch(() => undefined);
   });
   await Promise.all(tidied);
@@ -192,7 +192,7 @@ async function dataBelow(
   return Promise.all(directories.map((path) => dataIn(host, path, isRight, signal)));
 }
 
-/** The data in a directory. What is wrong with one volume's is no other's concern. @throws what the target says. */
+/** Reads the metadata in a directory. Problems with one volume do not affect the others. @throws if the target cannot be read. */
 async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortSignal): Promise<DataDirectory> {
   const file = `${path}/${fileName}`;
   const doubtful = (why: string): DataDirectory => ({
@@ -202,7 +202,7 @@ async function dataIn(host: Host, path: string, isRight: IsRight, signal: AbortS
   });
   try {
     const data = parsed(await host.fs.readFile(file, { maxBytes, signal }));
-    return isRight(path, data) ? { path, data } : doubtful(`volume data file [${file}] is another volume's`);
+    return isRight(path, data) ? { path, data } : doubtful(`volume data file [${file}] belongs to another volume`);
   } catch (error) {
     if (hasCode(error, "invalid_argument"))
       return doubtful(`failed to parse volume data file [${file}]: ${messageOf(error)}`);
@@ -216,14 +216,15 @@ async function directoriesIn(host: Host, parent: string, signal: AbortSignal): P
   return entries.filter(({ kind }) => kind === "directory").map(({ name }) => `${parent}/${name}`);
 }
 
-/** @throws invalid_argument for anything but an object of texts that names a volume. */
+/** @throws invalid_argument unless the text is a JSON object of strings that identifies a volume. */
 function parsed(text: Buffer): VolumeData {
   const fail = (why: string) => new CodedError("invalid_argument", why);
   try {
     const data: unknown = parseBoundedJson(text);
-    if (typeof data !== "object" || data === null) throw fail("it is no object");
+    if (typeof data !== "object" || data === null) throw fail("not a JSON object");
     const { driverName, volumeHandle } = data as VolumeData;
-    if (typeof driverName !== "string" || typeof volumeHandle !== "string") throw fail("it names no volume");
+    if (typeof driverName !== "string" || typeof volumeHandle !== "string")
+      throw fail("driverName or volumeHandle is missing");
     return data as VolumeData;
   } catch (error) {
     throw fail(messageOf(error));

@@ -2,18 +2,18 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { CSINode, Node } from "../../../src/objects.ts";
 import { fakeClient, type FakeClient } from "../api/fake-client.ts";
 
-/** An API server with one Node and its CSINode. */
+/** API server with one Node and its CSINode. */
 export interface Api {
   readonly client: FakeClient;
   node: Node;
   csiNode: CSINode | undefined;
   /** Names of CSIDriver objects. */
   readonly drivers: Set<string>;
-  /** Thrown by the next calls, one each. */
+  /** Thrown by the next calls, one error per call. */
   readonly failures: Error[];
 }
 
-/** Makes it, with a Node `n` of the UID `u1` and without a CSINode. */
+/** Creates the server, with a Node `n` (UID `u1`) and no CSINode. */
 export function apiServer(): Api {
   const api: Api = {
     node: { metadata: { name: "n", uid: "u1", labels: { zone: "a" } } },

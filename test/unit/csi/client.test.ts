@@ -13,9 +13,9 @@ import { systemClock } from "../../../src/lib/clock.ts";
 import { statusOf } from "../../../src/lib/grpc.ts";
 import { startTestDriver } from "../../harness/csi-driver.ts";
 
-// Drivers that do not do as they should: a call to one ends, with a status, and the next one is a call of its own.
+// Misbehaving drivers: every call ends with a status, and a later call is not affected.
 
-/** Times by which waits are shorter than a node's. */
+/** Shortened timeout in the test, milliseconds. */
 const hurry = 400;
 const asked = { volumeId: "v", targetPath: "/nowhere" };
 
@@ -41,7 +41,7 @@ const late = {
   message: "rpc error: code = DeadlineExceeded desc = context deadline exceeded",
 };
 
-/** Serves a socket with connections that a test handles. */
+/** Serves a socket whose connections are handled by the test. */
 async function serve(t: TestContext, path: string, server: Server | ReturnType<typeof http2Server>): Promise<void> {
   server.listen(path);
   await once(server, "listening");
@@ -61,7 +61,7 @@ async function serveRaw(t: TestContext, path: string, handle: (connection: Socke
   await serve(t, path, server);
 }
 
-test("a driver that answers too late, or never, fails at the deadline; it is asked again as if nothing had been", async (t) => {
+test("a call to a driver that answers late or never fails at the deadline; a later call succeeds", async (t) => {
   const { rootDir, clientOf, measured, limits } = rig(t);
   const driver = await startTestDriver({ name: "d", rootDir, disks: rootDir, run: async () => undefined });
   t.after(driver.stop);
@@ -74,18 +74,18 @@ test("a driver that answers too late, or never, fails at the deadline; it is ask
   await client.unpublish(asked);
   assert.deepEqual(measured, ["DeadlineExceeded", "DeadlineExceeded", "OK"]);
   assert.equal(driver.methods().length, 3);
-  // One that needs 110 s is in time.
+  // A driver that needs 110 s must not time out.
   assert.deepEqual(limits, [120_000, 120_000, 120_000]);
 });
 
-test("a socket that takes connections and says nothing fails at the deadline", async (t) => {
+test("a call to a socket that accepts connections but never answers fails at the deadline", async (t) => {
   const { rootDir, clientOf } = rig(t);
   const path = join(rootDir, "mute.sock");
   await serveRaw(t, path, () => undefined);
   await assert.rejects(clientOf(path).unpublish(asked), late);
 });
 
-test("a socket that speaks something else, or hangs up, fails at once", async (t) => {
+test("a call to a socket with another protocol, or that closes the connection, fails at once", async (t) => {
   const { rootDir, clientOf, measured } = rig(t);
   const replies: readonly ((connection: Socket) => void)[] = [
     (connection) => void connection.write("HTTP/1.1 400 Bad Request\r\n\r\n"),
@@ -104,7 +104,7 @@ test("a socket that speaks something else, or hangs up, fails at once", async (t
   assert.deepEqual(measured, ["Unavailable", "Unavailable", "Unavailable", "Unavailable"]);
 });
 
-test("HTTP/2 without gRPC, and answers that are none, fail; none of them counts as done", async (t) => {
+test("HTTP/2 without gRPC and invalid responses count as failures", async (t) => {
   const { rootDir, clientOf, measured } = rig(t);
   const message = Buffer.from(NodeUnpublishVolumeResponse.encode(NodeUnpublishVolumeResponse.create()).finish());
   const framed = Buffer.concat([Buffer.alloc(5), message]);

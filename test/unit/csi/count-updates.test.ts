@@ -11,7 +11,7 @@ const about = (name: string, seconds?: number): CSIDriver => ({
   spec: { ...(seconds !== undefined && { nodeAllocatableUpdatePeriodSeconds: seconds }) },
 });
 
-/** A cluster that knows the driver `d`. @param seconds its period. */
+/** Cluster with the CSIDriver `d`. @param seconds its update period. */
 function start(seconds?: number) {
   const clock = fakeClock();
   const stop = new AbortController();
@@ -53,7 +53,7 @@ function start(seconds?: number) {
   };
 }
 
-test("a driver is asked in its period, for as long as it is registered, also after a failure", async () => {
+test("reads a driver's volume limit periodically while it is registered, also after a failure", async () => {
   await using rig = start(10);
   const { clock, updates, asked, world, client } = rig;
   await settle();
@@ -73,7 +73,7 @@ test("a driver is asked in its period, for as long as it is registered, also aft
   assert.equal(asked.at(-1), "d 110");
 });
 
-test("a driver without a period is not asked; one that is given, changed or taken away counts from then", async () => {
+test("skips drivers without an update period; added, changed and removed periods take effect", async () => {
   await using rig = start();
   const { clock, updates, asked, told } = rig;
   updates.begin("d");
@@ -92,7 +92,7 @@ test("a driver without a period is not asked; one that is given, changed or take
   assert.equal(clock.pending, waiting);
 });
 
-test("a registered driver whose object appears or changes is told of, and no other", async () => {
+test("reports created and changed CSIDriver objects of registered drivers only", async () => {
   await using rig = start();
   rig.updates.begin("d");
   await rig.clock.advance(1);

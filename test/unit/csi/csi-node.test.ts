@@ -10,7 +10,7 @@ const { signal } = new AbortController();
 const facts = { nodeID: "id-1", maxVolumes: 3n, topology: { rack: "r1", zone: "a" } };
 const idsAnnotation = "csi.volume.kubernetes.io/nodeid";
 
-/** The objects of a node whose CSINode is there. */
+/** The objects of a node with an initialized CSINode. */
 async function initialized() {
   const api = apiServer();
   const nodes = createCsiNodes({
@@ -23,7 +23,7 @@ async function initialized() {
   return { api, nodes };
 }
 
-test("a CSINode is made for its Node, which owns it", async () => {
+test("creates the CSINode, owned by its Node", async () => {
   const { api } = await initialized();
   assert.deepEqual(api.csiNode?.metadata.ownerReferences, [{ apiVersion: "v1", kind: "Node", name: "n", uid: "u1" }]);
   assert.match(
@@ -33,7 +33,7 @@ test("a CSINode is made for its Node, which owns it", async () => {
   assert.deepEqual(api.csiNode?.spec.drivers, []);
 });
 
-test("another Node's CSINode is replaced, one's own keeps its drivers", async () => {
+test("replaces the CSINode of an earlier Node, and keeps the drivers of its own", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", facts, signal);
   await nodes.initialize(signal);
@@ -44,7 +44,7 @@ test("another Node's CSINode is replaced, one's own keeps its drivers", async ()
   assert.deepEqual(api.csiNode?.spec.drivers, []);
 });
 
-test("a driver is shown in CSINode and Node, once, and taken back from both", async () => {
+test("adds a driver to CSINode and Node once, and removes it from both", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", facts, signal);
   const shown = { name: "d", nodeID: "id-1", topologyKeys: ["rack", "zone"], allocatable: { count: 3 } };
@@ -53,7 +53,7 @@ test("a driver is shown in CSINode and Node, once, and taken back from both", as
   const writes = () => api.client.calls.filter(({ verb }) => verb !== "get").length;
   const before = writes();
   await nodes.install("d", facts, signal);
-  assert.equal(writes(), before, "what is shown already is not written again");
+  assert.equal(writes(), before, "unchanged facts are not written again");
   await nodes.install("c", { nodeID: "id-2", maxVolumes: 0n, topology: {} }, signal);
   assert.equal(api.node.metadata.annotations?.[idsAnnotation], '{"c":"id-2","d":"id-1"}');
   assert.deepEqual(api.csiNode?.spec.drivers, [shown, { name: "c", nodeID: "id-2", topologyKeys: [] }]);
@@ -64,13 +64,13 @@ test("a driver is shown in CSINode and Node, once, and taken back from both", as
   assert.deepEqual(api.node.metadata.labels, { zone: "a" }, "labels that a driver brought go with it");
 });
 
-test("more volumes than the field can say are the most that it can", async () => {
+test("caps the volume limit at the field's maximum", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", { ...facts, maxVolumes: 1n << 40n }, signal);
   assert.equal(api.csiNode?.spec.drivers?.[0]?.allocatable?.count, 2 ** 31 - 1);
 });
 
-test("a failure that passes is not seen, one that stays is told after four tries", async () => {
+test("retries transient failures, and reports an error after four attempts", async () => {
   const { api, nodes } = await initialized();
   api.failures.push(new CodedError("conflict", "changed meanwhile"));
   await nodes.install("d", facts, signal);
@@ -82,7 +82,7 @@ test("a failure that passes is not seen, one that stays is told after four tries
   });
 });
 
-test("a topology that contradicts the Node's labels, and a driver without a name for the node, are refused", async () => {
+test("rejects a topology that conflicts with the Node's labels, and a driver without a node ID", async () => {
   const { nodes } = await initialized();
   await assert.rejects(nodes.install("d", { ...facts, topology: { zone: "b" } }, signal), {
     message:
@@ -93,7 +93,7 @@ test("a topology that contradicts the Node's labels, and a driver without a name
   });
 });
 
-test("a label that two drivers have goes with the last of them, one that was there before with none", async () => {
+test("removes a label with the last driver that has it, but never a label that existed before", async () => {
   const { api, nodes } = await initialized();
   await nodes.install("d", facts, signal);
   await nodes.install("c", { ...facts, nodeID: "id-2" }, signal);
@@ -104,7 +104,7 @@ test("a label that two drivers have goes with the last of them, one that was the
   assert.deepEqual(api.node.metadata.annotations, {});
 });
 
-test("keys that a driver may not label the Node with are shown in neither object", async () => {
+test("omits topology keys that the driver may not set from both objects", async () => {
   const { api, nodes } = await initialized();
   api.drivers.add("disk.example.com");
   const topology = {
@@ -122,7 +122,7 @@ test("keys that a driver may not label the Node with are shown in neither object
   assert.deepEqual(api.csiNode?.spec.drivers?.[0]?.topologyKeys, keys);
 });
 
-test("a driver without a CSIDriver object has no topology, and can be used", async () => {
+test("adds a driver without a CSIDriver object, without topology", async () => {
   const { api, nodes } = await initialized();
   const topology = { "topology.x.example/rack": "r1" };
   const shown = await nodes.install("x.example", { ...facts, topology }, signal);
@@ -131,7 +131,7 @@ test("a driver without a CSIDriver object has no topology, and can be used", asy
   assert.equal(api.csiNode?.spec.drivers?.[0]?.nodeID, "id-1");
 });
 
-test("what somebody wrote into the record of drivers' labels takes no label away", async () => {
+test("a manipulated driver-labels annotation removes no label", async () => {
   for (const text of ["{", "1", '{"d":"zone"}', '{"d":[1]}', "null"]) {
     const { api, nodes } = await initialized();
     api.node = { metadata: { ...api.node.metadata, annotations: { "graftlet.dev/driver-labels": text } } };

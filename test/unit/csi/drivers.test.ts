@@ -16,7 +16,7 @@ import { topologyRule } from "../../../src/csi/topology.ts";
 
 const { signal } = new AbortController();
 
-/** The drivers of a node, and one that serves on a socket. */
+/** Driver registry of a node, and a driver that serves on a socket. */
 async function rig(t: TestContext, around: (nodes: CsiNodes) => CsiNodes = (nodes) => nodes) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-csi-"));
   const clock = systemClock();
@@ -50,7 +50,7 @@ async function rig(t: TestContext, around: (nodes: CsiNodes) => CsiNodes = (node
 
 const unknown = { message: "driver name d not found in the list of registered CSI drivers" };
 
-test("a driver that registers is asked for the node, shown, and can be called until it goes", async (t) => {
+test("a registering driver is queried, added to the node, and callable until it is deregistered", async (t) => {
   const { api, drivers, driver, plugin } = await rig(t);
   assert.throws(() => drivers.driver("d"), unknown);
   drivers.handler.validate(plugin);
@@ -65,7 +65,7 @@ test("a driver that registers is asked for the node, shown, and can be called un
   assert.deepEqual(api.csiNode?.spec.drivers, []);
 });
 
-test("a call fails in the kubelet's words", async (t) => {
+test("a failed call is reported in the kubelet's words", async (t) => {
   const { drivers, driver, plugin } = await rig(t);
   await drivers.handler.register(plugin, signal);
   driver.fail("NodeUnpublishVolume", status.ABORTED, "busy");
@@ -78,7 +78,7 @@ test("a call fails in the kubelet's words", async (t) => {
   });
 });
 
-test("calls are counted by method and status", async (t) => {
+test("counts calls by method and status", async (t) => {
   const { drivers, driver, counted, plugin } = await rig(t);
   await drivers.handler.register(plugin, signal);
   const call = () => drivers.driver("d").unpublish({ volumeId: "v", targetPath: "/nowhere" });
@@ -92,7 +92,7 @@ test("calls are counted by method and status", async (t) => {
   assert.deepEqual(counted, [info, `${unpublish} OK`, `${unpublish} Aborted`, `${unpublish} Unavailable`]);
 });
 
-test("a limit that the driver has changed is shown once it is asked anew", async (t) => {
+test("refreshing updates a changed volume limit on the CSINode", async (t) => {
   const { api, drivers, driver, info, plugin } = await rig(t);
   await drivers.handler.register(plugin, signal);
   info.maxVolumesPerNode = 9n;
@@ -111,7 +111,7 @@ test("a limit that the driver has changed is shown once it is asked anew", async
   });
 });
 
-test("a driver that cannot tell of the node is not taken", async (t) => {
+test("rejects a driver whose NodeGetInfo fails", async (t) => {
   const { drivers, driver, plugin } = await rig(t);
   driver.fail("NodeGetInfo", status.INTERNAL, "no idea");
   await assert.rejects(drivers.handler.register(plugin, signal), {
@@ -120,7 +120,7 @@ test("a driver that cannot tell of the node is not taken", async (t) => {
   assert.throws(() => drivers.driver("d"), unknown);
 });
 
-test("versions are checked, and a second driver of a name has to be newer", async (t) => {
+test("rejects unsupported versions, and a second driver of the same name unless it is newer", async (t) => {
   const { drivers, plugin } = await rig(t);
   const at = `validation failed for CSI Driver d at endpoint ${plugin.endpoint}: kubernetes.io/csi: ValidatePlugin for CSI driver "d" failed. `;
   assert.throws(() => drivers.handler.validate({ ...plugin, versions: [] }), {
@@ -136,7 +136,7 @@ test("versions are checked, and a second driver of a name has to be newer", asyn
   drivers.handler.validate({ ...plugin, versions: ["1.1.0"] });
 });
 
-test("a driver that goes while its limit is asked for does not come back", async (t) => {
+test("a driver deregistered while its limit is being read is not added back", async (t) => {
   const gate = Promise.withResolvers<void>();
   let uninstalled = false;
   const { api, drivers, plugin } = await rig(t, (nodes) => ({

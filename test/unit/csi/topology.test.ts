@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { topologyRule } from "../../../src/csi/topology.ts";
 
-test("drivers in the field label the Node by their topology", () => {
+test("allows the topology keys of common CSI drivers", () => {
   const may = topologyRule([]);
   for (const [driver, ...keys] of [
     ["ebs.csi.aws.com", "topology.ebs.csi.aws.com/zone", "topology.kubernetes.io/zone"],
@@ -24,7 +24,7 @@ test("drivers in the field label the Node by their topology", () => {
     for (const key of keys) assert.equal(may(driver, key), true, `${driver}: ${key}`);
 });
 
-test("other labels are not a driver's, unless the configuration names them", () => {
+test("rejects other keys unless they are configured", () => {
   const others = [
     "tier",
     "team.example/secure",

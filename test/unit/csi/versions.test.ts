@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { highestVersion, isLess, versionText } from "../../../src/csi/versions.ts";
 
-test("the highest version that is 1 counts", () => {
+test("selects the highest v1 version", () => {
   for (const [versions, highest] of [
     [["1.0.0"], "1.0.0"],
     [["0.3.0", "1.2.0", "1.10"], "1.10"],
@@ -12,7 +12,7 @@ test("the highest version that is 1 counts", () => {
     assert.equal(versionText(highestVersion(versions)), highest);
 });
 
-test("without such a version the kubelet's words say why", () => {
+test("without a v1 version, fails in the kubelet's words", () => {
   for (const [versions, why] of [
     [["0.3.0"], "highest supported version reported is 0.3.0, must be v1.x"],
     [["2.0.0"], "could not find a highest supported version from versions ([2.0.0]) reported: <nil>"],
@@ -26,7 +26,7 @@ test("without such a version the kubelet's words say why", () => {
     assert.throws(() => highestVersion(versions), { message: why });
 });
 
-test("versions are compared number by number", () => {
+test("compares versions by their components", () => {
   assert.ok(isLess([1, 9], [1, 10]));
   assert.ok(isLess([1], [1, 0, 1]));
   assert.ok(!isLess([1, 0], [1]));

@@ -9,7 +9,7 @@ import { allocatorOf, asking, resource, rig, type Rig, signal, wanting } from ".
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 
-/** A node with a plugin whose devices are known. */
+/** Node with a plugin whose devices are listed. */
 async function served(t: TestContext, more: Partial<TestPluginOptions> = {}) {
   const node = await rig(t);
   const plugin = await registered(node, { devices: ["a", "b", "c"], ...more });
@@ -29,7 +29,7 @@ const refusal = (why: string) => ({
   message: `Allocate failed due to ${why}, which is unexpected`,
 });
 
-test("each container gets what it asks for, once, and nobody else does", async (t) => {
+test("allocates requested devices once, exclusively to each container", async (t) => {
   const { plugin, allocator, node } = await served(t);
   const first = asking(2);
   assert.equal(await allocator.allocate(first, [], signal), undefined);
@@ -42,7 +42,7 @@ test("each container gets what it asks for, once, and nobody else does", async (
     await allocator.allocate(asking(1, "uid-3"), [first, second], signal),
     refusal(`requested number of devices unavailable for ${resource}. Requested: 1, Available: 0`),
   );
-  assert.equal(node.shown(), "3/3", "what is handed out is still the node's");
+  assert.equal(node.shown(), "3/3", "allocated devices still count for the node");
   const allocated = `allocated ${resource}`;
   assert.deepEqual(
     node.measured,
@@ -75,7 +75,7 @@ test("frees a pod's devices when it is released, also after a restart, and once"
   assert.deepEqual(plugin.calls.filter((call) => call.startsWith("Allocate")).length, 2);
 });
 
-test("devices of a pod that has ended come free, but not before every source has spoken", async (t) => {
+test("frees devices of terminated pods only after all sources are ready", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a"] });
   assert.equal(await allocator.allocate(asking(1), [], signal), undefined);
   const early = allocatorOf(node, { sourcesSeen: false });
@@ -84,13 +84,13 @@ test("devices of a pod that has ended come free, but not before every source has
   assert.deepEqual(allocations(plugin.calls), ["Allocate a", "Allocate a"]);
 });
 
-test("a pod that asks for none is not kept waiting by a plugin that hangs", async (t) => {
+test("a pod without devices does not wait for a hanging plugin", async (t) => {
   const { allocator, node } = await served(t);
   assert.equal(await allocator.allocate(asking(0, "u", { containers: [aContainer("c")] }), [], signal), undefined);
   assert.equal(await node.devices.prepareContainer(asking(1), aContainer("c"), signal), undefined);
 });
 
-test("what init containers had goes on to the containers after them; a sidecar keeps what it has", async (t) => {
+test("containers reuse devices of init containers; a sidecar keeps its own", async (t) => {
   const { plugin, allocator } = await served(t);
   const initContainers = [wanting("init", 2), wanting("side", 1, { restartPolicy: "Always" })];
   const pod = asking(1, "uid-1", { initContainers, containers: [wanting("c", 1), wanting("d", 1)] });
@@ -98,7 +98,7 @@ test("what init containers had goes on to the containers after them; a sidecar k
   assert.deepEqual(allocations(plugin.calls), ["Allocate a,b", "Allocate a", "Allocate b", "Allocate c"]);
 });
 
-test("the plugin's preference counts, within what is free and what has to be", async (t) => {
+test("honours the plugin's preference among available and required devices", async (t) => {
   const prefer = (ids: readonly string[]) => ["elsewhere", ...ids.toReversed()];
   const options = { getPreferredAllocationAvailable: true };
   const { plugin, allocator } = await served(t, { devices: ["a", "b", "c", "d"], options, prefer });
@@ -117,7 +117,7 @@ test("the plugin's preference counts, within what is free and what has to be", a
   );
 });
 
-test("a plugin that cannot allocate, or has gone, is told of; its devices stay free", async (t) => {
+test("reports a failed or lost plugin, and leaves its devices unallocated", async (t) => {
   const { plugin, allocator, node } = await served(t);
   plugin.break("Allocate", "broken");
   assert.deepEqual(await allocator.allocate(asking(3), [], signal), refusal("rpc error: code = Unknown desc = broken"));
@@ -133,7 +133,7 @@ test("a plugin that cannot allocate, or has gone, is told of; its devices stay f
   );
 });
 
-test("what is handed out counts as the node's for those who have some, healthy or not", async (t) => {
+test("extended resources of a pod with devices fit regardless of device health", async (t) => {
   const { plugin, allocator, node } = await served(t, { devices: ["a", "b"] });
   const pod = asking(2);
   await allocator.allocate(pod, [], signal);
@@ -147,7 +147,7 @@ test("what is handed out counts as the node's for those who have some, healthy o
   );
 });
 
-test("a container gets what its devices come with, and tells how they are", async (t) => {
+test("a container gets the environment, mounts and devices of its plugin, and reports device health", async (t) => {
   const answer = (ids: readonly string[]) => ({
     envs: { GPU: ids.join("+") },
     mounts: [{ containerPath: "/lib/gpu", hostPath: "/opt/gpu", readOnly: true }],
@@ -175,7 +175,7 @@ test("a container gets what its devices come with, and tells how they are", asyn
   assert.deepEqual(node.devices.health("uid-1", "other"), []);
 });
 
-test("devices are prepared before each start where the plugin wants it, else the container does not start", async (t) => {
+test("calls PreStartContainer before each start; a failure prevents the start", async (t) => {
   const { plugin, allocator, node } = await served(t, { options: { preStartRequired: true } });
   const pod = asking(1);
   const start = () => node.devices.prepareContainer(pod, wanting("c", 1), signal);
@@ -195,7 +195,7 @@ test("devices are prepared before each start where the plugin wants it, else the
   await assert.rejects(start(), { message: /rpc failed with err: endpoint test.device\/gpu has been stopped/ });
 });
 
-test("a container that was admitted before its plugin had registered gets its devices when it starts", async (t) => {
+test("a container admitted before its plugin registered gets its devices at start", async (t) => {
   const node = await rig(t);
   const pod = asking(1);
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
@@ -205,7 +205,7 @@ test("a container that was admitted before its plugin had registered gets its de
   assert.deepEqual(has?.environment, new Map([["A", "b"]]));
 });
 
-test("a restart keeps who has what; running containers are let be until their plugin is back", async (t) => {
+test("allocations survive a restart; running containers are left alone until their plugin is back", async (t) => {
   const { node } = await served(t, { devices: ["a"], answer: () => ({ envs: { A: "b" } }) });
   const pod = asking(1);
   assert.equal(await allocatorOf(node).allocate(pod, [], signal), undefined);
@@ -228,7 +228,7 @@ test("a restart keeps who has what; running containers are let be until their pl
   assert.deepEqual(allocations(plugin.calls), []);
 });
 
-test("after a restart of the agent no container of a living pod costs it its place, ended or yet to start", async (t) => {
+test("after a restart, containers of a live pod that have ended or not started do not fail its admission", async (t) => {
   const { node } = await served(t, { devices: ["a", "b"], answer: (ids) => ({ envs: { GPU: ids.join() } }) });
   const side = wanting("side", 1, { restartPolicy: "Always" });
   const pod = asking(1, "uid-1", { initContainers: [wanting("init", 1), side], containers: [wanting("c", 1)] });
@@ -248,7 +248,7 @@ test("after a restart of the agent no container of a living pod costs it its pla
   }
 });
 
-test("a record that is damaged counts as none, and costs nothing else", async (t) => {
+test("a corrupt checkpoint counts as empty", async (t) => {
   const { node } = await served(t);
   await allocatorOf(node).allocate(asking(1), [], signal);
   await node.stop();
@@ -259,7 +259,7 @@ test("a record that is damaged counts as none, and costs nothing else", async (t
   await registered(again, { socket: "again.sock" });
 });
 
-test("a target on which no plugin was ever seen starts anew", async (t) => {
+test("a target without a checkpoint is reported as new", async (t) => {
   assert.equal(await (await rig(t)).devices.startsAnew(signal), true);
 });
 

@@ -25,7 +25,7 @@ const checkpoint = {
   ]),
 };
 
-test("the file is a kubelet's, and so is its checksum", () => {
+test("file and checksum have the kubelet's format", () => {
   const { Data, Checksum } = JSON.parse(encodeCheckpoint(checkpoint));
   assert.deepEqual(Data, {
     PodDeviceEntries: [
@@ -39,7 +39,7 @@ test("the file is a kubelet's, and so is its checksum", () => {
     ],
     RegisteredDevices: { "b.c/nic": [], "a.b/gpu": ["x", "y"] },
   });
-  // As Go prints the data: keys of maps in their order, by number or by text.
+  // Go's dump of the data: map keys sorted, as text or as numbers.
   const print =
     "(checkpoint.checkpointData){PodDeviceEntries:([]checkpoint.PodDevicesEntry)[{PodUID:(string)u1" +
     " ContainerName:(string)c ResourceName:(string)a.b/gpu" +
@@ -49,7 +49,7 @@ test("the file is a kubelet's, and so is its checksum", () => {
   assert.equal(Checksum, fnv32a(print));
 });
 
-test("nothing handed out is null, as Go writes a list that was never made", () => {
+test("an empty list of allocations is null, like Go's nil slice", () => {
   const { Data, Checksum } = JSON.parse(encodeCheckpoint({ allocations: [], registered: new Map() }));
   assert.deepEqual(Data, { PodDeviceEntries: null, RegisteredDevices: {} });
   const print =
@@ -58,7 +58,7 @@ test("nothing handed out is null, as Go writes a list that was never made", () =
   assert.equal(Checksum, fnv32a(print));
 });
 
-test("what was written is read again", () => {
+test("decodes what it encoded", () => {
   const read = decodeCheckpoint(encodeCheckpoint(checkpoint));
   assert.deepEqual(read.registered, checkpoint.registered);
   const [allocation] = read.allocations;
@@ -74,13 +74,13 @@ test("what was written is read again", () => {
 });
 
 for (const [what, text] of [
-  ["half a file", '{"Data":{"PodDevi'],
-  ["nothing", ""],
-  ["another document", "[]"],
+  ["truncated JSON", '{"Data":{"PodDevi'],
+  ["no content", ""],
+  ["another JSON document", "[]"],
   ["no data", '{"Data":null,"Checksum":1}'],
-  ["another list", '{"Data":{"PodDeviceEntries":{},"RegisteredDevices":{}},"Checksum":1}'],
+  ["a list of another type", '{"Data":{"PodDeviceEntries":{},"RegisteredDevices":{}},"Checksum":1}'],
   ["a wrong checksum", encodeCheckpoint(checkpoint).replace("u1", "u2")],
 ] as const)
-  test(`a checkpoint of ${what} is damaged`, () => {
-    assert.throws(() => decodeCheckpoint(text), { code: "invalid_argument", message: /checkpoint is damaged/ });
+  test(`rejects a checkpoint with ${what}`, () => {
+    assert.throws(() => decodeCheckpoint(text), { code: "invalid_argument", message: /checkpoint is corrupt/ });
   });

@@ -10,7 +10,7 @@ import { silent } from "../api/fake-client.ts";
 
 const register = () => Promise.resolve();
 
-test("a plugin may have a hundred calls under way", async (t) => {
+test("allows a hundred concurrent calls per connection", async (t) => {
   const server = createRegistrationServer({ register, log: silent });
   t.after(() => server.close());
   const [near, far] = connectionPair();
@@ -21,7 +21,7 @@ test("a plugin may have a hundred calls under way", async (t) => {
   assert.equal(settings.maxConcurrentStreams, 100);
 });
 
-test("a plugin that exceeds its target's budget loses its connection", async (t) => {
+test("closes the connection of a plugin that exceeds the target's budget", async (t) => {
   const budget = createTargetBudget({ clock: fakeClock() });
   const server = createRegistrationServer({ register, budget, log: silent });
   t.after(() => server.close());

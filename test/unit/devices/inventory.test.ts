@@ -9,11 +9,11 @@ const device = (ID: string, health = "Healthy"): Device => ({ ID, health, topolo
 const name = "test.device/gpu";
 const minute = 60_000;
 
-/** A plugin that is only known to be this one. */
+/** A plugin that is only compared by identity. */
 const aPlugin = (): DevicePlugin => ({
   options: { preStartRequired: false, getPreferredAllocationAvailable: false },
   async *devices() {},
-  allocate: () => Promise.reject(new Error("nobody asks")),
+  allocate: () => Promise.reject(new Error("not expected")),
   prefer: async () => [],
   preStart: async () => {},
   close() {},
@@ -29,11 +29,11 @@ function rig() {
   return { clock, inventory, shown };
 }
 
-test("a resource keeps its capacity for five minutes after its plugin has gone, and counts 0 from then on", async () => {
+test("a resource keeps its capacity for five minutes after its plugin is lost, then counts as 0", async () => {
   const { clock, inventory, shown } = rig();
   const plugin = aPlugin();
   inventory.connected(name, plugin);
-  assert.equal(shown(), "-/-", "nobody has said yet which devices there are");
+  assert.equal(shown(), "-/-", "the plugin has not listed its devices yet");
   assert.deepEqual(inventory.listed(name, [device("a"), device("b", "Unhealthy")]), ["a", "b"]);
   assert.equal(shown(), "1/2");
   inventory.gone(name, plugin);
@@ -52,7 +52,7 @@ test("a resource keeps its capacity for five minutes after its plugin has gone, 
   assert.equal(shown(), "1/1");
 });
 
-test("a plugin that is back in time starts no new grace", async () => {
+test("a plugin that returns in time keeps its capacity", async () => {
   const { clock, inventory, shown } = rig();
   const plugin = aPlugin();
   inventory.connected(name, plugin);
@@ -68,7 +68,7 @@ test("a plugin that is back in time starts no new grace", async () => {
   assert.equal(shown(), "1/1", "the one before it has long gone");
 });
 
-test("resources of before a restart count 0 until they are offered again, for as long", async () => {
+test("restored resources count as 0 until their plugin registers, for five minutes", async () => {
   const { clock, inventory, shown } = rig();
   inventory.remembered([name]);
   assert.equal(shown(), "0/0");
@@ -79,7 +79,7 @@ test("resources of before a restart count 0 until they are offered again, for as
   assert.equal(inventory.endpoint(name), undefined);
 });
 
-test("a list tells which devices are new or of another health", () => {
+test("a device list reports new devices and changed health", () => {
   const { inventory } = rig();
   inventory.connected(name, aPlugin());
   inventory.listed(name, [device("a"), device("b"), device("c")]);

@@ -8,7 +8,7 @@ import { allocatorOf, asking, elsewhere, resource, rig, signal } from "./rig.ts"
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 
-test("a plugin that registers is asked for its options once, and its devices are the node's", async (t) => {
+test("a registered plugin is asked for its options once, and its devices become the node's", async (t) => {
   const node = await rig(t);
   assert.equal(node.shown(), "-/-");
   const plugin = await node.plugin();
@@ -25,7 +25,7 @@ test("a plugin that registers is asked for its options once, and its devices are
   await until("one to be gone", () => node.shown() === "1/1");
 });
 
-test("a plugin that cannot tell its options is not used, and is told why", async (t) => {
+test("rejects a plugin whose GetDevicePluginOptions fails, with the reason", async (t) => {
   const node = await rig(t);
   const plugin = await node.plugin();
   plugin.break("GetDevicePluginOptions", "GetDevicePluginOptions failed");
@@ -37,19 +37,19 @@ test("a plugin that cannot tell its options is not used, and is told why", async
   assert.deepEqual(node.measured, [`registering ${resource}`], "who is refused has registered, too");
 });
 
-test("a list that fails at once leaves a resource of 0, and is not asked for again", async (t) => {
+test("a plugin whose device stream fails at once leaves capacity 0, and is not called again", async (t) => {
   const node = await rig(t);
   const plugin = await node.plugin();
   plugin.break("ListAndWatch", "ListAndWatch failed");
   await plugin.register();
   await until("the resource", () => node.shown() === "0/0");
   assert.deepEqual(plugin.calls, ["GetDevicePluginOptions", "ListAndWatch"]);
-  // Nobody has said that there are devices: none can be handed out.
+  // The plugin has not listed devices yet: none can be allocated.
   assert.equal(await allocatorOf(node).allocate(asking(1), [], signal), undefined);
   assert.equal(allocatorOf(node).allocatable(asking(1))[resource], "0");
 });
 
-test("a plugin whose list breaks, or that dies, leaves its capacity behind until it is back", async (t) => {
+test("a plugin whose stream breaks, or that dies, leaves its capacity with unhealthy devices until it is back", async (t) => {
   const node = await rig(t);
   const first = await node.plugin();
   await first.register();
@@ -65,7 +65,7 @@ test("a plugin whose list breaks, or that dies, leaves its capacity behind until
   await until("none to be healthy", () => node.shown() === "0/3");
 });
 
-test("a plugin takes the place of the one before, whose end then says nothing", async (t) => {
+test("a plugin replaces an earlier one, whose later disconnect is ignored", async (t) => {
   const node = await rig(t);
   const [old, young] = [await node.plugin(), await node.plugin({ socket: "young.sock", devices: ["x"] })];
   await old.register();
@@ -76,14 +76,14 @@ test("a plugin takes the place of the one before, whose end then says nothing", 
   old.die();
   young.show(["x", "y"]);
   await until("its list to go on", () => node.shown() === "2/2");
-  assert.equal(node.hurried(), 3, "each list is told of, and the old one's end is nobody's concern");
+  assert.equal(node.hurried(), 3, "each list triggers an update, the old plugin's end does not");
 });
 
 for (const [how, cut] of [
   ["whose process ends", (connection: Socket) => connection.destroy()],
   ["that only closes its side", (connection: Socket) => connection.end()],
 ] as const)
-  test(`a plugin ${how}, without a word of HTTP/2, is gone`, async (t) => {
+  test(`detects the loss of a plugin ${how} without HTTP/2 GOAWAY`, async (t) => {
     const node = await rig(t);
     const plugin = await node.plugin();
     const connections: Socket[] = [];
@@ -91,7 +91,7 @@ for (const [how, cut] of [
       connections.push(connection);
       const onward = connect(join(node.directory, "test.sock"));
       connection.pipe(onward);
-      // What the plugin still says when it is cut off is lost.
+      // Data that the plugin sends after the cut is lost.
       onward.on("data", (chunk) => connection.writable && connection.write(chunk));
       for (const end of [connection, onward]) end.on("error", () => {});
       connection.on("close", () => onward.destroy());
@@ -104,7 +104,7 @@ for (const [how, cut] of [
     await until("none to be healthy", () => node.shown() === "0/2");
   });
 
-test("on a machine elsewhere it is the same", async (t) => {
+test("detects the loss of a plugin on a remote target", async (t) => {
   const node = await rig(t, elsewhere);
   const plugin = await node.plugin();
   plugin.break("GetDevicePluginOptions", "not yet");
@@ -119,14 +119,14 @@ test("on a machine elsewhere it is the same", async (t) => {
   await until("none to be healthy", () => node.shown() === "0/2");
 });
 
-test("a list of very many devices is taken in whole", async (t) => {
+test("accepts a very long device list", async (t) => {
   const node = await rig(t);
   const devices = Array.from({ length: 5000 }, (_, index) => `gpu-${"x".repeat(50)}-${index}`);
   await (await node.plugin({ devices })).register();
   await until("devices", () => node.shown() === "5000/5000");
 });
 
-test("requests that cannot be meant are refused in a sentence", async (t) => {
+test("rejects invalid registrations with a reason", async (t) => {
   const node = await rig(t);
   const plugin = await node.plugin();
   for (const [request, details] of [
@@ -136,18 +136,18 @@ test("requests that cannot be meant are refused in a sentence", async (t) => {
     [{ resourceName: "a.b/c/d" }, 'the ResourceName "a.b/c/d" is invalid'],
     [
       { endpoint: "../../run/other.sock" },
-      'the endpoint "../../run/other.sock" is invalid: name a socket in the directory of kubelet.sock',
+      'the endpoint "../../run/other.sock" is invalid: it must be a socket in the directory of kubelet.sock',
     ],
     [
       { endpoint: "kubelet.sock" },
-      'the endpoint "kubelet.sock" is invalid: name a socket in the directory of kubelet.sock',
+      'the endpoint "kubelet.sock" is invalid: it must be a socket in the directory of kubelet.sock',
     ],
   ] as const)
     await assert.rejects(plugin.register(request), { details });
   assert.deepEqual(plugin.calls, []);
 });
 
-test("a plugin may register a little before it listens", async (t) => {
+test("accepts a plugin that registers shortly before it listens", async (t) => {
   const node = await rig(t);
   const early = await node.plugin({ socket: "early.sock" });
   const registered = early.register({ endpoint: "late.sock" });
@@ -158,7 +158,7 @@ test("a plugin may register a little before it listens", async (t) => {
   assert.equal(late.calls.length, 2);
 });
 
-test("sockets of before go when the node begins, other files stay; its own goes when it ends", async (t) => {
+test("removes stale sockets at start but no other files, and its own socket at the end", async (t) => {
   const node = await rig(t);
   const left = createServer();
   await new Promise<void>((resolve) => left.listen(join(node.directory, "left.sock"), resolve));
@@ -171,7 +171,7 @@ test("sockets of before go when the node begins, other files stay; its own goes 
   assert.ok(existsSync(join(node.directory, "DEPRECATION")));
 });
 
-test("a plugin that registers by a socket of its own is refused in the kubelet's words where it does not fit", async (t) => {
+test("rejects an invalid plugin in plugins_registry in the kubelet's words", async (t) => {
   const { handler } = (await rig(t)).devices;
   const plugin = { name: resource, endpoint: "/somewhere/gpu.sock", versions: ["v1beta1"] };
   handler.validate(plugin);
@@ -183,7 +183,7 @@ test("a plugin that registers by a socket of its own is refused in the kubelet's
   });
 });
 
-test("a plugin that registers by a socket of its own lists its devices until its socket goes; another's end is not its own", async (t) => {
+test("a plugin in plugins_registry is connected until its own socket is removed", async (t) => {
   const node = await rig(t);
   const { handler } = node.devices;
   const made = async (socket: string) => {

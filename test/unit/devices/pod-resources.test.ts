@@ -30,7 +30,7 @@ function answer<Response>(call: (reply: (error: ServiceError | null, response: R
   );
 }
 
-/** A node with three devices, and a monitor of it. */
+/** Node with three devices, and a PodResources client. */
 async function monitored(t: TestContext) {
   const node = await rig(t);
   const plugin = await node.plugin({ devices: ["a", "b", "c"] });
@@ -46,7 +46,7 @@ async function monitored(t: TestContext) {
   return { node, plugin, client, alpha, list };
 }
 
-test("monitors are told which devices the containers of pods have that have not ended", async (t) => {
+test("lists the devices of active pods' containers", async (t) => {
   const { node, client, alpha, list } = await monitored(t);
   const sidecar = { ...aContainer("beside"), restartPolicy: "Always" };
   const pod = asking(2);
@@ -83,7 +83,7 @@ test("monitors are told which devices the containers of pods have that have not 
   ]);
 });
 
-test("monitors are told of the healthy devices, at each of their NUMA nodes, and of no CPUs", async (t) => {
+test("lists healthy allocatable devices under each NUMA node, and no CPUs", async (t) => {
   const { client } = await monitored(t);
   const { devices, cpuIds } = await answer<AllocatableResourcesResponse>((reply) =>
     client.getAllocatableResources({}, reply),
@@ -104,7 +104,7 @@ test("monitors are told of the healthy devices, at each of their NUMA nodes, and
   );
 });
 
-test("a monitor that asks too often is refused", async (t) => {
+test("rejects calls above the rate limit", async (t) => {
   const { list } = await monitored(t);
   const outcomes = await Promise.allSettled(Array.from({ length: 60 }, list));
   const refused = outcomes.filter(({ status: end }) => end === "rejected") as readonly PromiseRejectedResult[];
@@ -112,7 +112,7 @@ test("a monitor that asks too often is refused", async (t) => {
   for (const { reason } of refused) assert.equal((reason as ServiceError).code, status.RESOURCE_EXHAUSTED);
 });
 
-test("the socket takes the place of a stale one, in a directory that is root's", async (t) => {
+test("the socket replaces a stale one, in a directory owned by root", async (t) => {
   const { node, list } = await monitored(t);
   assert.equal(statSync(dirname(node.monitors)).mode & 0o777, 0o750);
   assert.ok(await list());

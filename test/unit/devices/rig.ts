@@ -23,26 +23,26 @@ export interface Rig {
   /** The directory of kubelet.sock. */
   readonly directory: string;
   readonly devices: Devices;
-  /** Whether every source has been heard, and the UIDs of pods that run. */
+  /** Whether all sources are ready, and the UIDs of running pods. */
   readonly sources: { seen: boolean; alive: readonly string[] };
-  /** What was woken, and how often the node's status was to be looked at. */
+  /** Woken pods, and the number of triggered node status updates. */
   readonly woken: string[];
-  /** Measurements of plugins. */
+  /** Recorded plugin measurements. */
   readonly measured: readonly string[];
-  /** The socket on which monitors ask for the devices of pods, and the pods that they are told of. */
+  /** Socket of the PodResources API, and the pods that it knows. */
   readonly monitors: string;
   readonly pods: Pod[];
   readonly hurried: () => number;
   /** Starts a plugin that has not registered yet. */
   plugin(more?: Partial<TestPluginOptions>): Promise<TestPlugin>;
-  /** The node's numbers of a resource, `healthy/all`. */
+  /** The node's amounts of a resource, `healthy/all`. */
   shown(name?: string): string;
-  /** Another agent on the same root directory, once this one has ended. */
+  /** A new process on the same root directory, after stopping this one. */
   restarted(): Promise<Rig>;
   stop(): Promise<void>;
 }
 
-/** Device plugins of a root directory of its own, served on a real socket. */
+/** Device manager with a temporary root directory, served on a real socket. */
 export async function rig(t: TestContext, through: (host: Host) => Host = (host) => host): Promise<Rig> {
   const root = mkdtempSync(join(tmpdir(), "graftlet-devices-"));
   t.after(() => rmSync(root, { recursive: true, force: true }));
@@ -115,7 +115,7 @@ async function rigOn(t: TestContext, root: string, through: (host: Host) => Host
   };
 }
 
-/** A machine elsewhere, whose connections are no sockets here. */
+/** A remote target, whose connections are not local sockets. */
 export function elsewhere(host: Host): Host {
   const carried = (socket: Duplex): Duplex => {
     const [near, far] = duplexPair();
@@ -131,7 +131,7 @@ export function elsewhere(host: Host): Host {
   };
 }
 
-/** A pod whose one container, `c`, asks for so many devices. */
+/** A pod whose only container, `c`, requests this many devices. */
 export function asking(count: number, uid = "uid-1", more: Partial<TestPod["spec"]> = {}): TestPod {
   return aPod({ containers: [wanting("c", count)], ...more }, { uid, name: uid });
 }
@@ -140,7 +140,7 @@ export function wanting(name: string, count: number, more: Partial<Container> = 
   return aContainer(name, { resources: { limits: { [resource]: String(count) } }, ...more });
 }
 
-/** Decides as admission does, with nothing running and every source heard, unless told otherwise. */
+/** An allocator as admission uses it; by default nothing is running and all sources are ready. */
 export function allocatorOf(
   { devices, sources }: Rig,
   { sourcesSeen = true, alive = [] }: { sourcesSeen?: boolean; alive?: readonly string[] } = {},

@@ -17,25 +17,25 @@ interface FakePod {
   readonly owner?: string;
   readonly mirror?: boolean;
   readonly labels?: string;
-  /** Name of the claim that it has. */
+  /** Name of the pod's claim. */
   readonly claim?: string;
-  /** Milliseconds from its deletion to its end; undefined: it does not end by itself. */
+  /** Milliseconds from its deletion to its end; undefined if it never terminates. */
   readonly endsAfter?: number;
   deletedAt?: number;
   uid?: string;
 }
 
-/** A cluster with nodes one and two, their pods, and the Deployment edge/graftlet with one Pod elsewhere. */
+/** Cluster with nodes one and two, their pods, and the Deployment edge/graftlet with one Pod elsewhere. */
 function start(pods: FakePod[], { deployment = true }: { readonly deployment?: boolean } = {}) {
   const clock = fakeClock();
   const nodes = new Map([
     ["one", "True"],
     ["two", "True"],
   ]);
-  /** Nodes that show volumes as in use. */
+  /** Nodes with volumesInUse. */
   const inUse = new Set<string>();
   const said: string[] = [];
-  /** What is done, in order. */
+  /** What happened, in order. */
   const done: string[] = [];
   const fail = new Map<string, () => Error>();
   const cleaning = new Map<string, () => Promise<boolean>>();
@@ -100,7 +100,7 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
     }
     return {};
   };
-  /** The process ends at its so manieth step, before it is done, or before its answer comes. */
+  /** The process dies at the given step, either before the step or before its response arrives. */
   const life = { steps: 0, endsAt: Infinity, answerIsLost: false };
   const dying = <T>(step: () => T): T => {
     life.steps += 1;
@@ -163,43 +163,43 @@ function start(pods: FakePod[], { deployment = true }: { readonly deployment?: b
   return { clock, nodes, inUse, pods, said, done, fail, cleaning, life, run };
 }
 
-test("pods with claims end before the others, one of which may be their driver", async () => {
+test("terminates pods with claims before the others, one of which may be their driver", async () => {
   const t = start([
     { name: "driver", node: "one", endsAfter: 1_000 },
     { name: "user", node: "one", claim: "data", endsAfter: 5_000 },
   ]);
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
-  const asked = t.said.filter((line) => line.includes("asked to end") || line.includes("have ended"));
+  const asked = t.said.filter((line) => line.includes("deleting pods") || line.includes(": pods have terminated"));
   assert.deepEqual(asked, [
-    "node one: its pods are asked to end: default/user",
-    "node one: its pods are asked to end: default/driver",
-    "node one: its pods have ended",
+    "node one: deleting pods: default/user",
+    "node one: deleting pods: default/driver",
+    "node one: pods have terminated",
   ]);
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "delete user", "delete driver"]);
 });
 
-test("pods with claims are waited for during half of the time", async () => {
+test("waits for pods with claims for at most half of the timeout", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 1_000 },
     { name: "stuck", node: "one", claim: "data" },
   ]);
   assert.deepEqual(await t.run({ nodes: ["one"], timeoutMs: 20_000 }), []);
   assert.deepEqual(t.said.slice(1, 5), [
-    "node one: its pods are asked to end: default/stuck",
-    "node one: the others do not wait any longer for pods with volumes: default/stuck",
-    "node one: its pods are asked to end: default/web",
-    "node one: they have not ended within 20s; left to the cleaning of the target: default/stuck",
+    "node one: deleting pods: default/stuck",
+    "node one: deleting the other pods while pods with volumes are still terminating: default/stuck",
+    "node one: deleting pods: default/web",
+    "node one: pods have not terminated within 20s; leaving them to the cleanup of the target: default/stuck",
   ]);
 });
 
-test("before a Node goes it shows no volume as in use, so that the cluster detaches them", async () => {
+test("clears volumesInUse before deleting the Node", async () => {
   const t = start([]);
   t.inUse.add("one");
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.deepEqual([t.inUse.size, t.nodes.has("one")], [0, false]);
 });
 
-test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets cleaned, Nodes deleted, nothing of them left", async () => {
+test("removes nodes in order: cordon, terminate pods, stop graftlet, clean targets, delete Nodes", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 5_000 },
     { name: "job", node: "one", endsAfter: 0 },
@@ -225,16 +225,16 @@ test("nodes leave in good order: cordoned, pods ended, graftlet ended, targets c
     ["stranger"],
   );
   assert.deepEqual(t.said, [
-    "node one: it takes no new pods (cordoned)",
-    "node one: its pods are asked to end: default/web, default/job",
-    "node one: its pods have ended",
-    "Deployment edge/graftlet is scaled to 0, and none of its Pods is left",
-    "node one: what was left of its pods in the cluster is removed: default/static, default/agent-of-all, default/log-of-all",
-    "node one: it has left: its target is clean, its Node is deleted",
+    "node one: cordoned",
+    "node one: deleting pods: default/web, default/job",
+    "node one: pods have terminated",
+    "scaled Deployment edge/graftlet to 0; all of its Pods have terminated",
+    "node one: force-deleted its remaining pods: default/static, default/agent-of-all, default/log-of-all",
+    "node one: removed: its target is clean, its Node object is deleted",
   ]);
 });
 
-test("no pods are deleted before all nodes are cordoned: they would move from one to the other", async () => {
+test("deletes no pods before all nodes are cordoned", async () => {
   const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
   t.fail.set("patch /api/v1/nodes/two", () => new CodedError("unavailable", "away"));
   t.clock.after(10_000, () => t.fail.clear());
@@ -242,7 +242,7 @@ test("no pods are deleted before all nodes are cordoned: they would move from on
   assert.deepEqual(t.done.slice(0, 3), ["cordon one", "cordon two", "delete web"]);
 });
 
-test("pods that come late are ended too; those that do not end in time are named and left to the cleaning", async () => {
+test("deletes pods that appear late; pods that do not terminate in time are reported and left to the cleanup", async () => {
   const t = start([
     { name: "web", node: "one", endsAfter: 10_000 },
     { name: "stuck", node: "one" },
@@ -251,16 +251,18 @@ test("pods that come late are ended too; those that do not end in time are named
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.ok(t.done.includes("delete late"));
   assert.ok(
-    t.said.includes("node one: they have not ended within 1m0s; left to the cleaning of the target: default/stuck"),
+    t.said.includes(
+      "node one: pods have not terminated within 1m0s; leaving them to the cleanup of the target: default/stuck",
+    ),
   );
   assert.equal(t.done.at(-1), "forget stuck");
 });
 
-test("nobody ends the pods of a node that graftlet does not serve: it is not waited for long", async () => {
+test("does not wait long for the pods of a node without a running graftlet", async () => {
   const t = start([{ name: "web", node: "one" }]);
   t.nodes.set("one", "Unknown");
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
-  assert.ok(t.said.some((line) => line.startsWith("node one: nobody ends pods there (node one is not Ready)")));
+  assert.ok(t.said.some((line) => line.startsWith("node one: no agent terminates pods there (node one is not Ready)")));
   assert.ok(t.clock.monotonic() < 10_000, String(t.clock.monotonic()));
 
   const unready = start([{ name: "web", node: "one" }]);
@@ -269,7 +271,7 @@ test("nobody ends the pods of a node that graftlet does not serve: it is not wai
   assert.ok(unready.clock.monotonic() >= 30_000 && unready.clock.monotonic() < 45_000);
 });
 
-test("while graftlet works on a target nothing is cleaned; it is tried until graftlet has let go", async () => {
+test("retries cleaning a target until graftlet has released it", async () => {
   const t = start([]);
   let tries = 0;
   t.cleaning.set("one", async () => {
@@ -280,12 +282,12 @@ test("while graftlet works on a target nothing is cleaned; it is tried until gra
   assert.equal(tries, 5);
   assert.deepEqual(
     t.said.filter((line) => line.includes("in use")),
-    ["node one: in use by another graftlet; stop graftlet of this node now: it is waited for, for 1m0s at most"],
+    ["node one: in use by another graftlet; stop this node's graftlet now; waiting for up to 1m0s"],
   );
   assert.deepEqual(t.done, ["cordon one", "clean one", "delete node one"]);
 });
 
-test("a target out of reach is named and keeps its Node; the other node leaves", async () => {
+test("an unreachable target is reported and keeps its Node; the other node is removed", async () => {
   const t = start([{ name: "web", node: "one", endsAfter: 1_000 }]);
   t.cleaning.set("one", async () => {
     throw new CodedError("unavailable", "edge-1:22: no route to host");
@@ -295,14 +297,14 @@ test("a target out of reach is named and keeps its Node; the other node leaves",
   assert.ok(t.said.includes("node one: edge-1:22: no route to host"));
   assert.ok(
     t.said.includes(
-      "node one has not left: its target is not clean, as said above; its Node stays, since its pods may still run",
+      "cannot remove node one: its target is not clean (see above); keeping its Node object, as its pods may still be running",
     ),
   );
   assert.deepEqual([...t.nodes.keys()], ["one"]);
   assert.ok(t.done.includes("delete node two"));
 });
 
-test("a node that cannot be emptied is not cleaned; where none can, graftlet is not ended", async () => {
+test("does not clean a node whose pods cannot be deleted; if all fail, graftlet is not stopped", async () => {
   const t = start([]);
   t.fail.set("patch /api/v1/nodes/one", forbidden);
   assert.deepEqual(await t.run(), ["one"]);
@@ -312,26 +314,26 @@ test("a node that cannot be emptied is not cleaned; where none can, graftlet is 
   none.fail.set("list /api/v1/pods", forbidden);
   assert.deepEqual(await none.run(), ["one", "two"]);
   assert.deepEqual(none.done, ["cordon one", "cordon two"]);
-  assert.ok(none.said.includes("node one has not left: nodes is forbidden; use an account that may"));
+  assert.ok(none.said.includes("cannot remove node one: nodes is forbidden; use an account with this permission"));
 });
 
-test("where graftlet cannot be ended no target is touched", async () => {
+test("if graftlet cannot be stopped, no target is cleaned", async () => {
   const t = start([]);
   t.fail.set("patch /apis/apps/v1/namespaces/edge/deployments/graftlet/scale", forbidden);
   assert.deepEqual(await t.run(), ["one", "two"]);
   assert.deepEqual(t.done, ["cordon one", "cordon two"]);
 });
 
-test("a Pod of graftlet's that does not end is named, and the targets say whether it still works there", async () => {
+test("reports a graftlet Pod that does not terminate, and tries the targets", async () => {
   const t = start([{ name: "lost", node: "other", labels: "app=graftlet" }]);
   assert.deepEqual(await t.run(), []);
   assert.ok(
-    t.said.includes("Deployment edge/graftlet is scaled to 0, but after 1m0s Pods are left: lost"),
+    t.said.includes("scaled Deployment edge/graftlet to 0, but after 1m0s Pods remain: lost"),
     t.said.join("\n"),
   );
 });
 
-test("an end at any step does no harm: done again, all of it is done", async () => {
+test("interrupted at any step, a second run completes the removal", async () => {
   const make = () =>
     start([
       { name: "web", node: "one", endsAfter: 1_000 },
@@ -353,7 +355,7 @@ test("an end at any step does no harm: done again, all of it is done", async () 
     }
 });
 
-test("an API server that is away for a while is waited for, one that stays away is not", async () => {
+test("waits for an API server through a short outage, but not a long one", async () => {
   const t = start([]);
   const away = () => new CodedError("unavailable", "https://api:6443: connection refused");
   t.fail.set("list /api/v1/pods", away);
@@ -361,19 +363,19 @@ test("an API server that is away for a while is waited for, one that stays away 
   assert.deepEqual(await t.run({ nodes: ["one"] }), []);
   assert.deepEqual(
     t.said.filter((line) => line.startsWith("the API server")),
-    ["the API server does not answer, it is asked again: https://api:6443: connection refused"],
+    ["the API server does not answer; retrying: https://api:6443: connection refused"],
   );
 
   const gone = start([]);
   gone.fail.set("list /api/v1/pods", away);
   assert.deepEqual(await gone.run({ nodes: ["one"] }), ["one"]);
-  assert.ok(gone.said.includes("node one has not left: https://api:6443: connection refused"));
+  assert.ok(gone.said.includes("cannot remove node one: https://api:6443: connection refused"));
 });
 
-test("what is gone already has left", async () => {
+test("treats missing Nodes and Deployments as removed", async () => {
   const t = start([], { deployment: false });
   t.nodes.clear();
   assert.deepEqual(await t.run(), []);
-  assert.ok(t.said.includes("Deployment edge/graftlet is not there any more"));
-  assert.ok(t.said.includes("node one: it is not in the cluster any more"));
+  assert.ok(t.said.includes("Deployment edge/graftlet no longer exists"));
+  assert.ok(t.said.includes("node one: not found in the cluster"));
 });

@@ -15,7 +15,7 @@ import { silent } from "../api/fake-client.ts";
 
 const until = (what: string, poll: () => boolean) => waitFor(what, poll, { everyMs: 5, timeoutMs: 20_000 });
 
-/** A manager of a root directory of its own, whose handler writes down what it is asked. */
+/** Plugin manager with a temporary root directory, whose handler records its calls. */
 async function rig(t: TestContext, handler: Partial<PluginHandler> = {}) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-plugins-"));
 
@@ -57,7 +57,7 @@ const [validated, registered, gone] = ["validate", "register", "deregister"].map
   (what) => `${what} d /plugins/d/csi.sock`,
 );
 
-test("a plugin is asked what it is, taken, told so, and given up when its socket goes", async (t) => {
+test("registers and notifies a plugin, and deregisters it when its socket is removed", async (t) => {
   const { asked, driver } = await rig(t);
   const plugin = await driver();
   await until("the plugin to be told", () => plugin.told.length === 1);
@@ -68,7 +68,7 @@ test("a plugin is asked what it is, taken, told so, and given up when its socket
   assert.deepEqual(asked, [validated, registered, gone]);
 });
 
-test("a socket in a directory below is found, one with a dot before its name is not", async (t) => {
+test("finds a socket in a subdirectory, and ignores a hidden one", async (t) => {
   const { asked, driver } = await rig(t);
   const hidden = await driver({ name: "hidden", socket: ".hidden.sock" });
   const plugin = await driver({ socket: "below/more/reg.sock" });
@@ -77,7 +77,7 @@ test("a socket in a directory below is found, one with a dot before its name is 
   assert.deepEqual(hidden.calls, []);
 });
 
-test("a plugin that is replaced is given up and taken again", async (t) => {
+test("re-registers a plugin whose socket is replaced", async (t) => {
   const { asked, driver } = await rig(t);
   const old = await driver();
   await until("the first to be told", () => old.told.length === 1);
@@ -87,7 +87,7 @@ test("a plugin that is replaced is given up and taken again", async (t) => {
   assert.deepEqual(asked, [validated, registered, gone, validated, registered]);
 });
 
-test("a plugin of an unknown type is told so, and asked again later", async (t) => {
+test("notifies a plugin of an unknown type, and retries later", async (t) => {
   const { asked, driver } = await rig(t);
   const plugin = await driver({ plugin: { type: "Toaster" } });
   await until("the plugin to be told twice", () => plugin.told.length === 2);
@@ -100,7 +100,7 @@ test("a plugin of an unknown type is told so, and asked again later", async (t) 
   assert.deepEqual(asked, []);
 });
 
-test("a plugin that its handler refuses is told why", async (t) => {
+test("notifies a plugin why its handler rejected it", async (t) => {
   const refuse = (why: string) => () => {
     throw new Error(why);
   };
@@ -112,14 +112,14 @@ test("a plugin that its handler refuses is told why", async (t) => {
   assert.equal(unfit.told[0]?.error, "RegisterPlugin error -- plugin registration failed with err: no node");
 });
 
-test("a plugin without an endpoint serves on the socket that it registers on", async (t) => {
+test("a plugin without an endpoint is called on its registration socket", async (t) => {
   const { asked, driver } = await rig(t);
   const plugin = await driver({ plugin: { endpoint: "" } });
   await until("the plugin to be told", () => plugin.told.length === 1);
   assert.deepEqual(asked, ["validate d /plugins_registry/d-reg.sock", "register d /plugins_registry/d-reg.sock"]);
 });
 
-test("asks at most sixteen plugins at the same time", async (t) => {
+test("registers at most sixteen plugins concurrently", async (t) => {
   const { directory } = await rig(t);
   mkdirSync(directory, { recursive: true });
   const open = new Set<Socket>();

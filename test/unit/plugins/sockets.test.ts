@@ -5,7 +5,7 @@ import type { DirectoryEntry, HostFs } from "../../../src/seams/host.ts";
 
 const signal = new AbortController().signal;
 
-/** A target's files where each directory holds what `entries` says. Counts what is asked of it. */
+/** File system whose directories contain what `entries` returns. Counts the calls. */
 function filesWith(entries: (path: string) => readonly DirectoryEntry[]) {
   const counted = { lists: 0, looks: 0, atOnce: 0, mostAtOnce: 0 };
   const fs = {
@@ -25,7 +25,7 @@ function filesWith(entries: (path: string) => readonly DirectoryEntry[]) {
   return { fs, counted };
 }
 
-test("finds sockets in directories below", async () => {
+test("finds sockets in subdirectories", async () => {
   const { fs } = filesWith((path) =>
     path === "/r"
       ? [
@@ -40,14 +40,14 @@ test("finds sockets in directories below", async () => {
   assert.equal(found.truncated, false);
 });
 
-test("walks no deeper than eight levels", async () => {
+test("descends at most eight levels", async () => {
   const { fs, counted } = filesWith(() => [{ name: "deeper", kind: "directory" }]);
   const found = await findSockets(fs, "/r", signal);
   assert.equal(counted.lists, 8);
   assert.equal(found.truncated, true);
 });
 
-test("lists no more than 64 directories, however many each holds", async () => {
+test("lists at most 64 directories", async () => {
   const many = Array.from({ length: 1_000 }, (_, at): DirectoryEntry => ({ name: `d${at}`, kind: "directory" }));
   const { fs, counted } = filesWith(() => many);
   const found = await findSockets(fs, "/r", signal);
@@ -56,7 +56,7 @@ test("lists no more than 64 directories, however many each holds", async () => {
   assert.equal(found.truncated, true);
 });
 
-test("looks at no more than 256 sockets, sixteen at the same time", async () => {
+test("checks at most 256 sockets, sixteen concurrently", async () => {
   const many = Array.from({ length: 5_000 }, (_, at): DirectoryEntry => ({ name: `${at}.sock`, kind: "socket" }));
   const { fs, counted } = filesWith(() => many);
   const found = await findSockets(fs, "/r", signal);

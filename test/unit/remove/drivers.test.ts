@@ -33,7 +33,7 @@ const podOf = (uid: string, more: Partial<FoundPod> = {}): FoundPod => ({
   ...more,
 });
 
-/** Removes a pod with a driver's volume, of which a part is mounted too, and the pod that the driver runs in. */
+/** Removes a pod with a CSI volume, which also has a subPath mount, and the driver's pod. */
 async function removal(failing?: string) {
   const host = fakeHost({ clock: fakeClock() });
   const done: string[] = [];
@@ -89,7 +89,7 @@ async function removal(failing?: string) {
   return { done, outcome: await execute(deps, removalPlan({ pods, staged, ...none }), signal) };
 }
 
-test("pods with volumes of drivers end and give them back while all others run, since one of those may be the driver", async () => {
+test("releases CSI volumes while all other pods run, one of which may be the driver", async () => {
   const { done, outcome } = await removal();
   assert.deepEqual(done.slice(0, 4), ["stop user-main", "stop user-sandbox", "unpublish user", "unstage"]);
   assert.deepEqual(done.slice(4).toSorted(), [
@@ -107,15 +107,15 @@ test("pods with volumes of drivers end and give them back while all others run, 
   });
 });
 
-test("as long as a pod with a driver's volume does not end, no other pod does", async () => {
+test("terminates no other pod while a pod with a CSI volume does not terminate", async () => {
   const { done, outcome } = await removal("user-main");
   assert.deepEqual(done, []);
   assert.deepEqual(outcome.failures, ["container main of pod default/user, running (user-main): stuck"]);
-  for (const line of ["volumes of storage drivers in pod default/user", `directory ${root}/pods/driver`])
+  for (const line of ["CSI volumes of pod default/user", `directory ${root}/pods/driver`])
     assert.ok(outcome.kept.includes(line), outcome.kept.join("\n"));
 });
 
-/** A root directory with a volume that a driver staged and published to a pod. */
+/** Root directory with a volume that a CSI driver staged and published to a pod. */
 async function rig(t: TestContext) {
   const rootDir = mkdtempSync(join(tmpdir(), "graftlet-give-back-"));
   t.after(() => rmSync(rootDir, { recursive: true, force: true }));
@@ -129,7 +129,7 @@ async function rig(t: TestContext) {
     mkdirSync(`${path}/${mount}`, { recursive: true });
     writeFileSync(`${path}/vol_data.json`, data);
   }
-  /** A pause takes no time, and counts. */
+  /** Clock whose pauses take no real time, but count. */
   const clock: Clock = { ...systemClock(), monotonic: () => passed, sleep: async (ms) => void (passed += ms) };
   let passed = 0;
   const driver = async () => {
@@ -141,7 +141,7 @@ async function rig(t: TestContext) {
   return { drivers, driver, published, staged, passed: () => passed };
 }
 
-test("volumes are given back to the driver whose registration socket answers", async (t) => {
+test("releases volumes through a driver whose registration socket answers", async (t) => {
   const { drivers, driver, published, staged } = await rig(t);
   const { methods, calls } = await driver();
   assert.deepEqual(await drivers.published("u", "default/web", signal), []);
@@ -155,11 +155,11 @@ test("volumes are given back to the driver whose registration socket answers", a
   assert.equal(existsSync(dirname(published)), true);
 });
 
-test("a driver that is not there is named at once", async (t) => {
+test("reports an unavailable driver at once", async (t) => {
   const { drivers, published, passed } = await rig(t);
   const sentence = "volume pv of pod default/web (its data is untouched): the driver d is not running on the target";
   assert.deepEqual(await drivers.published("u", "default/web", signal), [sentence]);
-  // What the pod has still was told of.
+  // The pod's volume has already been reported.
   assert.deepEqual(await drivers.staged(signal), []);
   rmSync(published, { recursive: true });
   assert.deepEqual(await drivers.staged(signal), [
@@ -168,7 +168,7 @@ test("a driver that is not there is named at once", async (t) => {
   assert.equal(passed(), 0);
 });
 
-test("what a driver refuses is tried again, and told of after half a minute", async (t) => {
+test("retries a driver that fails, and reports it after half a minute", async (t) => {
   const { drivers, driver, passed } = await rig(t);
   const { fail, methods } = await driver();
   fail("NodeUnpublishVolume", status.INTERNAL, "busy");

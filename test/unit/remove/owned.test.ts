@@ -14,7 +14,7 @@ function labelsOf(name: string, podUid: string, node?: string): Record<string, s
   };
 }
 
-/** Sandboxes called after their pods, with a container each. */
+/** Sandboxes named after their pods, with one container each. */
 function runtimeWith(...pods: readonly { name: string; uid: string; node?: string; source?: string }[]) {
   return {
     sandboxes: pods.map(({ name, uid, node, source }) =>
@@ -54,7 +54,7 @@ function owned(input: Partial<OwnershipInput>) {
   return { shown, strangers, pods };
 }
 
-test("in a shared runtime a pod is the node's by its label alone", () => {
+test("in a shared runtime, only the node label decides", () => {
   const seen = runtimeWith({ name: "mine", uid: uid(1), node: "n1" }, { name: "yours", uid: uid(2), node: "n2" });
   const plain = runtimeWith({ name: "plain", uid: uid(3) });
   const { shown, strangers } = owned({
@@ -70,7 +70,7 @@ test("in a shared runtime a pod is the node's by its label alone", () => {
   assert.deepEqual(strangers, []);
 });
 
-test("in an exclusive one also by its directory, unless it carries another's label or came from a file", () => {
+test("in an exclusive runtime, a pod's directory counts too, unless it has another node's label or is static", () => {
   const { shown, strangers } = owned({
     ...runtimeWith(
       { name: "mine", uid: uid(1), source: "api" },
@@ -87,25 +87,25 @@ test("in an exclusive one also by its directory, unless it carries another's lab
   ]);
   assert.deepEqual(
     strangers,
-    ["static", "unknown", "yours"].map((name) => `pod default/${name} in the runtime is not known to be this node's`),
+    ["static", "unknown", "yours"].map((name) => `pod default/${name} in the runtime may not belong to this node`),
   );
 });
 
-test("static pods are the node's where it has manifests", () => {
+test("static pods belong to a node with manifests", () => {
   const seen = runtimeWith({ name: "static", uid: uid(4), source: "file" });
   const { shown, strangers } = owned({ ...seen, directories: [uid(4)], staticPods: true });
   assert.deepEqual([shown, strangers], [[[uid(4), "static,static-c", true]], []]);
 });
 
-test("what is no pod of Kubernetes is nobody's, and a container without its sandbox is found by its labels", () => {
+test("ignores containers without pod labels, and finds containers without a sandbox by their labels", () => {
   const { containers } = runtimeWith({ name: "orphan", uid: uid(1), node: "n1" });
   const bare = PodSandbox.fromPartial({ id: "0123456789abcdef", labels: {} });
   const { shown, strangers } = owned({ sandboxes: [bare], containers });
   assert.deepEqual(shown, [[uid(1), "orphan-c", false]]);
-  assert.deepEqual(strangers, ["pod sandbox 0123456789abc in the runtime is not known to be this node's"]);
+  assert.deepEqual(strangers, ["pod sandbox 0123456789abc in the runtime may not belong to this node"]);
 });
 
-test("a container gets its pod's grace period, and two seconds at least", () => {
+test("a container gets its pod's grace period, but at least two seconds", () => {
   const { containers, sandboxes } = runtimeWith({ name: "mine", uid: uid(1), node: "n1" });
   const [container] = owned({ sandboxes, containers }).pods[0]?.containers ?? [];
   assert.deepEqual([container?.graceSeconds, container?.running, container?.name], [30, true, "main"]);

@@ -33,7 +33,7 @@ interface Asked extends Partial<Pick<RemovalDeps, "yes" | "leaving">> {
   readonly ask?: () => Promise<string>;
 }
 
-/** A target on which a node ran a pod, and others were before it and beside it. */
+/** Target on which a node ran a pod, with remains of other nodes and another agent. */
 async function start({
   record = true,
   sharing = "exclusive",
@@ -115,7 +115,7 @@ async function start({
   return { clock, host, runtime, sandboxId, belongings, said, remove, made, node };
 }
 
-test("beside another node on the runtime the cgroups that both use stay", async () => {
+test("keeps cgroups shared with another node on the same runtime", async () => {
   const t = await start({ sharing: "shared" });
   await using _other = await t.host.spawn(rivalCommand("/run/c", true));
   assert.equal(await t.remove(), true);
@@ -128,7 +128,7 @@ const isThere = async ({ host }: Awaited<ReturnType<typeof start>>, path: string
     () => false,
   );
 
-test("everything of the node goes, in an order that leaves nothing behind, and nothing else; doing it again finds nothing", async () => {
+test("removes everything of the node in order and nothing else; a second run finds nothing", async () => {
   const t = await start();
   t.host.files.mount(volume, "tmpfs");
   assert.equal(await t.remove(), true);
@@ -146,20 +146,20 @@ test("everything of the node goes, in an order that leaves nothing behind, and n
     `  link ${link}`,
     `  directory ${logs}`,
     `  directory ${root}/pods/${uid}`,
-    "  cgroup /kubepods/burstable, if nothing else is in it",
-    "  cgroup /kubepods, if nothing else is in it",
+    "  cgroup /kubepods/burstable, if empty",
+    "  cgroup /kubepods, if empty",
     `  directory ${root}/graftlet`,
-    `  directory ${root}/pods, if nothing else is in it`,
-    "  directory /var/log/containers, if nothing else is in it",
-    `  directory ${root}, if nothing else is in it`,
-    "  directory /var/log/pods, if nothing else is in it",
+    `  directory ${root}/pods, if empty`,
+    "  directory /var/log/containers, if empty",
+    `  directory ${root}, if empty`,
+    "  directory /var/log/pods, if empty",
   ]);
   assert.equal(t.said.at(-1), "if the Node object is still in the cluster: kubectl delete node n1");
   assert.equal(await t.remove(), true);
   assert.equal(t.said[0], "nothing of node n1 is left");
 });
 
-test("under systemd the slices of pods and their classes are stopped, others' stay", async () => {
+test("with systemd, stops the slices of pods and QoS classes only", async () => {
   const t = await start({ driver: cri.CgroupDriver.SYSTEMD });
   const { units } = await fakeSystemd(t.host, {});
   const escaped = uid.replaceAll("-", "_");
@@ -172,7 +172,7 @@ test("under systemd the slices of pods and their classes are stopped, others' st
   assert.deepEqual([...units], ["kubepods.slice", "kubepods-besteffort.slice", "kubepods-besteffort-other.slice"]);
 });
 
-test("of what device plugins were served with the node's own goes, a plugin's stays with its directory", async () => {
+test("removes the device manager's own files, and keeps plugins' files", async () => {
   const t = await start();
   const plugins = `${root}/device-plugins`;
   t.host.files.put(`${plugins}/kubelet_internal_checkpoint`, { data: "{}" });
@@ -183,7 +183,7 @@ test("of what device plugins were served with the node's own goes, a plugin's st
   assert.deepEqual(t.host.files.tree(root), [plugins, `${plugins}/gpu.sock`]);
 });
 
-test("what the node wrote for the machine's shutdown goes, and logind goes back to its own delay", async () => {
+test("removes the inhibitor delay file and reloads logind", async () => {
   const t = await start();
   const [directory, record] = ["/etc/systemd/logind.conf.d", `${root}/graceful_node_shutdown_state`];
   t.host.files.put(`${directory}/99-kubelet.conf`, { data: "[Login]" });
@@ -200,7 +200,7 @@ test("what the node wrote for the machine's shutdown goes, and logind goes back 
   );
 });
 
-test("a file for the machine's shutdown that the node did not write stays", async () => {
+test("keeps an inhibitor delay file that the node did not write", async () => {
   const t = await start();
   const file = "/etc/systemd/logind.conf.d/99-kubelet.conf";
   t.host.files.put(file, { data: "[Login]" });
@@ -209,7 +209,7 @@ test("a file for the machine's shutdown that the node did not write stays", asyn
   assert.equal(await isThere(t, file), true);
 });
 
-test("the root directory goes in one step with what tells that it is the node's, for a kill between would leave it", async () => {
+test("removes the root directory and the ownership record in one step", async () => {
   const t = await start();
   const steps: string[][] = [];
   const { apply } = t.host.fs;
@@ -224,7 +224,7 @@ test("the root directory goes in one step with what tells that it is the node's,
   );
 });
 
-test("of a node that leaves the cluster containers get no longer than they may, and no Node is left to be deleted", async () => {
+test("as part of leave, limits grace periods and mentions no Node to delete", async () => {
   const t = await start();
   const containerConfig = cri.ContainerConfig.fromPartial({
     metadata: { name: "main", attempt: 0 },
@@ -242,7 +242,7 @@ test("of a node that leaves the cluster containers get no longer than they may, 
   assert.equal(t.said.at(-1), "removed directory /var/log/pods");
 });
 
-test("nothing goes without a yes: who cannot be asked is told how to say it", async () => {
+test("removes nothing without confirmation; without a terminal, points to --yes", async () => {
   const t = await start();
   assert.equal(await t.remove({ yes: false }), false);
   assert.equal(t.said.at(-1), "nothing was removed: run this with --yes to remove it");
@@ -252,7 +252,7 @@ test("nothing goes without a yes: who cannot be asked is told how to say it", as
   assert.equal(await t.remove({ yes: false, ask: async () => " Yes\n" }), true);
 });
 
-test("what stays mounted is not deleted through: its pod's directory stays as it is, and so does the knowledge of it", async () => {
+test("deletes nothing through a mount that cannot be unmounted, and keeps the pod's directory and the record", async () => {
   const t = await start();
   t.host.files.mount(volume, "ext4");
   t.host.program("umount", (_args, { stderr }) => {
@@ -272,7 +272,7 @@ test("what stays mounted is not deleted through: its pod's directory stays as it
   assert.equal(await isThere(t, root), false);
 });
 
-test("mounts are parted from their sources before anything is unmounted, the outermost with all in it", async () => {
+test("makes mounts private before unmounting, the outermost recursively", async () => {
   const t = await start();
   const inner = `${volume}/inner`;
   await t.host.fs.apply([{ do: "mkdir", path: inner }]);
@@ -291,7 +291,7 @@ test("mounts are parted from their sources before anything is unmounted, the out
   ]);
 });
 
-test("links are not followed: not in the place of a pod's directory, nor of all of them, nor of its logs", async () => {
+test("follows no symbolic link in place of a pod's directory, the pods directory or its logs", async () => {
   const t = await start();
   const other = "22222222-0000-4000-8000-000000000000";
   await t.host.fs.apply([
@@ -302,7 +302,7 @@ test("links are not followed: not in the place of a pod's directory, nor of all 
   assert.equal(await t.remove(), true);
   assert.equal(t.host.files.text("/precious/file"), "precious");
   assert.equal(await isThere(t, `${root}/pods/${other}`), true);
-  assert.ok(t.said.includes(`left: directory ${root}/pods: something else is in it`));
+  assert.ok(t.said.includes(`left: directory ${root}/pods: not empty`));
 
   const all = await start();
   await all.host.fs.apply([
@@ -314,14 +314,14 @@ test("links are not followed: not in the place of a pod's directory, nor of all 
   assert.equal(await isThere(all, `/precious/${uid}`), true);
 });
 
-test("where graftlet's own directory is not, nothing in the root directory is its", async () => {
+test("without graftlet's own directory, nothing in the root directory counts as the node's", async () => {
   const t = await start({ record: false });
   assert.equal(await t.remove(), true);
   assert.deepEqual([t.made(), await isThere(t, volume)], [[], true]);
-  assert.ok(t.said.includes("not touched: pod default/web in the runtime is not known to be this node's"));
+  assert.ok(t.said.includes("not touched: pod default/web in the runtime may not belong to this node"));
 });
 
-test("another node's root directory is refused, and one that somebody works on", async () => {
+test("rejects the root directory of another node, and one in use", async () => {
   const t = await start();
   t.host.files.put(`${root}/graftlet/node.json`, { data: '{"version":1,"node":"n2","made":[]}' });
   await assert.rejects(t.remove(), {
@@ -335,7 +335,7 @@ test("another node's root directory is refused, and one that somebody works on",
   assert.deepEqual(t.made(), []);
 });
 
-test("beside a kubelet nothing is removed", async () => {
+test("removes nothing while a kubelet runs", async () => {
   const t = await start();
   await using _kubelet = await t.host.listen({ host: "127.0.0.1", port: 10_248 }, (connection) =>
     connection.once("data", () => void connection.end("HTTP/1.1 200 OK\r\n\r\nok")),
@@ -346,7 +346,7 @@ test("beside a kubelet nothing is removed", async () => {
   assert.deepEqual(t.made(), []);
 });
 
-test("a sandbox that cannot be removed keeps its pod's things; a belonging that cannot, the knowledge of the node", async () => {
+test("a failed sandbox removal keeps its pod's files; a failed owned resource keeps the record", async () => {
   const t = await start({ sharing: "shared" });
   t.runtime.failNext("removePodSandbox", new CodedError("unknown", "stuck"));
   assert.equal(await t.remove(), false);
@@ -368,7 +368,7 @@ test("a sandbox that cannot be removed keeps its pod's things; a belonging that 
   assert.equal(await isThere(t, root), false);
 });
 
-test("a device that is mounted for all pods is unmounted, never deleted through; one that stays keeps the root directory", async () => {
+test("unmounts staged devices without deleting through them; one that stays mounted keeps the root directory", async () => {
   const t = await start();
   const staged = `${root}/plugins/kubernetes.io/local-volume/mounts/pv`;
   await t.host.fs.apply([{ do: "mkdir", path: staged, parents: true }]);
@@ -391,7 +391,7 @@ test("a device that is mounted for all pods is unmounted, never deleted through;
   assert.equal(await isThere(t, root), false);
 });
 
-test("another node's root directory, below the node's own, stays as it is", async () => {
+test("keeps another node's root directory nested in its own", async () => {
   const t = await start();
   for (const path of ["graftlet/node.json", `pods/${uid}/etc-hosts`]) t.host.files.put(`${root}/n2/${path}`, {});
   const theirs = t.host.files.tree(`${root}/n2`);

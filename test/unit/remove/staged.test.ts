@@ -14,7 +14,7 @@ import { argvOf } from "../../harness/argv.ts";
 const root = "/var/lib/kubelet";
 const { signal } = new AbortController();
 
-/** A target on which nothing is left. */
+/** Empty findings. */
 const nothing: Findings = {
   pods: [],
   belongings: [],
@@ -27,14 +27,14 @@ const nothing: Findings = {
   strangers: [],
 };
 
-/** What is removed of staged volumes, in order: things that go together in one line. */
+/** Removed staged volumes in order; items removed together are on one line. */
 async function removed(host: ReturnType<typeof fakeHost>): Promise<readonly string[]> {
   const staged = await stagedVolumes(host.fs, root, await listMounts(host), signal);
   const tiers = removalPlan({ ...nothing, staged }).staged;
   return tiers.map((tier) => tier.map((thing) => `${thing.is} ${"path" in thing ? thing.path : ""}`).join());
 }
 
-test("a published device is unmounted before its file goes; what is not the node's stays", async () => {
+test("unmounts a published block volume before removing its file, and keeps foreign files", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
   for (const path of [`${all}/publish/pv/uid`, `${all}/pv/data/vol_data.json`, `${all}/pv/other/precious`])
@@ -58,7 +58,7 @@ test("a published device is unmounted before its file goes; what is not the node
   ]);
 });
 
-test("what a storage driver staged is unmounted first, then its record goes, then the directories from the deepest", async () => {
+test("removes staged CSI volumes: unmount, then metadata, then directories from the deepest", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi`;
   const own = `${all}/d/${"a".repeat(64)}`;
@@ -83,7 +83,7 @@ test("what a storage driver staged is unmounted first, then its record goes, the
   ]);
 });
 
-test("of a volume that a driver has mounted a directory too high nothing goes, whatever its files are called", async () => {
+test("removes nothing of a volume mounted one directory too high", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi`;
   const own = `${all}/d/${"a".repeat(64)}`;
@@ -99,7 +99,7 @@ test("of a volume that a driver has mounted a directory too high nothing goes, w
   assert.ok(planned.includes(`emptyDirectory ${all}/d`));
 });
 
-test("a driver's devices go with what they were published as, and with their record", async () => {
+test("removes CSI block volumes with their target paths and metadata", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const all = `${root}/plugins/kubernetes.io/csi/volumeDevices`;
   await host.fs.apply([{ do: "mkdir", path: `${all}/staging/pv`, parents: true }]);
@@ -113,7 +113,7 @@ test("a driver's devices go with what they were published as, and with their rec
   assert.equal(await host.fs.lstat(`${root}/plugins`).catch(() => undefined), undefined);
 });
 
-test("a pod's device is let go of and unmounted before all else; its file and the directories around go, too", async () => {
+test("releases and unmounts a pod's block device first, then removes its file and directories", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const held = [
     `${root}/plugins/kubernetes.io~local-volume/volumeDevices/pv/uid`,

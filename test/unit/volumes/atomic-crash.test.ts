@@ -12,7 +12,7 @@ const never = new AbortController().signal;
 const payloadOf = (files: Files): Payload =>
   new Map(Object.entries(files).map(([path, text]) => [path, { data: Buffer.from(text), mode: 0o644 }]));
 
-/** What somebody who opens every name in the volume reads. */
+/** Content seen by a reader that opens every name in the volume. */
 async function readable({ fs }: Host, names: readonly string[]): Promise<Files> {
   const read = async (name: string) =>
     [
@@ -25,7 +25,7 @@ async function readable({ fs }: Host, names: readonly string[]): Promise<Files> 
   return Object.fromEntries((await Promise.all(names.map(read))).filter(([, text]) => text !== undefined)) as Files;
 }
 
-/** Writes `before`, then `after`, and breaks off when `broken` changes of the second write are made. */
+/** Writes `before`, then `after`, interrupting the second write after `broken` changes. */
 async function breakOff(before: Files | undefined, after: Files, broken: number) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -48,7 +48,7 @@ const rewrites: readonly (readonly [string, Files | undefined, Files])[] = [
 ];
 
 for (const [what, before, after] of rewrites) {
-  test(`killed between any two changes, a volume shows the old set or the new one, never a mixture, and the next write mends it: ${what}`, async () => {
+  test(`killed between any two changes, readers see the old set or the new one, and the next write repairs it: ${what}`, async () => {
     const names = [...new Set([...Object.keys(before ?? {}), ...Object.keys(after)])];
     for (let broken = 0; ; broken++) {
       const { host, clock, whole } = await breakOff(before, after, broken);

@@ -17,7 +17,7 @@ async function writer() {
   return { host, clock, write: (payload: Payload) => writeAtomically({ host, clock }, directory, payload, never) };
 }
 
-test("files lie in a dated directory behind ..data, and each top name leads through it", async () => {
+test("writes files into a timestamped directory behind ..data, and links each top-level name through it", async () => {
   const { host, write } = await writer();
   assert.equal(await write(payloadOf({ a: "1", "d/e/f": "2", "d/g": "3" })), true);
   const version = await host.fs.readlink("/v/..data");
@@ -32,7 +32,7 @@ test("files lie in a dated directory behind ..data, and each top name leads thro
   assert.equal((await host.fs.readFile("/v/d/e/f")).toString(), "2");
 });
 
-test("a link in the top directory belongs to the owner of the file that it leads to", async () => {
+test("a top-level link belongs to the owner of its file", async () => {
   const { host, write } = await writer();
   const payload: Payload = new Map([
     ["token", { data: Buffer.from("token"), mode: 0o600, uid: 1000 }],
@@ -43,7 +43,7 @@ test("a link in the top directory belongs to the owner of the file that it leads
   assert.equal((await host.fs.lstat("/v/ca.crt")).uid, 0);
 });
 
-test("nothing is written when nothing differs, also by a writer that starts anew", async () => {
+test("writes nothing if nothing changed, also after a restart", async () => {
   const { host, clock, write } = await writer();
   await write(payloadOf({ a: "1", "d/g": "3" }));
   const before = host.files.changes.length;
@@ -52,7 +52,7 @@ test("nothing is written when nothing differs, also by a writer that starts anew
   assert.equal(host.files.changes.length, before);
 });
 
-test("a change of content or of mode makes a new version and takes the old one away", async () => {
+test("a changed content or mode creates a new version and removes the old one", async () => {
   const { host, clock, write } = await writer();
   await write(payloadOf({ a: "1" }));
   for (const next of [payloadOf({ a: "2" }), payloadOf({ a: "2" }, 0o400)]) {
@@ -65,7 +65,7 @@ test("a change of content or of mode makes a new version and takes the old one a
   assert.equal((await host.fs.stat("/v/a")).mode, 0o400);
 });
 
-test("readers see the old set or the new one, whatever change comes last", async () => {
+test("readers see the old set or the new one after each single change", async () => {
   const { host, clock, write } = await writer();
   await write(payloadOf({ a: "old", b: "old" }));
   await clock.advance(1000);
@@ -77,7 +77,7 @@ test("readers see the old set or the new one, whatever change comes last", async
   assert.deepEqual([...new Set(seen)], ["old old", "new new"]);
 });
 
-test("names that are gone lose their link; directories for other mounts stay", async () => {
+test("removes links of removed names, and keeps directories of other mounts", async () => {
   const { host, clock, write } = await writer();
   await write(payloadOf({ a: "1", "d/e": "2" }));
   await host.fs.apply([{ do: "mkdir", path: "/v/nested" }]);
@@ -87,7 +87,7 @@ test("names that are gone lose their link; directories for other mounts stay", a
   assert.deepEqual(names.sort(), ["b", "nested"]);
 });
 
-test("a write that broke off at any change is made good by the next", async () => {
+test("a write interrupted at any change is repaired by the next one", async () => {
   const payload = payloadOf({ a: "2", "d/e": "2" });
   const countOf = async () => {
     const { host, clock, write } = await writer();
@@ -120,14 +120,14 @@ test("a write that broke off at any change is made good by the next", async () =
   }
 });
 
-test("an empty payload still has its ..data", async () => {
+test("a volume without files still has ..data", async () => {
   const { host, write } = await writer();
   assert.equal(await write(new Map()), true);
   assert.match(await host.fs.readlink("/v/..data"), /^\.\./);
   assert.equal(await write(new Map()), false);
 });
 
-test("a file belongs to the user that its payload names", async () => {
+test("files belong to the specified user", async () => {
   const { host, write } = await writer();
   const payload: Payload = new Map([["token", { data: Buffer.from("t"), mode: 0o600, uid: 1000 }]]);
   await write(payload);

@@ -6,7 +6,7 @@ import { type Bench, directoryOf, mounted, never, podWith, volumeBench } from ".
 
 const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 
-/** A claim that is bound to a volume of its name. */
+/** A claim bound to a volume. */
 function aClaim(name = "data", more: Partial<PersistentVolumeClaim> = {}): PersistentVolumeClaim {
   const metadata = { name, namespace: "default", uid: `uid-of-${name}` };
   return { metadata, spec: { volumeName: `pv-${name}` }, status: { phase: "Bound" }, ...more };
@@ -33,7 +33,7 @@ function bound(spec: PersistentVolume["spec"] = {}, annotations = {}): Bench {
   return bench;
 }
 
-/** The event that a pod with the volume gets, and how its pass ends. */
+/** The event for a pod with the volume, after its sync has failed. */
 async function refused(bench: Bench, volume = data, pod = podWith([volume])): Promise<string> {
   const giveUp = new AbortController();
   const ending = bench
@@ -56,23 +56,27 @@ const unprocessed = (why: string) => unable(`error processing PVC default/data: 
 
 const notBound: readonly (readonly [what: string, change: (bench: Bench) => void, why: string])[] = [
   [
-    "no claim",
+    "the claim does not exist",
     ({ claims }) => claims.clear(),
     'failed to fetch PVC from API server: persistentvolumeclaims "data" not found',
   ],
   [
-    "a pending one",
+    "the claim is pending",
     ({ claims }) => claims.set("data", aClaim("data", { status: { phase: "Pending" } })),
     "PVC is not bound",
   ],
-  ["a lost one", ({ claims }) => claims.set("data", aClaim("data", { status: { phase: "Lost" } })), "PVC is not bound"],
   [
-    "one that names no volume",
+    "the claim is lost",
+    ({ claims }) => claims.set("data", aClaim("data", { status: { phase: "Lost" } })),
+    "PVC is not bound",
+  ],
+  [
+    "the claim names no volume",
     ({ claims }) => claims.set("data", aClaim("data", { spec: {} })),
     "PVC has empty pvc.Spec.VolumeName",
   ],
   [
-    "one that is being deleted",
+    "the claim is being deleted",
     ({ claims }) => {
       const { metadata, ...rest } = aClaim();
       claims.set("data", { ...rest, metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } });
@@ -80,12 +84,12 @@ const notBound: readonly (readonly [what: string, change: (bench: Bench) => void
     "PVC is being deleted",
   ],
   [
-    "no volume",
+    "the volume does not exist",
     ({ volumes }) => volumes.clear(),
     'failed to fetch PV pv-data from API server: persistentvolumes "pv-data" not found',
   ],
   [
-    "a volume without a claim",
+    "the volume has no claimRef",
     ({ volumes }) => {
       const { metadata, spec } = aVolume();
       const { claimRef: _none, ...rest } = spec ?? {};
@@ -94,20 +98,20 @@ const notBound: readonly (readonly [what: string, change: (bench: Bench) => void
     "found PV object pv-data but it has a nil pv.Spec.ClaimRef indicating it is not yet bound to the claim",
   ],
   [
-    "another's volume",
+    "the volume is bound to another claim",
     ({ volumes }) => volumes.set("pv-data", aVolume("data", { claimRef: { uid: "other" } })),
     "found PV object pv-data but its pv.Spec.ClaimRef.UID other does not point to claim.UID uid-of-data",
   ],
 ];
 for (const [what, change, why] of notBound)
-  test(`a pod whose claim has ${what} is told so at once, in the kubelet's words`, async () => {
+  test(`fails at once, in the kubelet's words, if ${what}`, async () => {
     const bench = bound();
     change(bench);
     assert.equal(await refused(bench), unprocessed(why));
     assert.equal(bench.events.length, 1);
   });
 
-test("a claim that is being deleted is mounted as long as it is protected: its pod runs already", async () => {
+test("mounts a claim that is being deleted while it has the pvc-protection finalizer", async () => {
   const bench = bound();
   const { metadata, ...rest } = aClaim();
   const finalizers = ["kubernetes.io/pvc-protection"];
@@ -118,7 +122,7 @@ test("a claim that is being deleted is mounted as long as it is protected: its p
   assert.equal((await mounted(bench, [data])).get("v")?.hostPath, directoryOf("local-volume", "pv-data"));
 });
 
-test("a claim whose volume may be read a moment later is mounted without an event", async () => {
+test("mounts a claim without an event if its volume becomes readable a moment later", async () => {
   const bench = bound();
   bench.volumes.clear();
   const stage = bench.start();
@@ -134,7 +138,7 @@ for (const [found, isTold] of [
   ["xfs", true],
   ["ext4", false],
 ] as const)
-  test(`a device with ${found} that cannot be mounted as ext4 ${isTold ? "is told of at its volume, too" : "is the pod's matter"}`, async () => {
+  test(`a device with ${found} that cannot be mounted as ext4 is reported on ${isTold ? "the PersistentVolume too" : "the pod only"}`, async () => {
     const bench = bound({ local: { path: "/dev/one" } });
     bench.host.files.put("/dev/one", { kind: "blockDevice" });
     bench.host.program("blkid", (_args, { stdout }) => {
@@ -161,14 +165,14 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     unable("volume v has volumeMode Block, but is specified in volumeMounts"),
   ],
   [
-    "a volume of a type that is not served",
+    "a volume of an unsupported type",
     { local: undefined, iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
     unable(
-      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type iscsi are not served by this node',
+      'failed to get Plugin from volumeSpec for volume "pv-data" err=no volume plugin matched: persistent volumes of type iscsi are not supported by this node',
     ),
   ],
   [
-    "another node's volume",
+    "a volume of another node",
     {
       nodeAffinity: {
         required: { nodeSelectorTerms: [{ matchExpressions: [{ key: "zone", operator: "In", values: ["b"] }] }] },
@@ -177,7 +181,7 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     'MountVolume.NodeAffinity check failed for volume "pv-data" : no matching NodeSelectorTerms',
   ],
   [
-    "a path that is missing",
+    "a missing path",
     { local: { path: "/disks/none" } },
     'MountVolume.NewMounter initialization failed for volume "pv-data" : path "/disks/none" does not exist',
   ],
@@ -187,7 +191,7 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
     'MountVolume.NewMounter initialization failed for volume "pv-data" : only directory and block device are supported',
   ],
   [
-    "a path upwards",
+    "a path with '..'",
     { local: { path: "/disks/one/../one" } },
     "MountVolume.SetUp failed for volume \"pv-data\" : invalid path: /disks/one/../one must not contain '..'",
   ],
@@ -198,11 +202,11 @@ const unfit: readonly (readonly [what: string, spec: PersistentVolume["spec"], w
   ],
 ];
 for (const [what, spec, why] of unfit)
-  test(`a claim on ${what} is refused in the kubelet's words`, async () => {
+  test(`rejects a claim on ${what} in the kubelet's words`, async () => {
     assert.equal(await refused(bound(spec)), why);
   });
 
-/** A pod with the volume as a device. */
+/** A pod that uses the volume as a block device. */
 const withDevice = podWith([data], {
   containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
 });
@@ -221,11 +225,11 @@ const noDevice: readonly (readonly [what: string, spec: PersistentVolume["spec"]
   ],
 ];
 for (const [what, spec, why] of noDevice)
-  test(`a container that wants a device gets none from ${what}`, async () => {
+  test(`rejects ${what} as a block device`, async () => {
     assert.equal(await refused(bound(spec), data, withDevice), why);
   });
 
-test("a generic ephemeral volume has a claim of the pod's: another's of that name is refused", async () => {
+test("a generic ephemeral volume rejects a claim of that name with another owner", async () => {
   const ephemeral: Volume = { name: "v", ephemeral: { volumeClaimTemplate: { spec: {} } } };
   const { metadata } = podWith([]);
   const name = `${metadata.name}-v`;
@@ -243,7 +247,7 @@ test("a generic ephemeral volume has a claim of the pod's: another's of that nam
   assert.deepEqual((await mounted(owned(true, metadata.uid), [ephemeral])).get("v")?.persistent?.name, `pv-${name}`);
 });
 
-test("a volume that one pod at most may use is not given to a second one until the first has ended", async () => {
+test("a ReadWriteOncePod volume is not mounted for a second pod until the first has ended", async () => {
   const bench = bound({ accessModes: ["ReadWriteOncePod"] });
   const stage = bench.start();
   await stage.mount(podWith([data]), never);
@@ -260,7 +264,7 @@ test("a volume that one pod at most may use is not given to a second one until t
   assert.equal(await bench.text("/disks/one/precious"), "kept");
 });
 
-test("a volume tells its group, its plugin and whether it may be written", async () => {
+test("a mounted volume has its group, plugin name and read-only flag", async () => {
   const bench = bound({}, { "pv.beta.kubernetes.io/gid": "4000" });
   const readOnly: Volume = { name: "v", persistentVolumeClaim: { claimName: "data", readOnly: true } };
   const found = (await mounted(bench, [readOnly])).get("v");
@@ -281,7 +285,7 @@ test("a volume tells its group, its plugin and whether it may be written", async
   );
 });
 
-test("two volumes of a pod that are one claim have one mount", async () => {
+test("two volumes of a pod with the same claim share one mount", async () => {
   const bench = bound();
   const found = await mounted(bench, [data, { ...data, name: "w" }]);
   assert.equal(found.get("w")?.hostPath, found.get("v")?.hostPath);

@@ -6,7 +6,7 @@ import { attachmentName } from "../../../src/volumes/persistent/csi-attachment.t
 import { bound, data, longer } from "./csi-bench.ts";
 import { never, podWith } from "./volume-bench.ts";
 
-test("a volume that the cluster attaches waits for that, and is in use before", async () => {
+test("waits for attachment, and reports the volume in use before", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   storage.objects.clear();
@@ -18,7 +18,7 @@ test("a volume that the cluster attaches waits for that, and is in use before", 
   assert.deepEqual(bench.inUse, [name]);
   storage.status = { volumesInUse: [name], volumesAttached: [{ name, devicePath: "" }] };
   await clock.advance(100);
-  // Of the handle, the driver and the node.
+  // Hash of handle, driver and node.
   const attachment = "csi-c42cf57099d6443b605c16f111056170d3d4e01cedcbcbac71a93245953703cf";
   const why = `volume h has GET error for volume attachment ${attachment}: volumeattachments.storage.k8s.io "${attachment}" not found`;
   assert.deepEqual(bench.events, [
@@ -36,7 +36,7 @@ test("a volume that the cluster attaches waits for that, and is in use before", 
   assert.deepEqual(bench.inUse, []);
 });
 
-test("a driver that comes to want no attachment ends the wait, and the cluster may detach the volume", async () => {
+test("stops waiting, and reports the volume as not in use, if the driver no longer requires attachment", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   const own = storage.objects.get("d");
@@ -54,7 +54,7 @@ test("a driver that comes to want no attachment ends the wait, and the cluster m
   assert.equal(storage.calls.length, 2, "staged and published");
 });
 
-test("a volume that was waited for in vain is used no more once its driver wants no attachment", async () => {
+test("a volume that was never attached is no longer in use once its driver requires no attachment", async () => {
   const bench = bound();
   const { storage } = bench;
   const own = storage.objects.get("d");
@@ -76,7 +76,7 @@ test("a volume that was waited for in vain is used no more once its driver wants
   assert.deepEqual(bench.inUse, []);
 });
 
-test("a target out of reach at the end of a volume's last pod: the cluster may detach the volume once it is back", async () => {
+test("if the target is unreachable when the last pod ends, the volume is in use until it is back", async () => {
   const bench = bound();
   const { storage, host } = bench;
   storage.capabilities.clear();

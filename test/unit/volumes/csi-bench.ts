@@ -1,17 +1,17 @@
 import type { PersistentVolume, Volume } from "../../../src/objects.ts";
 import { type Bench, directoryOf, rootDir, volumeBench } from "./volume-bench.ts";
 
-/** A volume of a pod, the claim `data`. */
+/** A pod volume with the claim `data`. */
 export const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 
 /** SHA-256 of `h`. */
 const sum = "aaa9402664f1a41f40ebbc52c9993eb66aeb366602958fdfaa283b71e64db123";
-/** Where the volume is staged. */
+/** The directory with the staging path. */
 export const staged = `${rootDir}/plugins/kubernetes.io/csi/d/${sum}`;
-/** Its directory in the pod. */
+/** The volume's directory in the pod. */
 export const published = directoryOf("csi", "pv");
 
-/** A bench with a claim that is bound to a volume of the driver `d`. */
+/** Bench with a claim bound to a volume of the driver `d`. */
 export function bound(spec: NonNullable<PersistentVolume["spec"]> = {}, csi: object = {}): Bench {
   const bench = volumeBench();
   const metadata = { name: "data", namespace: "default", uid: "u" };
@@ -29,7 +29,7 @@ export function bound(spec: NonNullable<PersistentVolume["spec"]> = {}, csi: obj
   return bench;
 }
 
-/** Lets the tries at an end pass. */
+/** Advances through the retries of an unmount. */
 export async function longer({ clock }: Bench): Promise<void> {
   for (let ms = 0; ms < 8_000; ms += 500) await clock.advance(500);
 }

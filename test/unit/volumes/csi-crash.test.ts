@@ -20,7 +20,7 @@ const pod = podWith(volumes, {
 });
 const plugin = `${rootDir}/plugins/kubernetes.io/csi`;
 
-/** A bench with two volumes of a driver: files, and a device. */
+/** Bench with two CSI volumes, one mounted and one used as a block device. */
 function bound(): Bench {
   const bench = volumeBench();
   for (const name of ["files", "raw"]) {
@@ -35,8 +35,9 @@ function bound(): Bench {
   return bench;
 }
 
-/** Lets a process take so many steps, changes of files and halves of calls to a driver; then it is dead: nothing of it goes on.
- *  @returns whether it came to its end. */
+/** Lets a process make the given number of steps (file changes, and halves of driver calls), after which it is dead and does
+ *  nothing more.
+ *  @returns whether it completed. */
 async function broken(bench: Bench, steps: number, work: () => Promise<unknown>): Promise<boolean> {
   let left = steps;
   let more = 40;
@@ -54,7 +55,7 @@ async function broken(bench: Bench, steps: number, work: () => Promise<unknown>)
   return end.isThere;
 }
 
-/** All that the target has of the volumes. */
+/** Everything left of the volumes on the target. */
 async function left({ host }: Bench): Promise<readonly string[]> {
   const below = (path: string) =>
     host.fs.stat(path).then(
@@ -68,7 +69,7 @@ async function left({ host }: Bench): Promise<readonly string[]> {
   return paths.filter((path) => !around.some((name) => path === `${plugin}${name}`));
 }
 
-test("killed at any step of a start, the next process starts the pod, or takes all back when it is gone", async () => {
+test("killed at any step of a start, the next process starts the pod, or removes everything if it is gone", async () => {
   for (let steps = 0; ; steps++) {
     const ends: boolean[] = [];
     for (const stays of [true, false]) {
@@ -96,7 +97,7 @@ test("killed at any step of a start, the next process starts the pod, or takes a
   }
 });
 
-test("killed at any step of an end, the next process takes back the rest", async () => {
+test("killed at any step of a pod's end, the next process removes the rest", async () => {
   for (let steps = 0; ; steps++) {
     const bench = bound();
     const first = bench.start();

@@ -5,7 +5,7 @@ import type { Volume } from "../../../src/objects.ts";
 import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
 
 const claims = 200;
-/** Time that each call of the driver takes, milliseconds. */
+/** Duration of each driver call, milliseconds. */
 const callMs = 100;
 
 const volumeOf = (name: string): Volume => ({ name: "v", persistentVolumeClaim: { claimName: name } });
@@ -18,7 +18,7 @@ function addClaim(bench: Bench, name: string): void {
   bench.volumes.set(`pv-${name}`, { metadata: { name: `pv-${name}` }, spec });
 }
 
-/** Makes each call last, and notes how many are under way: of one volume, and of all. */
+/** Slows down each call, and records how many are in progress: per volume, and in total. */
 function slowed(bench: Bench) {
   const { storage, clock } = bench;
   const under = new Map<string, number>();
@@ -43,7 +43,7 @@ function slowed(bench: Bench) {
   return most;
 }
 
-test("200 claims take as long as one: their calls are made side by side, and those of one volume in turn", async () => {
+test("200 claims take as long as one: calls run concurrently, except for the same volume", async () => {
   const bench = volumeBench();
   const most = slowed(bench);
   const stage = bench.start();
@@ -54,7 +54,8 @@ test("200 claims take as long as one: their calls are made side by side, and tho
   const first = names.map((name, index) => stage.mount(podOf(name, `uid-${index}`), never));
   const second = stage.mount(podOf("claim-0", "uid-again"), never);
   const all = Promise.all([...first, second]);
-  // Stage and publish, and publish to the second pod of one of them; what took longer would wait for the clock for ever.
+  // Stage, publish, and publish to the second pod of one volume. If more calls were serialized, the test would wait for the clock
+  // forever.
   for (let step = 0; step < 5; step += 1) await bench.clock.advance(callMs);
   await all;
   assert.deepEqual(most, { ofOne: 1, ofAll: claims });
@@ -62,7 +63,7 @@ test("200 claims take as long as one: their calls are made side by side, and tho
   assert.equal(bench.storage.calls.filter((call) => call.startsWith("publish ")).length, claims + 1);
 });
 
-test("a driver that takes 110 seconds for each step is asked once for each, and keeps nobody else waiting", async () => {
+test("a driver that takes 110 seconds per step is called once per step, and delays no other volume", async () => {
   const bench = volumeBench();
   const { storage, clock } = bench;
   addClaim(bench, "slow");

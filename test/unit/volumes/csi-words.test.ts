@@ -12,7 +12,7 @@ const asDevice = {
   containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
 };
 
-test("of a driver that is not installed a pod's own volume tells that it is not registered", async () => {
+test("an inline volume of an uninstalled driver fails because the driver is not registered", async () => {
   const bench = volumeBench();
   bench.storage.objects.clear();
   bench.storage.registered.clear();
@@ -27,7 +27,7 @@ test("of a driver that is not installed a pod's own volume tells that it is not 
   );
 });
 
-test("on a target with SELinux a driver's file system that takes no labels is known as such", async () => {
+test("with SELinux, marks file systems without label support", async () => {
   const plain = bound();
   const stage = plain.start();
   await stage.mount(podWith([data]), never);
@@ -39,7 +39,7 @@ test("on a target with SELinux a driver's file system that takes no labels is kn
   assert.equal(labelling.mounted("uid-1").get("v")?.unlabelled, true);
 });
 
-test("a driver that stages nothing is told of a device's place for that; a secret that is missing is told in words of its own", async () => {
+test("a block volume is published with its staging path even without staging; a missing secret has its own error text", async () => {
   const reference = { name: "key", namespace: "default" };
   const bench = bound({ volumeMode: "Block" }, { nodePublishSecretRef: reference });
   const { storage, clock, events } = bench;
@@ -58,7 +58,7 @@ test("a driver that stages nothing is told of a device's place for that; a secre
   assert.equal(request?.stagingTargetPath, `${rootDir}/plugins/kubernetes.io/csi/volumeDevices/staging/pv`);
 });
 
-test("a driver that does not say what it can do is told of by the step that asked", async () => {
+test("a failed capability query is reported by the step that needs it", async () => {
   const asked = async (bench: Bench, volume: Volume, spec = {}) => {
     bench.storage.onCapabilities(() => Promise.reject(new CodedError("unavailable", "gone")));
     const giveUp = new AbortController();

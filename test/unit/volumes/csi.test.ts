@@ -11,7 +11,7 @@ import { directoryOf, never, podWith, rootDir, volumeBench } from "./volume-benc
 
 const other = { uid: "uid-2", name: "other" };
 
-test("a volume is staged once, published to each pod, and leaves with the last", async () => {
+test("stages a volume once, publishes it to each pod, and unstages it after the last", async () => {
   const bench = bound();
   const stage = bench.start();
   await stage.recover(never);
@@ -36,7 +36,7 @@ test("a volume is staged once, published to each pod, and leaves with the last",
   ]);
 });
 
-test("what a driver does not make is forgotten; what it may still make is taken back at the end", async () => {
+test("forgets a mount that the driver rejected; unpublishes one that may still succeed", async () => {
   const bench = bound();
   const { storage, clock, events } = bench;
   const stage = bench.start();
@@ -56,7 +56,7 @@ test("what a driver does not make is forgotten; what it may still make is taken 
   assert.equal(storage.calls.filter((call) => call.startsWith("stage ")).length, 2, "it stays staged between tries");
 });
 
-test("a driver that is away is named, and what is its own stays until it is back, beside everything else", async () => {
+test("reports an unregistered driver, keeps its volumes until it is back, and unmounts all others", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   const stage = bench.start();
@@ -79,7 +79,7 @@ test("a driver that is away is named, and what is its own stays until it is back
   await clock.advance(0);
 });
 
-test("of what another process left only volumes that are attached are in use, once the Node has been read", async () => {
+test("after a restart, only attached volumes are in use, once the Node has been read", async () => {
   const bench = bound();
   await bench.start().mount(podWith([data]), never);
   bench.isNodeKnown = false;
@@ -91,7 +91,7 @@ test("of what another process left only volumes that are attached are in use, on
   assert.deepEqual(bench.inUse, [], "the driver wants no attachment");
 });
 
-test("another process takes up what lies staged: it is in use, and leaves once no pod has it", async () => {
+test("after a restart, staged volumes are in use until no pod has them, then unstaged", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   await bench.start().mount(podWith([data]), never);
@@ -111,7 +111,7 @@ test("another process takes up what lies staged: it is in use, and leaves once n
   assert.deepEqual(bench.inUse, []);
 });
 
-test("what a pod waits for is not taken from the node when another pod ends", async () => {
+test("does not unstage a volume that another pod is waiting for", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   const stage = bench.start();
@@ -133,7 +133,7 @@ test("what a pod waits for is not taken from the node when another pod ends", as
   assert.equal(storage.calls.at(-1), `unstage h ${staged}/globalmount`);
 });
 
-test("a pod is rejected whose volume the node has no room for, if its driver wants the limit kept true", async () => {
+test("rejects a pod above the attachment limit if the driver has limit updates enabled", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   const attachment = "csi-c42cf57099d6443b605c16f111056170d3d4e01cedcbcbac71a93245953703cf";
@@ -170,7 +170,7 @@ test("a pod is rejected whose volume the node has no room for, if its driver wan
   assert.deepEqual(storage.calls, ["refresh d"]);
 });
 
-test("a driver is told of the access mode as it can tell it, of the group, and of the pod where it wants to know", async () => {
+test("requests contain the access mode that the driver supports, the fsGroup, and pod info if wanted", async () => {
   const bench = bound({ accessModes: ["ReadWriteOncePod"], mountOptions: ["z", "a"] }, { fsType: "xfs" });
   const { storage } = bench;
   storage.capabilities.add(Capability.SINGLE_NODE_MULTI_WRITER).add(Capability.VOLUME_MOUNT_GROUP);
@@ -186,7 +186,7 @@ test("a driver is told of the access mode as it can tell it, of the group, and o
   assert.equal(stage.volumeContext["csi.storage.k8s.io/pod.uid"], undefined);
 });
 
-test("secrets are the driver's; one that is missing is named", async () => {
+test("passes secrets to the driver; a missing one is reported", async () => {
   const reference = { name: "key", namespace: "default" };
   const bench = bound({}, { nodeStageSecretRef: reference, nodePublishSecretRef: reference });
   const mounting = bench.start().mount(podWith([data]), never);
@@ -199,7 +199,7 @@ test("secrets are the driver's; one that is missing is named", async () => {
   await bench.clock.advance(1_000);
   assert.match(
     bench.events.at(-1) ?? "",
-    /fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: key password of the secret is not UTF-8, which CSI needs$/,
+    /fetching NodeStageSecretRef default\/key failed: kubernetes\.io\/csi: key password of the secret is not valid UTF-8, as CSI requires$/,
   );
   bench.setSecret("key", { password: "open" });
   await bench.clock.advance(2_000);
@@ -208,7 +208,7 @@ test("secrets are the driver's; one that is missing is named", async () => {
     assert.deepEqual(request.secrets, { password: "open" });
 });
 
-test("a driver of inline volumes alone is not asked for a claim's", async () => {
+test("rejects a claim on a driver for inline volumes only", async () => {
   const bench = bound();
   const spec = { attachRequired: false, volumeLifecycleModes: ["Ephemeral"] };
   bench.storage.objects.set("d", { metadata: { name: "d" }, spec });
@@ -227,7 +227,7 @@ const asDevice = {
   containers: [aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] })],
 };
 
-test("a volume as a device is staged, published and linked, and taken back by what lies there", async () => {
+test("stages, publishes and links a block volume, and removes it based on the target's state", async () => {
   const bench = bound({ volumeMode: "Block" });
   const { storage } = bench;
   const { files } = bench.host;
@@ -243,7 +243,7 @@ test("a volume as a device is staged, published and linked, and taken back by wh
   const link = `${rootDir}/pods/uid-1/volumeDevices/kubernetes.io~csi/pv`;
   assert.equal(await files.fs.readlink(link), `${all}/publish/pv/uid-1`);
   assert.match(files.text(`${all}/pv/data/vol_data.json`), /"driverName":"d".*"volumeHandle":"h"/);
-  // Another process knows nothing of the pod but what lies there.
+  // A new process knows nothing of the pod except what is on the target.
   const next = bench.start();
   storage.registered.clear();
   const ending = assert.rejects(next.unmount("uid-1", never), {
@@ -261,7 +261,7 @@ test("a volume as a device is staged, published and linked, and taken back by wh
   assert.deepEqual(files.tree(all), [`${all}/publish`, `${all}/staging`]);
 });
 
-test("a device that cannot be staged or published is told as such", async () => {
+test("reports a block volume that cannot be staged or published", async () => {
   const bench = bound({ volumeMode: "Block" });
   const { storage, clock, events } = bench;
   storage.failures.set("stage", new CodedError("invalid_argument", "no"));
@@ -281,10 +281,10 @@ const inline: Volume = {
   name: "v",
   csi: { driver: "d", volumeAttributes: { size: "1" }, nodePublishSecretRef: { name: "key" } },
 };
-/** Of the pod's UID and the volume's name. */
+/** Hash of the pod's UID and the volume's name. */
 const inlineHandle = "csi-c6b9fee9f58dbcf8514714e33b3bef6c8d259821373330068f9524db0a81a80e";
 
-test("a pod's own volume is published under a name of its own, never staged, and taken back with the pod", async () => {
+test("an inline volume is published with a generated handle, never staged, and unpublished with the pod", async () => {
   const bench = volumeBench();
   const { storage } = bench;
   bench.setSecret("key", { password: "open" });
@@ -306,7 +306,7 @@ test("a pod's own volume is published under a name of its own, never staged, and
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("a driver of which the cluster says nothing has no volumes of pods' own", async () => {
+test("rejects inline volumes of a driver without a CSIDriver object", async () => {
   const bench = volumeBench();
   bench.storage.objects.clear();
   const giveUp = new AbortController();
@@ -320,7 +320,7 @@ test("a driver of which the cluster says nothing has no volumes of pods' own", a
   );
 });
 
-test("a driver gets the tokens that it asks for, among the secrets where it wants them there, and is asked again", async () => {
+test("passes requested service account tokens in the context or in secrets, and republishes", async () => {
   const bench = bound();
   const { storage, clock } = bench;
   const name = "csi.storage.k8s.io/serviceAccount.tokens";
@@ -357,7 +357,7 @@ test("a driver gets the tokens that it asks for, among the secrets where it want
   stage.stop();
 });
 
-test("a driver that mounts nothing and cannot publish again: what the pod has stays, and is unpublished at its end", async () => {
+test("a failed republish keeps the volume, which is unpublished at the pod's end, also if the driver mounts nothing", async () => {
   const bench = bound();
   const { storage, clock, host } = bench;
   storage.objects.set("d", { metadata: { name: "d" }, spec: { attachRequired: false, requiresRepublish: true } });
@@ -375,7 +375,7 @@ test("a driver that mounts nothing and cannot publish again: what the pod has st
   stage.stop();
 });
 
-test("a driver that mounts nothing and cannot stage what an earlier process had it stage: it is unstaged with the last pod", async () => {
+test("a failed restage after a restart keeps the volume, which is unstaged with the last pod, also if the driver mounts nothing", async () => {
   const bench = bound();
   const { storage, clock, host } = bench;
   await bench.start().mount(podWith([data]), never);

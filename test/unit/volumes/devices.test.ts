@@ -10,13 +10,13 @@ const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } }
 const all = `${rootDir}/plugins/kubernetes.io~local-volume/volumeDevices`;
 const linkOf = (uid: string) => `${rootDir}/pods/${uid}/volumeDevices/kubernetes.io~local-volume/pv`;
 
-/** A pod that has the volume as a device. */
+/** A pod that uses the volume as a block device. */
 function aPod(uid = "uid-1"): TestPod {
   const container = aContainer("c", { volumeDevices: [{ name: "v", devicePath: "/dev/v" }] });
   return podWith([data], { containers: [container] }, { uid });
 }
 
-/** A claim of a local volume on a device, which has a link to it. */
+/** A claim of a local block volume, whose path is a link to the device. */
 async function bound(): Promise<Bench> {
   const bench = volumeBench();
   const claimRef = { name: "data", namespace: "default", uid: "uid-of-data" };
@@ -29,7 +29,7 @@ async function bound(): Promise<Bench> {
   return bench;
 }
 
-/** Traces of the volume on the target: mounts and what loop devices hold. */
+/** Traces of the volume on the target: mounts and loop devices. */
 async function standing({ host }: Bench): Promise<{ readonly mounts: readonly string[]; readonly held: string[] }> {
   const mounts = host.files.mounted().map(({ path }) => path);
   return { mounts, held: [...(await loopDevices(host.files)).values()] };
@@ -41,7 +41,7 @@ const of = (...uids: readonly string[]) => {
   return { mounts: paths, held: paths };
 };
 
-/** The pod's first event; its set-up is given up then. */
+/** The pod's first event, after which its set-up is cancelled. */
 async function refused(bench: Bench): Promise<string> {
   const giveUp = new AbortController();
   const stage = bench.start();
@@ -53,7 +53,7 @@ async function refused(bench: Bench): Promise<string> {
   return bench.events[0] ?? "";
 }
 
-test("a device is linked for its pod, bound for the node and held open, with the kubelet's events; all goes with the pod", async () => {
+test("maps a device with a link, a bind mount and a loop device, with the kubelet's events; unmaps it with the pod", async () => {
   const bench = await bound();
   const { host, events } = bench;
   const stage = bench.start();
@@ -90,7 +90,7 @@ test("a device is linked for its pod, bound for the node and held open, with the
   assert.equal(bench.inUse, undefined);
 });
 
-test("two pods have a device each in their own way; the last one to go takes the volume's directory", async () => {
+test("maps a device for two pods separately; the last one to end removes the volume's directory", async () => {
   const bench = await bound();
   const stage = bench.start();
   await Promise.all(["uid-1", "uid-2"].map((uid) => stage.mount(aPod(uid), never)));
@@ -104,7 +104,7 @@ test("two pods have a device each in their own way; the last one to go takes the
   assert.deepEqual(bench.host.files.tree(all), []);
 });
 
-test("another process finds what is there: it binds and holds nothing twice, and tells nobody again", async () => {
+test("after a restart, finds existing mappings: no second bind mount, loop device or event", async () => {
   const bench = await bound();
   await bench.start().mount(aPod(), never);
   bench.events.length = 0;
@@ -116,7 +116,7 @@ test("another process finds what is there: it binds and holds nothing twice, and
   assert.deepEqual(bench.inUse, []);
 });
 
-test("a file that an earlier process made, or that outlived a boot, is bound; anything else in its place is left alone", async () => {
+test("binds the device to an existing file, and leaves anything else in its place alone", async () => {
   const bench = await bound();
   bench.host.files.put(`${all}/pv/uid-1`);
   const stage = bench.start();
@@ -128,11 +128,11 @@ test("a file that an earlier process made, or that outlived a boot, is bound; an
     { do: "symlink", path: `${all}/pv/uid-1`, target: "/precious" },
   ]);
   bench.events.length = 0;
-  assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is no file of the node's$/);
+  assert.match(await refused(bench), /FailedMapVolume: .*uid-1 is not a regular file created by the node$/);
   assert.deepEqual(await standing(bench), nothing);
 });
 
-test("a loop device that somebody took away is no hindrance at the end; the next process holds the device again", async () => {
+test("unmaps a device whose loop device is gone; a restart attaches it again", async () => {
   const bench = await bound();
   const stage = bench.start();
   await stage.mount(aPod(), never);
@@ -145,7 +145,7 @@ test("a loop device that somebody took away is no hindrance at the end; the next
   assert.deepEqual(await standing(bench), nothing);
 });
 
-test("two loop devices on one file, of a process that died over it, both go", async () => {
+test("detaches both loop devices that a killed process left on one file", async () => {
   const bench = await bound();
   const stage = bench.start();
   await stage.mount(aPod(), never);
@@ -154,7 +154,7 @@ test("two loop devices on one file, of a process that died over it, both go", as
   assert.deepEqual(await standing(bench), nothing);
 });
 
-test("a device that something else still has open stays bound, and the pod's end waits for it", async () => {
+test("keeps a busy device bound, and delays the pod's end", async () => {
   const bench = await bound();
   const { host, clock } = bench;
   const stage = bench.start();
@@ -170,7 +170,7 @@ test("a device that something else still has open stays bound, and the pod's end
   await assert.rejects(stage.unmount("uid-1", never), /removeLoopDevice failed .* losetup -d \/dev\/loop0 failed/);
 });
 
-test("what a pod left whose directory is gone goes with the next process; that of a pod that is there stays", async () => {
+test("a restart removes mappings of pods without a directory, and keeps those of existing pods", async () => {
   const bench = await bound();
   const stage = bench.start();
   await Promise.all(["uid-1", "uid-2"].map((uid) => stage.mount(aPod(uid), never)));
@@ -201,7 +201,7 @@ for (const [what, break_, why] of [
     "exit status 1: losetup: cannot find an unused loop device",
   ],
 ] as const)
-  test(`a target with ${what} is told as such`, async () => {
+  test(`reports a target with ${what}`, async () => {
     const bench = await bound();
     break_(bench);
     const file = `${all}/pv/uid-1`;

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Volume } from "../../../src/objects.ts";
 import { directoryOf, failed, mounted, never, podWith, refusal, rootDir, volumeBench } from "./volume-bench.ts";
 
-test("an emptyDir on disk is open to all, and marked as a kubelet marks it", async () => {
+test("an emptyDir on disk has mode 0777 and the kubelet's ready file", async () => {
   const bench = volumeBench();
   const volumes = await mounted(bench, [{ name: "v", emptyDir: {} }]);
   const path = directoryOf("empty-dir");
@@ -12,7 +12,7 @@ test("an emptyDir on disk is open to all, and marked as a kubelet marks it", asy
   assert.equal(bench.host.files.text(`${rootDir}/pods/uid-1/plugins/kubernetes.io~empty-dir/v/ready`), "");
 });
 
-test("an emptyDir that stands keeps the mode that the pod gave it, also after a restart", async () => {
+test("an existing emptyDir keeps the mode that the pod set, also after a restart", async () => {
   const bench = volumeBench();
   const path = directoryOf("empty-dir");
   await mounted(bench, [{ name: "v", emptyDir: {} }]);
@@ -25,7 +25,7 @@ test("an emptyDir that stands keeps the mode that the pod gave it, also after a 
   assert.equal(await bench.text(`${path}/data`), "kept");
 });
 
-test("an emptyDir in memory is bounded by its own limit, the containers' together, and the node's", async () => {
+test("an emptyDir in memory is limited by its sizeLimit, the containers' limits and the node's memory", async () => {
   const limited = (memory: string) => ({
     name: memory,
     image: "i",
@@ -52,14 +52,14 @@ test("an emptyDir in memory is bounded by its own limit, the containers' togethe
   }
 });
 
-test("an emptyDir in memory is bounded by the limit of the pod as a whole, whether or not its containers have one", async () => {
+test("an emptyDir in memory is limited by the pod-level limit, with or without container limits", async () => {
   const bench = volumeBench();
   const resources = { limits: { memory: "128Mi" }, requests: { memory: "64Mi" } };
   await mounted(bench, [{ name: "v", emptyDir: { medium: "Memory" } }], { resources });
   assert.equal(bench.host.commands[0]?.[4], `size=${128 * 2 ** 20}`);
 });
 
-test("what is mounted in memory is not mounted again after a restart", async () => {
+test("does not mount an existing tmpfs again after a restart", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { a: "1" });
   const volumes: Volume[] = [
@@ -76,14 +76,14 @@ test("what is mounted in memory is not mounted again after a restart", async () 
   assert.equal(bench.host.files.changes.filter(({ do: verb }) => verb !== "mkdir").length, changes);
 });
 
-test("memory stays out of swap where the kernel can", async () => {
+test("mounts tmpfs with noswap if the kernel supports it", async () => {
   const bench = volumeBench();
   bench.host.files.put("/proc/sys/kernel/osrelease", { data: "6.4.2-x\n" });
   await mounted(bench, [{ name: "v", emptyDir: { medium: "Memory" } }]);
   assert.equal(bench.host.commands[0]?.[4], `size=${2 ** 30},noswap`);
 });
 
-test("where nothing may be mounted, memory becomes a directory on disk that others cannot reach, with an event", async () => {
+test("without mount permission, uses a private directory on disk instead of tmpfs, with an event", async () => {
   const bench = volumeBench();
   bench.host.program("mount", () => 1);
   bench.host.files.put("/proc/self/status", { data: "CapEff:\t0000000000000000\n" });
@@ -91,10 +91,10 @@ test("where nothing may be mounted, memory becomes a directory on disk that othe
   await mounted(bench, [{ name: "v", secret: { secretName: "s" } }]);
   assert.equal((await bench.host.fs.lstat(directoryOf("secret").slice(0, -2))).mode, 0o700);
   assert.equal(await bench.text(`${directoryOf("secret")}/a`), "1");
-  assert.match(bench.events.join("\n"), /^Node Warning PossibleMemoryBackedVolumesOnDisk: tmpfs cannot be mounted/);
+  assert.match(bench.events.join("\n"), /^Node Warning PossibleMemoryBackedVolumesOnDisk: cannot mount tmpfs/);
 });
 
-test("a secret does not go to disk when mounting fails for another reason", async () => {
+test("does not write a secret to disk if mounting fails for another reason", async () => {
   const bench = volumeBench();
   bench.host.program("mount", () => 32);
   bench.setSecret("s", { a: "1" });
@@ -114,7 +114,7 @@ const asking = (...sizes: readonly string[]) => ({
   })),
 });
 
-test("an emptyDir in huge pages has pages of the size that it names, or that the pod asks for; once", async () => {
+test("an emptyDir on huge pages uses its own page size or the requested one, and is mounted once", async () => {
   const cases = [
     ["HugePages", ["2Mi"], 2 * 2 ** 20],
     ["HugePages", ["2Mi", "2048Ki"], 2 * 2 ** 20],
@@ -129,7 +129,7 @@ test("an emptyDir in huge pages has pages of the size that it names, or that the
   }
 });
 
-test("a pod that asks for huge pages as a whole has them in an emptyDir", async () => {
+test("an emptyDir on huge pages honours pod-level requests", async () => {
   for (const medium of ["HugePages", "HugePages-2Mi"]) {
     const bench = volumeBench();
     await mounted(bench, [{ name: "v", emptyDir: { medium } }], {
@@ -146,7 +146,7 @@ test("a pod that asks for huge pages as a whole has them in an emptyDir", async 
   }
 });
 
-test("a medium that cannot be had is refused in the kubelet's words", async () => {
+test("rejects an unavailable medium in the kubelet's words", async () => {
   const refused = (medium: string, ...sizes: readonly string[]) =>
     refusal(volumeBench(), { name: "v", emptyDir: { medium } }, asking(...sizes));
   assert.equal(await refused("Tape", "2Mi"), failed('unknown storage medium "Tape"'));
@@ -161,7 +161,7 @@ test("a medium that cannot be had is refused in the kubelet's words", async () =
   );
 });
 
-test("a volume of which containers share mounts is a shared mount, and ends as one; a directory of the machine is left as it is", async () => {
+test("makes a volume with mount propagation a shared mount until its end, but not a hostPath", async () => {
   const bench = volumeBench();
   const volumes: Volume[] = [
     { name: "v", emptyDir: {} },

@@ -3,13 +3,13 @@ import { NodeServiceCapability_RPC_Type as Capability } from "../../../src/gen/c
 import type { PersistentVolume, PersistentVolumeClaim, Volume } from "../../../src/objects.ts";
 import { type Bench, never, podWith, volumeBench } from "./volume-bench.ts";
 
-/** The claim in the pod. */
+/** The pod volume with the claim. */
 export const data: Volume = { name: "v", persistentVolumeClaim: { claimName: "data" } };
 /** The claim. */
 export const metadata = { name: "data", namespace: "default", uid: "u", resourceVersion: "7" };
 type Status = NonNullable<PersistentVolumeClaim["status"]>;
 
-/** A claim whose volume the cluster has room for. @param size that it shows, of the 2Gi that its volume is to have. */
+/** A claim whose volume the controller has expanded to 2Gi. @param status its status. */
 export function claimOf(status: Status = {}, more: PersistentVolumeClaim["spec"] = {}): PersistentVolumeClaim {
   return {
     metadata,
@@ -24,7 +24,7 @@ export const pending: Status = {
   conditions: [{ type: "FileSystemResizePending", status: "True" }],
 };
 
-/** A bench with a claim that is bound to a volume of the driver `d`, which can make it grow. */
+/** Bench with a claim bound to a volume of the driver `d`, which supports node expansion. */
 export function bound(spec: NonNullable<PersistentVolume["spec"]> = {}): Bench {
   const bench = volumeBench();
   bench.claims.set("data", claimOf());
@@ -43,7 +43,7 @@ export function bound(spec: NonNullable<PersistentVolume["spec"]> = {}): Bench {
   return bench;
 }
 
-/** The volume becomes bigger, and the claim says so. */
+/** Resizes the volume, and updates the claim. */
 export function grow(bench: Bench, status: Status = pending, size = "2Gi"): void {
   const volume = bench.volumes.get("pv");
   assert.ok(volume);
@@ -56,13 +56,13 @@ export function grow(bench: Bench, status: Status = pending, size = "2Gi"): void
 export const expansions = ({ storage }: Bench) => storage.calls.filter((call) => call.startsWith("expand "));
 export const nodeName = { nodeName: "node" };
 
-/** A pod that has the volume, and the stage that gave it. */
+/** A pod with the volume mounted, and the volumes stage. */
 export async function started(bench: Bench) {
   const stage = bench.start();
   const pod = podWith([data], nodeName);
   await stage.mount(pod, never);
   await bench.clock.advance(0);
-  /** Passes over the pod as its worker does. */
+  /** Syncs the pod as its worker does. */
   const pass = async () => {
     await bench.clock.advance(10_000);
     await stage.mount(pod, never);

@@ -6,8 +6,9 @@ import { bound, data, grow, nodeName, started } from "./expansion-bench.ts";
 
 const pod = podWith([data], nodeName);
 
-/** Lets a process take so many steps, changes of files, halves of calls to a driver and halves of changes of a claim; then it is dead:
- *  nothing of it goes on. @returns whether it came to its end. */
+/** Lets a process make the given number of steps (file changes, halves of driver calls and of claim patches), after which it is
+ *  dead and does nothing more.
+ *  @returns whether it completed. */
 async function broken(bench: Bench, steps: number, work: () => Promise<unknown>): Promise<boolean> {
   let left = steps;
   const step = () => (left-- > 0 ? undefined : new Promise<void>(() => {}));
@@ -29,7 +30,7 @@ async function broken(bench: Bench, steps: number, work: () => Promise<unknown>)
   return end.isThere && left >= 0;
 }
 
-/** The next process: the pod has its volume, once, and the claim its size. */
+/** Runs the next process: the pod has its volume once, and the claim its new size. */
 async function goesOn(bench: Bench, what: string): Promise<void> {
   const next = bench.start();
   await next.recover(never);
@@ -44,7 +45,7 @@ async function goesOn(bench: Bench, what: string): Promise<void> {
   next.stop();
 }
 
-test("killed at any step of a volume's growth while it is in use, the next process completes it", async () => {
+test("killed at any step of an online expansion, the next process completes it", async () => {
   for (let steps = 0, whole = false; !whole; steps++) {
     const bench = bound();
     const { stage, pass } = await started(bench);
@@ -56,7 +57,7 @@ test("killed at any step of a volume's growth while it is in use, the next proce
   }
 });
 
-test("killed at any step of a start of a pod whose volume has to grow, the next process starts it with its size", async () => {
+test("killed at any step of mounting a volume to be expanded, the next process mounts it with the new size", async () => {
   for (let steps = 0, whole = false; !whole; steps++) {
     const bench = bound();
     grow(bench);

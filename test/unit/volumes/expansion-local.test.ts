@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { bound, grow, started } from "./expansion-bench.ts";
 import { directoryOf } from "./volume-bench.ts";
 
-test("a local volume's file system grows with its device, by what is on it", async () => {
+test("expands a local volume's file system with the tool for its type", async () => {
   for (const [type, command] of [
     ["ext4", "resize2fs /dev/one"],
     ["xfs", `xfs_growfs -d ${directoryOf("local-volume", "pv")}`],
@@ -29,7 +29,7 @@ test("a local volume's file system grows with its device, by what is on it", asy
   }
 });
 
-test("a local volume whose file system cannot grow says why", async () => {
+test("reports why a local volume's file system cannot be expanded", async () => {
   const bench = bound({ csi: undefined, local: { path: "/dev/one" } });
   const { host } = bench;
   host.files.put("/dev/one", { kind: "blockDevice" });

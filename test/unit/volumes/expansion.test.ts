@@ -28,18 +28,18 @@ const begunPatch = {
   status: { allocatedResourceStatuses: { storage: "NodeResizeInProgress" } },
 };
 const verdicts: readonly (readonly [what: string, claim: PersistentVolumeClaim, verdict: string])[] = [
-  ["asks the node for it", claimOf(pending), "expand"],
-  ["has a node at it", claimOf({ allocatedResourceStatuses: { storage: "NodeResizeInProgress" } }), "expand"],
+  ["is in NodeResizePending", claimOf(pending), "expand"],
+  ["is in NodeResizeInProgress", claimOf({ allocatedResourceStatuses: { storage: "NodeResizeInProgress" } }), "expand"],
   [
-    "waits for its controller",
+    "is in ControllerResizeInProgress",
     claimOf({ allocatedResourceStatuses: { storage: "ControllerResizeInProgress" } }),
     "wait",
   ],
-  ["cannot be served", claimOf({ allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } }), "wait"],
-  ["says nothing of it", claimOf(), "wait"],
-  ["has its size", claimOf({ capacity: { storage: "2Gi" } }), "done"],
+  ["is in NodeResizeInfeasible", claimOf({ allocatedResourceStatuses: { storage: "NodeResizeInfeasible" } }), "wait"],
+  ["has no resize status", claimOf(), "wait"],
+  ["has the target size", claimOf({ capacity: { storage: "2Gi" } }), "done"],
   [
-    "has its size, and other nodes",
+    "has the target size and is shared by nodes",
     claimOf({ capacity: { storage: "2048Mi" } }, { accessModes: ["ReadWriteMany"] }),
     "again",
   ],
@@ -47,13 +47,13 @@ const verdicts: readonly (readonly [what: string, claim: PersistentVolumeClaim, 
 for (const [what, claim, verdict] of verdicts)
   test(`a claim that ${what}: ${verdict}`, () => assert.equal(verdictOf(claim, "2Gi"), verdict));
 
-test("a claim whose volumes need no node has its size with the controller's work", () => {
+test("a shared claim without required node expansion is done with the controller's part", () => {
   const claim = claimOf({ capacity: { storage: "2Gi" } }, { accessModes: ["ReadWriteMany"] });
   const annotations = { "volume.kubernetes.io/node-expansion-not-required": "true" };
   assert.equal(verdictOf({ ...claim, metadata: { ...metadata, annotations } }, "2Gi"), "done");
 });
 
-test("a volume that grows in use is expanded once for the node, and its claim is patched", async () => {
+test("expands a volume in use once per node, and patches its claim", async () => {
   const bench = bound({ mountOptions: ["noatime"] });
   const { stage, pass } = await started(bench);
   await stage.mount(podWith([data], nodeName, { uid: "uid-2", name: "other" }), never);
@@ -80,7 +80,7 @@ test("a volume that grows in use is expanded once for the node, and its claim is
   assert.equal(expansions(bench).length, 1);
 });
 
-test("secrets are the driver's; one that is missing is named", async () => {
+test("passes secrets to the driver; a missing one is reported", async () => {
   const nodeExpandSecretRef = { name: "key", namespace: "default" };
   const bench = bound({ csi: { driver: "d", volumeHandle: "h", nodeExpandSecretRef } });
   const { pass } = await started(bench);
@@ -98,7 +98,7 @@ test("secrets are the driver's; one that is missing is named", async () => {
   assert.deepEqual(bench.claims.get("data")?.status?.conditions, []);
 });
 
-test("a volume that grew while no pod had it is expanded before the pod has it", async () => {
+test("expands a volume resized while unused before the pod gets it", async () => {
   const bench = bound();
   grow(bench);
   const { pass } = await started(bench);
@@ -108,7 +108,7 @@ test("a volume that grew while no pod had it is expanded before the pod has it",
   assert.equal(expansions(bench).length, 1, "it is not expanded again once it is in use");
 });
 
-test("a pod waits for a volume that cannot be expanded while it is mounted, and gives it back at its end", async () => {
+test("a pod waits while expansion during mounting fails, and unmounts the volume at its end", async () => {
   const bench = bound();
   grow(bench);
   bench.storage.failures.set("expand", new CodedError("unknown", "rpc error: code = Internal desc = no"));
@@ -129,7 +129,7 @@ test("a pod waits for a volume that cannot be expanded while it is mounted, and 
   assert.deepEqual(bench.storage.calls.slice(-2), [`unpublish h ${published}`, `unstage h ${staged}`]);
 });
 
-test("a volume as a device is expanded by the pod's path; a failure is of its mapping", async () => {
+test("expands a block volume by its target path; a failure is reported as a MapVolume step", async () => {
   const bench = bound({ volumeMode: "Block" });
   grow(bench);
   bench.storage.failures.set("expand", new CodedError("unknown", "rpc error: code = Internal desc = no"));
@@ -139,7 +139,7 @@ test("a volume as a device is expanded by the pod's path; a failure is of its ma
   await mounting;
   const why = "Expander.NodeExpand failed to expand the volume : rpc error: code = Internal desc = no";
   assert.equal(
-    // After the two that say that it is mapped.
+    // After two events of the mapping.
     bench.events[2],
     `Pod Warning FailedMapVolume: MapVolume.MarkVolumeAsMounted failed while expanding volume for volume "pv" : ${why}`,
   );
@@ -149,7 +149,7 @@ test("a volume as a device is expanded by the pod's path; a failure is of its ma
   assert.deepEqual(volumeCapability, { accessMode: { mode: 1 }, block: {}, mount: undefined });
 });
 
-test("failures are tried again with growing pauses; an answer that is final is shown", async () => {
+test("retries failures with back-off, and reports an infeasible expansion", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);
@@ -167,13 +167,13 @@ test("failures are tried again with growing pauses; an answer that is final is s
   const { status } = bench.claims.get("data") ?? {};
   assert.equal(status?.allocatedResourceStatuses?.storage, "NodeResizeInfeasible");
   await bench.clock.advance(60_000);
-  assert.equal(expansions(bench).length, 3, "what is infeasible is the control plane's to take back");
+  assert.equal(expansions(bench).length, 3, "an infeasible expansion is left to the control plane");
   grow(bench, { ...pending, allocatedResources: { storage: "1500Mi" } }, "1500Mi");
   await bench.clock.advance(10_000);
   assert.equal(bench.claims.get("data")?.status?.capacity?.storage, "1500Mi");
 });
 
-test("a size that failed, and that nobody asks for any more, is given up", async () => {
+test("gives up a failed size that is no longer requested", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);
@@ -186,7 +186,7 @@ test("a size that failed, and that nobody asks for any more, is given up", async
   assert.equal(bench.claims.get("data")?.status?.allocatedResourceStatuses?.storage, "NodeResizeInfeasible");
 });
 
-test("a driver that does not expand volumes in use is not asked again while the volume is used", async () => {
+test("does not retry a driver without online expansion while the volume is in use", async () => {
   const bench = bound();
   const { stage, pass } = await started(bench);
   grow(bench);
@@ -199,7 +199,7 @@ test("a driver that does not expand volumes in use is not asked again while the 
   assert.equal(expansions(bench).length, 2);
 });
 
-test("a driver that is away is waited for, and no failure of the volume; one that cannot expand is", async () => {
+test("an unregistered driver is retried without a failure; one without expansion support is a failure", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   bench.storage.registered.clear();
@@ -222,7 +222,7 @@ test("a driver that is away is waited for, and no failure of the volume; one tha
   assert.equal(bench.claims.get("data")?.status?.capacity?.storage, "2Gi");
 });
 
-test("a claim that somebody else has changed meanwhile is read again", async () => {
+test("re-reads a claim after a conflict", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);
@@ -240,7 +240,7 @@ test("a claim that somebody else has changed meanwhile is read again", async () 
   assert.deepEqual(expansions(bench), [expanded]);
 });
 
-test("graftlet that ends between the driver's answer and the claim's goes on from there", async () => {
+test("resumes after a restart between the driver's response and the claim's patch", async () => {
   const bench = bound();
   const { pass } = await started(bench);
   grow(bench);
@@ -256,7 +256,7 @@ test("graftlet that ends between the driver's answer and the claim's goes on fro
   assert.deepEqual([status?.capacity, status?.allocatedResourceStatuses], [{ storage: "2Gi" }, {}]);
 });
 
-test("another node has expanded a volume that several have: this one follows", async () => {
+test("follows an expansion of a shared volume by another node", async () => {
   const bench = bound({ accessModes: ["ReadWriteMany"] });
   bench.claims.set("data", claimOf({}, { accessModes: ["ReadWriteMany"] }));
   const { pass } = await started(bench);
@@ -266,7 +266,7 @@ test("another node has expanded a volume that several have: this one follows", a
   assert.deepEqual([expansions(bench), bench.patches], [[expanded], []]);
 });
 
-test("a claim for reading alone does not grow, and the pod starts", async () => {
+test("does not expand a read-only claim, and the pod starts", async () => {
   const bench = bound();
   grow(bench);
   const volume: Volume = { name: "v", persistentVolumeClaim: { claimName: "data", readOnly: true } };
@@ -280,7 +280,7 @@ test("a claim for reading alone does not grow, and the pod starts", async () => 
   assert.deepEqual(bench.events, [`Pod Warning ${why}`, `PersistentVolumeClaim Warning ${why}`]);
 });
 
-test("the claim of a pod at rest is read once in five seconds at most, for all of its pods", async () => {
+test("reads the claim of idle pods at most every five seconds, shared by all pods", async () => {
   const bench = bound();
   const { stage, pod } = await started(bench);
   let reads = 0;

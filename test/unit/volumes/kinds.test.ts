@@ -4,7 +4,7 @@ import type { Volume } from "../../../src/objects.ts";
 import { downwardPayload } from "../../../src/volumes/kinds/downward-api.ts";
 import { directoryOf, failed, mounted, never, podWith, refusal, volumeBench } from "./volume-bench.ts";
 
-test("hostPath: each type takes what it names", async () => {
+test("hostPath: each type accepts its file kind", async () => {
   const bench = volumeBench();
   bench.host.files.put("/at/file");
   bench.host.files.put("/at/socket", { kind: "socket" });
@@ -32,7 +32,7 @@ test("hostPath: each type takes what it names", async () => {
   await assert.rejects(bench.host.fs.lstat("/not"), { code: "not_found" });
 });
 
-test("hostPath: what takes the path between look and making keeps its content and its mode, through a link too", async () => {
+test("hostPath: keeps content and mode of a file or directory created concurrently, also behind a link", async () => {
   for (const [type, word, target] of [
     ["FileOrCreate", undefined, "victim"],
     ["FileOrCreate", "file", "nowhere"],
@@ -58,7 +58,7 @@ test("hostPath: what takes the path between look and making keeps its content an
   }
 });
 
-test("hostPath: each type refuses the rest in the kubelet's words", async () => {
+test("hostPath: each type rejects other file kinds in the kubelet's words", async () => {
   const words = {
     Directory: "directory",
     DirectoryOrCreate: "directory",
@@ -95,7 +95,7 @@ test("hostPath: each type refuses the rest in the kubelet's words", async () => 
   );
 });
 
-test("a config map lies on disk, a secret in memory, both read-only", async () => {
+test("a ConfigMap is on disk, a Secret in memory, both read-only", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "map" });
   bench.setSecret("s", { b: "secret" });
@@ -111,7 +111,7 @@ test("a config map lies on disk, a secret in memory, both read-only", async () =
   assert.deepEqual(bench.host.files.mounted(), [{ path: directoryOf("secret", "w"), fsType: "tmpfs" }]);
 });
 
-test("objects that are optional may be missing; others are named", async () => {
+test("optional objects may be missing; others are reported", async () => {
   const bench = volumeBench();
   await mounted(bench, [
     { name: "v", configMap: { name: "none", optional: true } },
@@ -127,7 +127,7 @@ test("objects that are optional may be missing; others are named", async () => {
   );
 });
 
-test("directories for volumes mounted inside a config map are made", async () => {
+test("creates mount points for volumes nested in a ConfigMap volume", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const volumeMounts = [
@@ -145,7 +145,7 @@ test("directories for volumes mounted inside a config map are made", async () =>
   assert.equal((await bench.host.fs.lstat(`${directoryOf("configmap")}/cache`)).kind, "directory");
 });
 
-test("projected sources share a directory, and the later one counts", async () => {
+test("projected sources share a directory; on equal paths the later one wins", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { "ca.crt": "CA", same: "map" });
   bench.setSecret("s", { same: "secret" });
@@ -176,7 +176,7 @@ test("projected sources share a directory, and the later one counts", async () =
   assert.deepEqual(bench.requests, [{ audience: "", expirationSeconds: 3607 }]);
 });
 
-test("a downwardAPI volume shows the pod in memory, and follows its labels", async () => {
+test("a downwardAPI volume is in memory, and follows the pod's labels", async () => {
   const bench = volumeBench();
   const items = [
     { path: "labels", fieldRef: { fieldPath: "metadata.labels" } },
@@ -197,14 +197,14 @@ test("a downwardAPI volume shows the pod in memory, and follows its labels", asy
   assert.deepEqual(await shown(), ['app="shop"', "front", "1024"]);
 });
 
-test("a small spec makes no large volume: one value counts once for each item that names it, and is held once", async () => {
+test("limits the total size when many items repeat one value", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { large: "x".repeat(100_000) });
   const items = Array.from({ length: 1_000 }, (_, index) => ({ key: "large", path: `f${index}` }));
   assert.equal(
     await refusal(bench, { name: "v", configMap: { name: "m", items } }),
     failed(
-      "its files have 100000000 bytes together, more than 67108864: name fewer items, or spread them over several volumes",
+      "its files total 100000000 bytes, more than 67108864: select fewer items, or split them over several volumes",
     ),
   );
   const fields = items.map(({ path }) => ({ path, fieldRef: { fieldPath: "metadata.annotations['large']" } }));
@@ -213,7 +213,7 @@ test("a small spec makes no large volume: one value counts once for each item th
   assert.equal(new Set([...payload.values()].map(({ data }) => data)).size, 1);
 });
 
-test("everything that is wrong with a downwardAPI volume is told at once, and nothing leaves it", async () => {
+test("reports all errors of a downwardAPI volume at once, and writes no file outside it", async () => {
   const items = [
     { path: "cpu", resourceFieldRef: { containerName: "none", resource: "limits.cpu" } },
     { path: "../out", fieldRef: { fieldPath: "metadata.name" } },
@@ -227,7 +227,7 @@ test("everything that is wrong with a downwardAPI volume is told at once, and no
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("a source that needs a directory where another has a file is refused, and the volume is made once they agree", async () => {
+test("rejects projected sources with a file/directory conflict until they agree", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "file" });
   const sources = [
@@ -237,7 +237,7 @@ test("a source that needs a directory where another has a file is refused, and t
   const volume = { name: "v", projected: { sources } };
   assert.equal(
     await refusal(bench, volume),
-    failed("a is a file of one source and a directory of another, which has a/name: give one of them another path"),
+    failed("a is a file in one source and a directory in another, which contains a/name: change one of the paths"),
   );
   bench.setConfigMap("m", { b: "file" });
   await mounted(bench, [volume]);
@@ -247,7 +247,7 @@ test("a source that needs a directory where another has a file is refused, and t
   );
 });
 
-test("a token belongs to the user of all containers, where they have one in common", async () => {
+test("a token belongs to the common user of all containers, if any", async () => {
   const sources = [{ serviceAccountToken: { path: "token", audience: "vault" } }];
   const container = (runAsUser?: number) => ({
     name: `c${runAsUser}`,
@@ -278,7 +278,7 @@ test("a token belongs to the user of all containers, where they have one in comm
   }
 });
 
-test("everything that is wrong with a projected volume is told at once", async () => {
+test("reports all errors of a projected volume at once", async () => {
   const sources = [{ configMap: { name: "none" } }, { secret: { name: "none" } }];
   assert.equal(
     await refusal(volumeBench(), { name: "v", projected: { sources } }),
@@ -286,7 +286,7 @@ test("everything that is wrong with a projected volume is told at once", async (
   );
 });
 
-test("what is made for a pod with an fsGroup belongs to that group, and a change of it is written", async () => {
+test("files of a pod with an fsGroup belong to that group, and follow its change", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { key: "x" });
   const volume = { name: "v", secret: { secretName: "s", defaultMode: 0o400 } };

@@ -11,7 +11,7 @@ const claimOf = (name: string): Volume => ({ name, persistentVolumeClaim: { clai
 const published = (name: string) => directoryOf("csi", name);
 const other = { uid: "uid-2", name: "other" };
 
-/** A bench with claims on volumes of a driver, and on a directory of the machine. */
+/** Bench with claims on CSI volumes, and on a local directory. */
 function bound(): Bench {
   const bench = volumeBench();
   const add = (name: string, spec: NonNullable<PersistentVolume["spec"]>) => {
@@ -32,7 +32,7 @@ function bound(): Bench {
 const stagedData = ({ host }: Bench) => host.files.tree(`${plugin}/d`).filter((path) => path.endsWith("vol_data.json"));
 const isMounted = ({ host }: Bench, path: string) => host.files.mounted().some((mount) => mount.path === path);
 
-/** Why a pod cannot end. */
+/** The error that prevents the pod's end. */
 async function refused({ clock }: Bench, ending: Promise<void>): Promise<string> {
   const message = ending.then(
     () => "it ended",
@@ -43,18 +43,18 @@ async function refused({ clock }: Bench, ending: Promise<void>): Promise<string>
 }
 
 const damages: readonly (readonly [string, string, RegExp])[] = [
-  ["empty", "", /failed to parse volume data file \[.*\/one\/vol_data\.json\]/],
+  ["an empty file", "", /failed to parse volume data file \[.*\/one\/vol_data\.json\]/],
   ["garbage", "\0{", /failed to parse volume data file/],
-  ["a list", "[]", /it names no volume/],
+  ["a list", "[]", /driverName or volumeHandle is missing/],
   [
-    "another volume's",
+    "another volume's data",
     '{"driverName":"d","volumeHandle":"h-two","specVolID":"two"}',
-    /vol_data\.json\] is another volume's$/,
+    /vol_data\.json\] belongs to another volume$/,
   ],
 ];
 
 for (const [what, text, why] of damages)
-  test(`a pod's vol_data.json is ${what}: what is mounted stays, as with a kubelet, and nobody else is held up`, async () => {
+  test(`with ${what} as a pod's vol_data.json, the mount stays, as in the kubelet, and other pods are not delayed`, async () => {
     const bench = bound();
     const { host, storage } = bench;
     await bench.start().mount(podWith([claimOf("one")]), never);
@@ -85,7 +85,7 @@ for (const [what, text, why] of damages)
   });
 
 for (const [what, text] of damages)
-  test(`the node's vol_data.json is ${what}: the volume leaves with its last pod all the same, and only it`, async () => {
+  test(`with ${what} as a staged volume's vol_data.json, the volume is still unstaged with its last pod`, async () => {
     const bench = bound();
     const { host, storage } = bench;
     await bench.start().mount(podWith([claimOf("one")]), never);
@@ -105,7 +105,7 @@ for (const [what, text] of damages)
     next.stop();
   });
 
-test("the node's vol_data.json is damaged while its pod lives: the volume leaves with it", async () => {
+test("a staged volume whose vol_data.json is damaged during its pod's life is unstaged with it", async () => {
   const bench = bound();
   const stage = bench.start();
   await stage.recover(never);
@@ -117,7 +117,7 @@ test("the node's vol_data.json is damaged while its pod lives: the volume leaves
   assert.deepEqual(bench.host.files.tree(`${plugin}/d`), []);
 });
 
-test("the link to a device is gone: the device stays the pod's while that is there, and goes with it", async () => {
+test("a block volume without its link stays mapped while the pod exists, and is removed with it", async () => {
   const bench = bound();
   const { host } = bench;
   const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
@@ -142,7 +142,7 @@ test("the link to a device is gone: the device stays the pod's while that is the
   assert.deepEqual(host.files.tree(all), [`${all}/publish`, `${all}/staging`]);
 });
 
-test("the data of a device is damaged: what is published stays, and goes once it is unmounted", async () => {
+test("a published block volume with damaged metadata stays until it is unmounted", async () => {
   const bench = bound();
   const { host, storage } = bench;
   const devices = { containers: [aContainer("c", { volumeDevices: [{ name: "raw", devicePath: "/dev/raw" }] })] };
@@ -169,7 +169,7 @@ for (const [what, place] of [
   ["the directory of a plugin", `${rootDir}/pods/uid-1/volumes/kubernetes.io~csi`],
   ["the directory of all volumes", `${rootDir}/pods/uid-1/volumes`],
 ] as const)
-  test(`a link where ${what} was goes alone at the pod's end, with nothing of what it leads to`, async () => {
+  test(`removes a symbolic link in place of ${what} at the pod's end, without its target`, async () => {
     const bench = bound();
     const { host } = bench;
     const stage = bench.start();
@@ -187,7 +187,7 @@ for (const [what, place] of [
     assert.deepEqual(host.files.mounted(), [], "it is unstaged");
   });
 
-test("no volume is set up through a link", async () => {
+test("sets up no volume through a symbolic link", async () => {
   for (const [name, directory] of [
     ["one", published("one")],
     ["disk", directoryOf("local-volume", "disk")],
@@ -203,13 +203,16 @@ test("no volume is set up through a link", async () => {
     await bench.clock.advance(100);
     giveUp.abort();
     await assert.rejects(mounting);
-    assert.match(bench.events.join(), /SetUp failed for volume ".*" : .* is a link, not the volume's directory/);
+    assert.match(
+      bench.events.join(),
+      /SetUp failed for volume ".*" : .* is a symbolic link, not the volume's directory/,
+    );
     assert.deepEqual(bench.host.files.tree("/precious"), ["/precious/file"]);
     assert.equal(isMounted(bench, "/precious"), false);
   }
 });
 
-test("no volume is staged through a link", async () => {
+test("stages no volume through a symbolic link", async () => {
   const sum = createHash("sha256").update("h-one").digest("hex");
   const deviceOf = (name: string) => ({
     containers: [aContainer("c", { volumeDevices: [{ name, devicePath: "/dev/raw" }] })],
@@ -236,7 +239,10 @@ test("no volume is staged through a link", async () => {
     await bench.clock.advance(100);
     giveUp.abort();
     await assert.rejects(mounting);
-    assert.ok(bench.events.join().includes(`${directory} is a link, not the volume's directory`), bench.events.join());
+    assert.ok(
+      bench.events.join().includes(`${directory} is a symbolic link, not the volume's directory`),
+      bench.events.join(),
+    );
     assert.deepEqual(storage.calls, []);
     assert.deepEqual(host.files.tree("/precious"), ["/precious/file"]);
     assert.deepEqual(host.files.mounted(), []);
@@ -244,10 +250,10 @@ test("no volume is staged through a link", async () => {
 });
 
 for (const [what, text] of [
-  ["names the volume", '{"driverName":"d","volumeHandle":"h-one","specVolID":"one"}'],
-  ["is somebody's", "theirs"],
+  ["a vol_data.json of the volume", '{"driverName":"d","volumeHandle":"h-one","specVolID":"one"}'],
+  ["an unrelated vol_data.json", "theirs"],
 ] as const)
-  test(`a driver mounts a pod's volume a directory too high, and a file in it ${what}: none of it is deleted`, async () => {
+  test(`deletes nothing of a volume published one directory too high with ${what}`, async () => {
     const bench = bound();
     const { host } = bench;
     const stage = bench.start();
@@ -269,7 +275,7 @@ for (const [what, text] of [
     stage.stop();
   });
 
-test("a driver stages a volume a directory too high: none of it is deleted, and it leaves once it is unmounted", async () => {
+test("deletes nothing of a volume staged one directory too high, and unstages it once unmounted", async () => {
   const bench = bound();
   const { host, clock } = bench;
   const stage = bench.start();
@@ -291,7 +297,7 @@ test("a driver stages a volume a directory too high: none of it is deleted, and 
   stage.stop();
 });
 
-test("files in the directory of a volume that is not mounted are nobody's to delete: the pod's directory stays", async () => {
+test("keeps files in the directory of an unmounted volume, and the pod's directory", async () => {
   const bench = bound();
   const { host } = bench;
   const stage = bench.start();
@@ -310,7 +316,7 @@ test("files in the directory of a volume that is not mounted are nobody's to del
   assert.deepEqual(host.files.tree(`${rootDir}/pods`), []);
 });
 
-test("a pod's directory of a volume is removed by hand: the volume stays staged until the pod has ended", async () => {
+test("a volume whose pod directory was removed by hand stays staged until the pod has ended", async () => {
   const bench = bound();
   const { host, storage } = bench;
   const stage = bench.start();

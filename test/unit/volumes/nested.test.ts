@@ -9,7 +9,7 @@ const nestedIn = (...mounts: readonly (readonly [name: string, mountPath: string
     "v",
   );
 
-test("mounts below a volume are named once, and only the outermost", () => {
+test("returns the outermost mount points inside a volume, without duplicates", () => {
   assert.deepEqual(
     nestedIn(
       ["v", "/dir"],
@@ -25,7 +25,7 @@ test("mounts below a volume are named once, and only the outermost", () => {
   assert.deepEqual(nestedIn(["v", "/dir/"], ["v", "/dir/again"]), ["again"]);
 });
 
-test("init containers count, and each container by itself", () => {
+test("considers init containers, and each container separately", () => {
   const mountsOf = (...paths: readonly (readonly [string, string])[]) =>
     paths.map(([name, mountPath]) => ({ name, mountPath }));
   const pod = aPod({
@@ -35,7 +35,7 @@ test("init containers count, and each container by itself", () => {
   assert.deepEqual(nestedMountPoints(pod, "v"), ["side"]);
 });
 
-test("a mount path that leads out of the container is refused", () => {
+test("rejects a mount path outside the container's root", () => {
   assert.throws(() => nestedIn(["v", "../../etc"]), {
     code: "invalid_argument",
     message: "invalid container mount point ../../etc",

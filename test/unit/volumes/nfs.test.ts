@@ -9,7 +9,7 @@ const export_ = { server: "files.example", path: "/srv" };
 const mounts = ({ host }: Bench) => host.commands.filter(([name]) => name === "mount").map((argv) => argv.join(" "));
 const unmounts = ({ host }: Bench) => host.commands.filter(([name]) => name === "umount").map((argv) => argv.join(" "));
 
-/** A bench with a claim on an export. */
+/** Bench with a claim on an NFS export. */
 function bound(spec: NonNullable<PersistentVolume["spec"]> = {}): Bench {
   const bench = volumeBench();
   const metadata = { name: "data", namespace: "default", uid: "u" };
@@ -19,7 +19,7 @@ function bound(spec: NonNullable<PersistentVolume["spec"]> = {}): Bench {
   return bench;
 }
 
-/** A program that never ends, as one that waits for a server. */
+/** A program that never ends, like one that waits for a server. */
 const waits = ({ clock, host }: Bench, name: string, forgives: readonly string[] = []) =>
   host.program(name, (args, { killed }) => {
     if (!forgives.includes(args[0] ?? ""))
@@ -31,7 +31,7 @@ const waits = ({ clock, host }: Bench, name: string, forgives: readonly string[]
     return 0;
   });
 
-test("a pod's own volume is an export, mounted once, and unmounted with the pod", async () => {
+test("an inline NFS volume is mounted once, and unmounted with the pod", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   await stage.mount(podWith([own({ ...export_, readOnly: true })]), never);
@@ -51,7 +51,7 @@ test("a pod's own volume is an export, mounted once, and unmounted with the pod"
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("a claim's export has its mount options in order, each once; an IPv6 server has brackets", async () => {
+test("passes sorted mount options without duplicates; an IPv6 server gets brackets", async () => {
   const nfs = { server: "fd00::1", path: "/" };
   const bench = bound({ nfs, mountOptions: ["soft", "nfsvers=4.2", "soft"] });
   await bench
@@ -60,7 +60,7 @@ test("a claim's export has its mount options in order, each once; an IPv6 server
   assert.deepEqual(mounts(bench), [`mount -t nfs -o nfsvers=4.2,ro,soft [fd00::1]:/ ${directoryOf("nfs", "pv")}`]);
 });
 
-test("a server that is no host name or address, and a path that is not absolute, are refused with the field", async () => {
+test("rejects an invalid server and a relative path, naming the field", async () => {
   const refused: readonly (readonly [server: string, path: string, why: string])[] = [
     ["-o", "/srv", 'nfs.server "-o" is not a host name or an IP address'],
     ["--bind", "/srv", 'nfs.server "--bind" is not a host name or an IP address'],
@@ -83,7 +83,7 @@ test("a server that is no host name or address, and a path that is not absolute,
   }
 });
 
-test("servers are mounted by any name or address that the API server takes", async () => {
+test("accepts every server name and address that the API server accepts", async () => {
   for (const [server, written] of [
     ["files.example", "files.example"],
     ["files_1", "files_1"],
@@ -97,7 +97,7 @@ test("servers are mounted by any name or address that the API server takes", asy
   }
 });
 
-test("without options there is none; what fails is told in the kubelet's words and begins anew", async () => {
+test("without mount options passes no -o; a failure is reported in the kubelet's words and retried cleanly", async () => {
   const bench = bound();
   const { host, clock, events } = bench;
   const words =
@@ -118,7 +118,7 @@ test("without options there is none; what fails is told in the kubelet's words a
   assert.equal(host.files.tree(at.slice(0, at.lastIndexOf("/"))).length, 0, "the directory is gone");
 });
 
-test("a server that does not answer holds up its own pod alone, at the start and at the end", async () => {
+test("an unresponsive server delays only its own pod, at start and end", async () => {
   const bench = bound();
   const { clock, host } = bench;
   const stage = bench.start();
@@ -147,7 +147,7 @@ test("a server that does not answer holds up its own pod alone, at the start and
   );
 });
 
-test("what is mounted from a server that is gone is forced off after the pod's other mounts", async () => {
+test("force-unmounts volumes of a dead server after the pod's other mounts", async () => {
   const bench = bound();
   const { clock, host } = bench;
   const stage = bench.start();

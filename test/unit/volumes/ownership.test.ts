@@ -12,7 +12,7 @@ import { fakeHost } from "../../fakes/host.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { never } from "./volume-bench.ts";
 
-/** A machine with this one's shell, and programs that stand before its own. */
+/** A machine with the local shell, and replacement programs first in its PATH. */
 async function machineWith(programs: Readonly<Record<string, string>>) {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-ownership-"));
   for (const [name, script] of Object.entries(programs))
@@ -40,7 +40,7 @@ async function machineWith(programs: Readonly<Record<string, string>>) {
 
 const refuse = 'echo "not permitted" >&2; exit 1';
 
-test("a file system that gives nothing to a group is used as it is, which the log tells once", async () => {
+test("uses a file system that refuses chown as it is, with one log line", async () => {
   await using machine = await machineWith({ chown: refuse, chmod: refuse });
   const tree = join(machine.directory, "tree");
   await mkdir(join(tree, "sub"), { recursive: true });
@@ -51,7 +51,7 @@ test("a file system that gives nothing to a group is used as it is, which the lo
   assert.match(machine.lines[0] ?? "", /"complaints":\["not permitted","not permitted"\]/);
 });
 
-test("modes follow where the group alone cannot be set", async () => {
+test("sets modes even if the group cannot be changed", async () => {
   await using machine = await machineWith({ chown: refuse });
   const tree = join(machine.directory, "tree");
   await mkdir(tree, { mode: 0o700 });
@@ -61,9 +61,9 @@ test("modes follow where the group alone cannot be set", async () => {
   assert.deepEqual(modes, [0o2770, 0o660]);
 });
 
-test("a tree that cannot be walked is not given to a pod", async () => {
+test("fails if the tree cannot be walked", async () => {
   await using machine = await machineWith({ chown: refuse });
   await assert.rejects(machine.give(join(machine.directory, "absent")), {
-    message: /^files could not be given to group 4321: find: .*absent/,
+    message: /^cannot give files to group 4321: find: .*absent/,
   });
 });

@@ -10,7 +10,7 @@ const podDir = `${rootDir}/pods/uid-1`;
 const volume = `${podDir}/volumes/kubernetes.io~empty-dir/v`;
 const part = (index: number, subPath: string) => ({ index, volume: "v", subPath });
 
-/** A pod whose emptyDir is there, on a machine whose shell binds each part that it is asked for, as long as `answer` lets it. */
+/** A pod with a mounted emptyDir, on a machine whose shell binds each subPath unless `answer` says otherwise. */
 async function mounted(answer: (part: string) => "bound" | "create" | "bind" = () => "bound") {
   const bench = volumeBench();
   const pod = podWith([{ name: "v", emptyDir: {} }]);
@@ -37,7 +37,7 @@ async function mounted(answer: (part: string) => "bound" | "create" | "bind" = (
   return { bench, pod, stage, asked };
 }
 
-test("parts of a volume are bound in one command, each at its own place below the pod's directory", async () => {
+test("binds all subPath mounts in one command, each to its own target below the pod's directory", async () => {
   const { pod, stage, asked } = await mounted();
   const places = await stage.bindParts(pod, "c", [part(1, "a//b/."), part(3, ".")], never);
   const target = (index: number) => `${podDir}/volume-subpaths/v/c/${index}`;
@@ -54,7 +54,7 @@ test("parts of a volume are bound in one command, each at its own place below th
   ]);
 });
 
-test("parts of a claim's volume lie below the name of its volume", async () => {
+test("subPath mounts of a claim are in a directory named after its PersistentVolume", async () => {
   const asked: string[] = [];
   const host = fakeHost({ clock: fakeClock() });
   host.program("sh", (args) => {
@@ -70,13 +70,13 @@ test("parts of a claim's volume lie below the name of its volume", async () => {
   assert.deepEqual(asked, ["/there", "a", `${podDir}/volume-subpaths/pv/c/2`]);
 });
 
-test("a container without parts asks nothing of the machine", async () => {
+test("a container without subPath mounts runs no command", async () => {
   const { bench, pod, stage } = await mounted();
   assert.equal((await stage.bindParts(pod, "c", [], never)).size, 0);
   assert.deepEqual(bench.host.commands, []);
 });
 
-test("what goes wrong is told in the kubelet's words, without the machine's files", async () => {
+test("reports failures in the kubelet's words, without paths of the host", async () => {
   const failing = await mounted((below) => (below === "ok" ? "bound" : below === "make" ? "create" : "bind"));
   const bind = (...paths: readonly string[]) =>
     failing.stage.bindParts(
@@ -94,7 +94,7 @@ test("what goes wrong is told in the kubelet's words, without the machine's file
   });
 });
 
-test("a mount of the machine that a part shows goes there alone: the part is parted from its source before", async () => {
+test("makes a subPath mount private before unmounting, so that nested host mounts stay on the host", async () => {
   const { bench, pod, stage } = await mounted();
   const places = await stage.bindParts(pod, "c", [part(0, "a")], never);
   const [place = ""] = places.values();
@@ -108,7 +108,7 @@ test("a mount of the machine that a part shows goes there alone: the part is par
   ]);
 });
 
-test("mounts that lie side by side are unmounted in one command; what stays is tried by itself, and told", async () => {
+test("unmounts non-nested mounts in one command; a mount that stays is retried separately and reported", async () => {
   const { bench, pod, stage } = await mounted();
   const places = [...(await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b"), part(2, "c")], never)).values()];
   let busy = true;
@@ -126,7 +126,7 @@ test("mounts that lie side by side are unmounted in one command; what stays is t
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("parts are unmounted and removed with the pod's volumes, by a graftlet that knows nothing of them too", async () => {
+test("unmounts subPath mounts with the pod's volumes, also after a restart", async () => {
   const { bench, pod, stage } = await mounted();
   await stage.bindParts(pod, "c", [part(0, "a"), part(1, "b")], never);
   assert.equal(bench.host.files.mounted().length, 2);

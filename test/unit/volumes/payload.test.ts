@@ -8,7 +8,7 @@ const map: ConfigMap = { metadata, data: { a: "text" }, binaryData: { b: Buffer.
 const secret: Secret = { metadata, data: { password: Buffer.from("hidden").toString("base64") } };
 const all = { items: undefined, defaultMode: 0o644, optional: false };
 
-test("every key is a file where no items are named, and with an empty list of them", () => {
+test("without items, or with an empty list, every key becomes a file", () => {
   for (const items of [undefined, []]) {
     const payload = configMapPayload(map, { ...all, items });
     assert.deepEqual(
@@ -21,14 +21,14 @@ test("every key is a file where no items are named, and with an empty list of th
   }
 });
 
-test("items choose keys, paths and modes", () => {
+test("items select keys, paths and modes", () => {
   const payload = secretPayload(secret, { ...all, items: [{ key: "password", path: "deep/./er//pw", mode: 0o400 }] });
   assert.deepEqual([...payload.keys()], ["deep/er/pw"]);
   assert.equal(payload.get("deep/er/pw")?.mode, 0o400);
   assert.equal(Buffer.from(payload.get("deep/er/pw")?.data ?? []).toString(), "hidden");
 });
 
-test("a missing key is named as the kubelet names it, unless the source is optional", () => {
+test("reports a missing key in the kubelet's words, unless the source is optional", () => {
   const items = [{ key: "nope", path: "p" }];
   assert.throws(() => configMapPayload(map, { ...all, items }), {
     code: "not_found",
@@ -42,7 +42,7 @@ test("a missing key is named as the kubelet names it, unless the source is optio
   assert.equal(secretPayload(undefined, { ...all, items, optional: true }).size, 0);
 });
 
-test("paths that lead out of the volume or into the writer's own names are refused", () => {
+test("rejects paths outside the volume or with names of the atomic writer", () => {
   const cases: readonly (readonly [path: string, why: RegExp])[] = [
     ["", /must not be empty/],
     ["/etc/passwd", /must be relative path: \/etc\/passwd/],
@@ -59,7 +59,7 @@ test("paths that lead out of the volume or into the writer's own names are refus
   assert.equal(cleanPath("a/..b"), "a/..b");
 });
 
-test("a digest tells content, names, modes and owners apart, and not order", () => {
+test("the digest depends on content, names, modes and owners, but not on order", () => {
   const file = (text: string, mode = 0o644, uid?: number) => ({
     data: Buffer.from(text),
     mode,

@@ -5,7 +5,7 @@ import { directoryOf, never, podWith, volumeBench } from "./volume-bench.ts";
 
 const configMap: Volume = { name: "v", configMap: { name: "m" } };
 
-test("refreshes are paced while an object keeps changing, and the newest state is written in the end", async () => {
+test("rate-limits refreshes while an object keeps changing, and writes the newest state in the end", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "0" });
   const stage = bench.start();
@@ -31,7 +31,7 @@ test("refreshes are paced while an object keeps changing, and the newest state i
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "after a quiet time");
 });
 
-test("a volume that fails is not tried again for each of many changes of another object", async () => {
+test("does not retry a failing volume for each change of another object", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "0" });
   const stage = bench.start();
@@ -48,7 +48,7 @@ test("a volume that fails is not tried again for each of many changes of another
   await outcome;
 });
 
-test("at most one refresh waits for a slow one, which does not delay the refreshes of other pods", async () => {
+test("queues at most one refresh behind a slow one, without delaying other pods", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "0" });
   const stage = bench.start();

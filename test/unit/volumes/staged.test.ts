@@ -6,7 +6,7 @@ import { showing } from "../../../src/volumes/persistent/staged.ts";
 const table = (...lines: readonly string[]) =>
   parseMounts(lines.map((line, index) => `${index + 20} 1 ${line} rw - ext4 /dev/x rw`).join("\n"));
 
-test("the other mounts of a directory are those that show just it, wherever its file system is mounted", () => {
+test("finds other mounts of exactly one directory, wherever its file system is mounted", () => {
   const mounts = table(
     "8:1 / /",
     "8:2 / /disks",

@@ -4,14 +4,14 @@ import type { Volume } from "../../../src/objects.ts";
 import type { Volumes } from "../../../src/volumes/volumes.ts";
 import { type Bench, directoryOf, never, podWith, volumeBench } from "./volume-bench.ts";
 
-/** A volume whose files the node updates, and how its content comes to change. */
+/** A volume whose files are updated, and how its content changes. */
 interface Updated {
   readonly what: string;
   readonly plugin: string;
   readonly file: string;
   readonly volume: Volume;
   set(bench: Bench, content: string): void;
-  /** Has the node notice the change, as its watch, its timer or the pod's next pass would. */
+  /** Makes the node notice the change, as its watch, its timer or the pod's next sync would. */
   notice(bench: Bench, stage: Volumes, content: string): Promise<unknown>;
 }
 
@@ -85,7 +85,7 @@ for (const { what, plugin, file, volume, set, notice } of kinds) {
   });
 }
 
-test("a start waits for an update that is being written, and reads its files", async () => {
+test("a container start waits for an update in progress, and sees its files", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { f: "old" });
   const stage = bench.start();
@@ -112,7 +112,7 @@ test("a start waits for an update that is being written, and reads its files", a
   assert.equal(seen, "new");
 });
 
-test("a start that fails lets updates through again", async () => {
+test("a failed container start unblocks updates", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { f: "old" });
   const stage = bench.start();
@@ -124,7 +124,7 @@ test("a start that fails lets updates through again", async () => {
   assert.equal(await bench.text(`${directoryOf("configmap")}/f`), "new");
 });
 
-test("a start of one pod delays no update of another, and a pod without volumes starts at once", async () => {
+test("a container start does not delay updates of other pods, and is not delayed without volumes", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { f: "old" });
   const stage = bench.start();

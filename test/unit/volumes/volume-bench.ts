@@ -14,11 +14,11 @@ import { unmeasured } from "../../fakes/measures.ts";
 export const rootDir = "/var/lib/kubelet";
 export const never = new AbortController().signal;
 
-/** Where a volume of the bench's pod lies. */
+/** Directory of a volume of the bench's pod. */
 export const directoryOf = (plugin: string, name = "v") =>
   `${rootDir}/pods/uid-1/volumes/kubernetes.io~${plugin}/${name}`;
 
-/** A pod whose container mounts every volume given. */
+/** A pod whose container mounts all of these volumes. */
 export function podWith(
   volumes: readonly Volume[],
   spec: Partial<TestPod["spec"]> = {},
@@ -28,7 +28,7 @@ export function podWith(
   return aPod({ volumes: [...volumes], containers: [container], ...spec }, metadata);
 }
 
-/** A claim's status with a strategic merge patch, as far as graftlet writes them. */
+/** Applies a strategic merge patch to a claim's status, as far as graftlet uses it. */
 function merged(status: NonNullable<PersistentVolumeClaim["status"]>, patch: object): typeof status {
   const { status: change } = patch as { status: Record<string, unknown> };
   const { conditions, allocatedResourceStatuses, ...rest } = change;
@@ -46,7 +46,7 @@ function merged(status: NonNullable<PersistentVolumeClaim["status"]>, patch: obj
   };
 }
 
-/** The volumes stage on a machine in memory, with objects that a test can change. */
+/** The volumes stage on an in-memory machine, with objects that tests can change. */
 export function volumeBench() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -70,7 +70,7 @@ export function volumeBench() {
   };
   const bench = {
     storage: fakeStorage(host.files),
-    /** Attached volumes in use, as the node was told last. */
+    /** Attached volumes in use, as last reported. */
     inUse: undefined as readonly string[] | undefined,
     isNodeKnown: true,
     target: fakePresence(),
@@ -78,14 +78,14 @@ export function volumeBench() {
     host,
     events,
     requests,
-    /** What was measured of volumes that were taken down. */
+    /** Recorded durations of volume teardowns. */
     tornDown,
-    /** How tokens are made; a test may put its own in its place. */
+    /** Issues tokens; a test may replace it. */
     issue,
     labels: { zone: "a" } as Record<string, string>,
     claims,
     volumes,
-    /** Patches of claims' statuses, and what becomes of them; a test may put its own in its place. */
+    /** Patches of claims' statuses, and how they are applied; a test may replace it. */
     patches: [] as object[],
     patch: async (claim: PersistentVolumeClaim, patch: object): Promise<PersistentVolumeClaim> => {
       const patched = { ...claim, status: merged(claim.status ?? {}, patch) };
@@ -102,9 +102,9 @@ export function volumeBench() {
       const encoded = Object.entries(data).map(([key, value]) => [key, base64(value)] as const);
       secrets.set(name, { metadata: identity(name), data: Object.fromEntries(encoded) });
     },
-    /** What the volume shows at a path, links followed. */
+    /** Content of a file in the volume, following links. */
     text: async (path: string) => (await host.fs.readFile(path)).toString("utf8"),
-    /** A fresh stage on the same machine: graftlet after a restart. */
+    /** A fresh stage on the same machine, as after a restart of graftlet. */
     start: () =>
       createVolumes({
         host,
@@ -150,7 +150,7 @@ export function volumeBench() {
 
 export type Bench = ReturnType<typeof volumeBench>;
 
-/** Sets the volumes up on a fresh stage. */
+/** Mounts the volumes with a fresh stage. */
 export async function mounted(
   bench: Bench,
   volumes: readonly Volume[],
@@ -162,7 +162,7 @@ export async function mounted(
   return stage.mounted("uid-1");
 }
 
-/** The event of a volume that cannot be set up. */
+/** The event for a volume that cannot be set up. */
 export async function refusal(bench: Bench, volume: Volume, spec: Parameters<typeof podWith>[1] = {}): Promise<string> {
   const giveUp = new AbortController();
   const mounting = bench.start().mount(podWith([volume], spec), giveUp.signal);
@@ -172,5 +172,5 @@ export async function refusal(bench: Bench, volume: Volume, spec: Parameters<typ
   return bench.events.join("\n");
 }
 
-/** That event, with this text. */
+/** That event, with the given text. */
 export const failed = (text: string) => `Pod Warning FailedMount: MountVolume.SetUp failed for volume "v" : ${text}`;

@@ -9,7 +9,7 @@ const token: Volume = { name: "v", projected: { sources: [{ serviceAccountToken:
 const failures = (events: readonly string[]) =>
   events.filter((event) => event.includes("MountVolume.SetUp failed")).length;
 
-test("volumes that no container mounts are left alone", async () => {
+test("does not set up volumes that no container mounts", async () => {
   const bench = volumeBench();
   const pod = podWith([{ name: "v", emptyDir: {} }]);
   const stage = bench.start();
@@ -28,7 +28,7 @@ test("volumes that no container mounts are left alone", async () => {
   assert.deepEqual([...stage.mounted("uid-1").keys()], ["v"]);
 });
 
-test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an event each time", async () => {
+test("retries a failed volume after 0.5, 1, 2 s and so on, with an event each time", async () => {
   const bench = volumeBench();
   const mounting = bench.start().mount(podWith([configMap]), never);
   await bench.clock.advance(0);
@@ -44,7 +44,7 @@ test("a volume that fails is tried again after 0.5, 1, 2 s and so on, with an ev
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
-test("a volume that waits for an API server is ready within seconds of its return, however long that was away", async () => {
+test("a volume is ready within seconds of the API server's return after any outage", async () => {
   const bench = volumeBench();
   const { issue } = bench;
   bench.issue = async () => {
@@ -59,7 +59,7 @@ test("a volume that waits for an API server is ready within seconds of its retur
   await mounting;
 });
 
-test("a volume that the loss of the target breaks off is set up once it is back, without an event", async () => {
+test("a set-up interrupted by the loss of the target completes after its return, without an event", async () => {
   const bench = volumeBench();
   const asked = Promise.withResolvers<void>();
   const { issue } = bench;
@@ -80,7 +80,7 @@ test("a volume that the loss of the target breaks off is set up once it is back,
   assert.deepEqual([tries, bench.events], [2, []]);
 });
 
-test("after 2m3s the pass fails with the kubelet's text and names what is missing; events tell of the volumes alone", async () => {
+test("after 2m3s the sync fails with the kubelet's text and lists missing volumes; events are for volumes only", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   const mounting = stage.mount(
@@ -107,7 +107,7 @@ test("after 2m3s the pass fails with the kubelet's text and names what is missin
   assert.deepEqual([...stage.mounted("uid-1").keys()], ["fine"]);
 });
 
-test("an object that appears ends the wait at once", async () => {
+test("the creation of a missing object ends the wait at once", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   const mounting = stage.mount(podWith([configMap]), never);
@@ -119,7 +119,7 @@ test("an object that appears ends the wait at once", async () => {
   assert.equal(failures(bench.events), tries);
 });
 
-test("a change of an object reaches the volumes of running pods without waiting", async () => {
+test("a changed object is written to the volumes of running pods at once", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const stage = bench.start();
@@ -134,7 +134,7 @@ test("a change of an object reaches the volumes of running pods without waiting"
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "2");
 });
 
-test("changes in quick succession never write at once, and the last one stays", async () => {
+test("changes in quick succession never write concurrently, and the last one wins", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "0" });
   const stage = bench.start();
@@ -157,7 +157,7 @@ test("changes in quick succession never write at once, and the last one stays", 
   assert.deepEqual(bench.events, []);
 });
 
-test("a pass over a pod at rest writes nothing", async () => {
+test("the sync of an unchanged pod writes nothing", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const stage = bench.start();
@@ -173,7 +173,7 @@ test("a pass over a pod at rest writes nothing", async () => {
   assert.deepEqual([bench.host.files.changes.length, bench.host.commands.length], [changes, commands]);
 });
 
-test("a volume that stood stays when its object is gone, and the pass goes on", async () => {
+test("a mounted volume stays when its object is deleted, and the sync succeeds", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const stage = bench.start();
@@ -184,7 +184,7 @@ test("a volume that stood stays when its object is gone, and the pass goes on", 
   assert.equal(await bench.text(`${directoryOf("configmap")}/a`), "1");
 });
 
-test("a token is renewed when it is time, without a pass", async () => {
+test("renews a token when due, without a sync", async () => {
   const bench = volumeBench();
   const stage = bench.start();
   await stage.mount(podWith([token]), never);
@@ -200,7 +200,7 @@ test("a token is renewed when it is time, without a pass", async () => {
   assert.equal(bench.requests.length, 3);
 });
 
-test("a token that cannot be renewed is asked for again", async () => {
+test("retries a failed token renewal", async () => {
   const bench = volumeBench();
   const { issue } = bench;
   const stage = bench.start();
@@ -218,7 +218,7 @@ test("a token that cannot be renewed is asked for again", async () => {
   assert.equal(await bench.text(`${directoryOf("projected")}/token`), "token-2");
 });
 
-test("unmounting takes away what was made, mounts first, and can be repeated", async () => {
+test("unmounts first, then removes the directories, and can be repeated", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { a: "1" });
   const stage = bench.start();
@@ -242,7 +242,7 @@ test("unmounting takes away what was made, mounts first, and can be repeated", a
   assert.equal(bench.host.files.text("/data/precious"), "kept");
 });
 
-test("a pod known by its UID alone is unmounted from what lies on the disk", async () => {
+test("unmounts a pod known only by its UID", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { a: "1" });
   await bench.start().mount(podWith([{ name: "v", secret: { secretName: "s" } }]), never);
@@ -254,7 +254,7 @@ test("a pod known by its UID alone is unmounted from what lies on the disk", asy
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("nothing is deleted while something stays mounted", async () => {
+test("deletes nothing while something stays mounted", async () => {
   const bench = volumeBench();
   bench.host.files.put("/data/precious", { data: "kept" });
   const path = directoryOf("nfs");
@@ -268,7 +268,7 @@ test("nothing is deleted while something stays mounted", async () => {
   assert.equal(bench.host.files.changes.length, before);
 });
 
-test("of each volume that stood it is measured how its pod's were taken down, until they are gone", async () => {
+test("records the teardown duration of each mounted volume until the teardown succeeds", async () => {
   const bench = volumeBench();
   bench.setSecret("s", { a: "1" });
   const stage = bench.start();
@@ -292,7 +292,7 @@ test("of each volume that stood it is measured how its pod's were taken down, un
   assert.deepEqual(bench.tornDown, [...both("failed"), ...both("gone")]);
 });
 
-test("mounts are found where the root directory is a link", async () => {
+test("finds mounts if the root directory is a symbolic link", async () => {
   const bench = volumeBench();
   await bench.host.fs.apply([
     { do: "mkdir", path: "/disk/kubelet", parents: true },
@@ -308,7 +308,7 @@ test("mounts are found where the root directory is a link", async () => {
   assert.deepEqual(bench.host.files.mounted(), []);
 });
 
-test("a set-up under way ends before the volumes are removed, and makes nothing afterwards", async () => {
+test("waits for a running set-up before removing volumes, and creates nothing afterwards", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const stage = bench.start();
@@ -327,13 +327,13 @@ test("a set-up under way ends before the volumes are removed, and makes nothing 
   assert.deepEqual(bench.host.files.tree(`${rootDir}/pods/uid-1`), []);
 });
 
-test("a UID that is no name of a directory is refused", async () => {
+test("rejects a UID that is not a valid directory name", async () => {
   const stage = volumeBench().start();
   for (const uid of ["", "..", ".", "a/b", "../../etc"])
     await assert.rejects(stage.unmount(uid, never), { code: "invalid_argument" });
 });
 
-test("an API server that does not answer holds a pass up for 2m3s, and not the next one for ever", async () => {
+test("an unresponsive API server delays a sync for 2m3s, and not all later ones", async () => {
   const bench = volumeBench();
   bench.issue = () => new Promise(() => {});
   const stage = bench.start();
@@ -342,7 +342,7 @@ test("an API server that does not answer holds a pass up for 2m3s, and not the n
   await first;
 });
 
-test("nothing is looked for where a new pod cannot have left anything; where one did, before a restart or a failure, it is", async () => {
+test("skips the search for leftovers of new pods, but not after a restart or a failure", async () => {
   const bench = volumeBench();
   bench.setConfigMap("m", { a: "1" });
   const looks: string[] = [];
