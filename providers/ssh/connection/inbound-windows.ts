@@ -3,25 +3,25 @@ import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 import type { LimitExceeded } from "./limit-exceeded.ts";
 import { type PeerChannel, type SshPeer, isChannel, opening } from "./ssh2-peer.ts";
 
-/** Window of one channel, bytes: the largest while there are few of them, and the smallest that each gets. */
+/** Limits of one channel's window, bytes: the maximum, while there are few channels, and the minimum that each channel gets. */
 const [largestWindow, smallestWindow] = [2 * 2 ** 20, 8 * 1024];
-/** Bytes that all channels of a connection may hold unread, beyond the smallest window of each. */
+/** Limit of unread bytes over all channels of a connection, beyond the minimum window of each. */
 const connectionBytes = 32 * 2 ** 20;
-/** A new channel gets this part of its share: the rest follows what is read. */
+/** A new channel's first window is its share divided by this; the rest is granted as data is read. */
 const initialPart = 8;
-/** Unread data is handed on in such pieces, so that a reader can pause between them. */
+/** Unread data is passed on in pieces of this size, so that a reader can pause in between. */
 const pieceBytes = 64 * 1024;
 const standardError = 1;
 
-/** What a connection holds of its peer's. */
+/** Flow control of the channels of one connection. */
 export interface InboundWindows {
   /** Channels that are open, or closed and not read to their end. */
   channels(): number;
 }
 
-/** Takes flow control of a connection's channels over from ssh2, which announces 2 MiB to each channel and accepts more than it announced.
- *  A channel's window is its share of the connection's, unread data is kept in few blocks however small its packets are, and a
- *  peer that sends more than its window loses the connection.
+/** Takes over flow control from ssh2, which announces 2 MiB to each channel and accepts more than it announced. Each channel's window is its
+ *  share of the connection's limit, unread data is compacted into few blocks even if its packets are small, and a peer that sends
+ *  more than its window allows loses the connection.
  *  @see RFC 4254 §5.2 */
 export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundWindows {
   const flows = new Flows(peer, exceeded);
@@ -59,7 +59,8 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundW
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
-/** Refuses a channel that nobody has accepted or refused, such as that of a socket that graftlet no longer listens on: ssh2 would keep it. */
+/** Refuses channels that no handler has accepted or refused, for example for a socket that graftlet no longer listens on: ssh2 would keep
+ *  them open. */
 function refuseUnanswered({ protocol, channels }: SshPeer): void {
   const { _handlers: handlers } = protocol;
   const { CHANNEL_OPEN: open } = handlers;
@@ -88,7 +89,7 @@ class Flows {
     return this.#flows.size;
   }
 
-  /** @returns the new channel's first window. */
+  /** Registers a new channel. @returns its first window. */
   open(id: number): number {
     const flow = new Flow();
     this.#flows.set(id, flow);
@@ -113,7 +114,7 @@ class Flows {
     this.#count(flow);
   }
 
-  /** @param channel that has to be read to its end, if there is any. */
+  /** @param channel the channel, if its unread data has to be read before it is forgotten. */
   close(id: number, channel?: PeerChannel): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
@@ -144,7 +145,7 @@ class Flows {
     flow.counted = unread;
   }
 
-  /** Counts what is unread, and grants the peer more when it has used half of its window. */
+  /** Counts unread data, and grants the peer a larger window once it has used half of it. */
   #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
     this.#count(flow);
     if (incoming.state !== "open" || outgoing.state === "closed" || !this.#peer.protocol._destruct) return;
@@ -158,11 +159,11 @@ class Flows {
   }
 }
 
-/** What one channel has brought. */
+/** Flow-control state of one channel. */
 class Flow {
   /** Bytes that the peer may still send. */
   window = 0;
-  /** Unread bytes, as they are in the connection's sum. */
+  /** Unread bytes that are included in the connection's total. */
   counted = 0;
   stdout: Outlet | undefined;
   stderr: Outlet | undefined;
@@ -176,13 +177,13 @@ class Flow {
   }
 }
 
-/** Data on its way to one stream of a channel. While the stream's reader has paused it is kept here. */
+/** Passes data on to one stream of a channel, and buffers it while the stream's reader has paused. */
 class Outlet {
   readonly #stream: Readable;
   readonly #kept = new KeptBytes(largestWindow);
-  /** Kept before, and being handed on. */
+  /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
-  /** Bytes that the reader was given last, when it paused on them. */
+  /** Bytes pushed last, if the reader paused on them. */
   #held = 0;
 
   constructor(stream: Readable, onRead: () => void) {
@@ -203,7 +204,7 @@ class Outlet {
     else this.#kept.add(data);
   }
 
-  /** Hands everything on, whether it is read or not: the stream's end follows. */
+  /** Passes all data on even if the reader has paused: the end of the stream follows. */
   flush(): void {
     while (this.#hasKept()) {
       const piece = this.#next();

@@ -8,25 +8,25 @@ import { type Connection, nameOf, openConnection, wentSilent } from "./connectio
 import { exceedsLimit } from "./limit-exceeded.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
-/** Link to a target: SSH connections, re-established when they break. One reconnect serves all waiting callers. */
+/** Link to a target: a set of SSH connections that is re-established when it breaks. All waiting callers share one reconnect. */
 export interface Link extends AsyncDisposable {
   state(): LinkState;
   /** Registers a listener for state changes. @returns a function that removes it. */
   onChange(listener: (state: LinkState) => void): () => void;
-  /** Number of exchanges with the target so far: a request and its answer, requests sent together, a runtime call and a
-   *  login count as one each. Concurrent ones count separately. */
+  /** Number of exchanges with the target so far. A request with its answer, a batch of requests, a runtime call and a login count as one
+   *  each; concurrent exchanges count separately. */
   roundTrips(): number;
   /** Counts one exchange. */
   exchanged(): void;
-  /** A live connection; waits for one being established.
+  /** Returns a live connection; waits for one that is being established.
    *  @throws unavailable at once while the link is down, with the reason as cause. */
   connection(signal?: AbortSignal): Promise<Connection>;
-  /** All live connections, oldest first. */
+  /** Returns all live connections, oldest first. */
   connections(): readonly Connection[];
   /** Opens one more connection; concurrent callers share it.
    *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
   another(signal?: AbortSignal): Promise<Connection>;
-  /** Takes the link down for this reason: closes its connections and reconnects. */
+  /** Takes the link down with this reason: closes its connections, then reconnects after a delay. */
   fail(why: LinkError): void;
 }
 
@@ -34,20 +34,30 @@ export interface LinkOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The way to a first machine that dials in itself. */
+  /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: ReverseWay;
-  /** Opens a connection; with ssh2 by default. */
+  /** Opens a connection; uses ssh2 by default. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
-  /** Checks a new connection before the link is up. @throws LinkError when the target is unfit. */
+  /** Checks a new connection before the link counts as up. @throws LinkError when the target does not meet the requirements. */
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
-/** Sessions that a node may need at once, when the target allows few per connection. */
+/** Number of concurrent sessions to allow for when the target allows few per connection. */
 const sessionsWanted = 24;
 const [fewestConnections, mostConnections] = [3, 12];
-/** Uptime after which a link's retry delays start afresh, ms. */
+/** Uptime after which a link's retry delays are reset, ms. */
 const steadyMs = 2_000;
 
+/** States of the link's state machine:
+ *  - `idle`: no connection has been requested yet. The first call of `connection` starts connecting. To the outside this is `down`.
+ *  - `connecting`: one attempt is in progress; all callers of `connection` wait for it. It logs in and runs the check, then the link is
+ *    `up`, or on any error `down`.
+ *  - `up`: there is at least one live connection, which calls get at once. `another` may add connections. The link stays up while
+ *    connections are lost one by one; the loss of the last one, of one whose peer stopped answering or exceeded a limit, and `fail`
+ *    take it `down`.
+ *  - `down`: no connection, and no attempt in progress; calls fail at once with the reason. `timer` starts the next attempt after a
+ *    delay that grows with consecutive failures for the same reason; a new reverse connection starts it at once, where that may help.
+ *  - `closed`: disposed. All connections are closed and calls fail; the link never leaves this state. */
 type State =
   | { readonly is: "idle" }
   | {
@@ -61,7 +71,7 @@ type State =
   | { readonly is: "up"; readonly since: number }
   | { readonly is: "closed" };
 
-/** Creates the link. It connects on first use and stays connected. */
+/** Creates a link, which connects on first use and stays connected. */
 export function createLink(options: LinkOptions): Link {
   return new SshLink(options);
 }
@@ -165,8 +175,8 @@ class SshLink implements Link {
     return ready;
   }
 
-  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. A false host key may have been
-   *  that of another connection. */
+  /** Starts the next attempt at once when the machine has opened a reverse connection, unless the reason needs human action. After a
+   *  host-key mismatch it is worth trying: that key may have been presented over another reverse connection. */
   #hurry(): void {
     const state = this.#state;
     if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
@@ -175,7 +185,7 @@ class SshLink implements Link {
   }
 
   async #attempt(): Promise<Connection> {
-    // The state has to be "connecting" before anything here fails.
+    // The caller has to set the state to "connecting" before anything here can fail.
     await Promise.resolve();
     try {
       const opened = await this.#open(this.#config, this.#closing.signal);
@@ -218,10 +228,10 @@ class SshLink implements Link {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
-    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss. One that exceeds a limit
-    // would do so again.
+    // A peer that has stopped answering on one connection has done so on all of them, and a peer that has exceeded a limit would do it again:
+    // both take the whole link down.
     if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) {
-      this.#log.warn({ err: why, connections: this.#live.size }, "lost one of the connections to the target");
+      this.#log.warn({ err: why, connections: this.#live.size }, "lost one of several connections to the target");
       return this.#become(this.#state);
     }
     this.fail(why);
@@ -243,7 +253,7 @@ class SshLink implements Link {
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachable(this.#config, reasonOf(error));
     });
-    // The other connections may have been lost meanwhile: this one must not compete with a reconnect.
+    // The link may have gone down meanwhile: this connection must not compete with a reconnect.
     if (this.#state.is !== "up") {
       connection.close();
       throw unreachable(this.#config, reasonOf(connection.lost.reason));
@@ -254,7 +264,7 @@ class SshLink implements Link {
   }
 }
 
-/** Limit of connections to one target, higher when each allows few sessions. Pure. */
+/** Returns the limit of connections to one target, which is higher when each allows few sessions. Pure. */
 export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
   const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
   return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
@@ -286,10 +296,10 @@ function reasonOf(error: unknown): LinkError {
   return new LinkError("LinkDown", "unavailable", message, { cause: error });
 }
 
-/** The error of every call while the target is unreachable, whatever the reason: a refused login does not tell whether,
- *  say, a file may be read. */
+/** Error of all calls while the target is unreachable. Its code is unavailable for any reason: a refused login, for example, must not look
+ *  like a missing permission on a file. */
 function unreachable(config: SshConfig, why: LinkError): CodedError {
-  return new CodedError("unavailable", `${nameOf(config)} is out of reach: ${why.message}`, { cause: why });
+  return new CodedError("unavailable", `${nameOf(config)} is unreachable: ${why.message}`, { cause: why });
 }
 
 function closedError(): CodedError {

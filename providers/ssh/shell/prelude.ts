@@ -1,7 +1,7 @@
 import { removal } from "./removal.ts";
 
-/** POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of its first process, in
- *  ticks since boot; 0 when /proc does not tell. With sudo that process is sudo. */
+/** POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of the group's first process, in
+ *  ticks since boot; 0 if /proc does not show it. With sudo that process is sudo. */
 export const identify = String.raw`
 gl_group_in() { gl_group=$3; }
 gl_start_in() { shift 19; gl_start=$1; }
@@ -9,8 +9,8 @@ gl_group=$$; gl_start=0
 if read -r gl_s </proc/$$/stat; then gl_group_in ${"${gl_s##*) }"}; fi 2>/dev/null
 if read -r gl_s </proc/$gl_group/stat; then gl_start_in ${"${gl_s##*) }"}; fi 2>/dev/null`;
 
-/** Functions loaded into every shell, in POSIX sh with head -c, tail -c, stat -c and readlink, which GNU, busybox and
- *  toybox share. Arguments come quoted, data as a format for printf. The session's standard output and error are also
+/** Functions loaded into every shell, in POSIX sh plus head -c, tail -c, stat -c and readlink, which GNU, busybox and
+ *  toybox support. Arguments are passed quoted, data as a format for printf. The session's standard output and error are also
  *  open as 5 and 6. A function fails with a non-zero status and the system's message on standard error; commands run in
  *  the C locale, so that messages are the same everywhere. */
 export const prelude = String.raw`
