@@ -103,15 +103,15 @@ class Flows {
     if (data.length > flow.window)
       throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
     flow.window -= data.length;
-    this.#outlet(flow, channel, to)?.take(data);
-    this.#settle(flow, channel);
+    this.#bufferOf(flow, channel, to)?.take(data);
+    this.#adjustWindow(flow, channel);
   }
 
   flush(id: number): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
     for (const outlet of flow.outlets()) outlet.flush();
-    this.#count(flow);
+    this.#countUnread(flow);
   }
 
   /** @param channel the channel, if its unread data has to be read before it is forgotten. */
@@ -128,26 +128,26 @@ class Flows {
     else forget();
   }
 
-  #outlet(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
+  #bufferOf(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
     if (to === "dropped") return undefined;
     const stream = to === "stdout" ? channel : channel.stderr;
     if (!("push" in stream)) return undefined;
-    return (flow[to] ??= new Outlet(stream, () => this.#settle(flow, channel)));
+    return (flow[to] ??= new Outlet(stream, () => this.#adjustWindow(flow, channel)));
   }
 
   #share(): number {
     return Math.min(largestWindow, Math.max(smallestWindow, Math.floor(connectionBytes / Math.max(1, this.size))));
   }
 
-  #count(flow: Flow): void {
+  #countUnread(flow: Flow): void {
     const unread = flow.unread();
     this.#unread += unread - flow.counted;
     flow.counted = unread;
   }
 
   /** Counts unread data, and grants the peer a larger window once it has used half of it. */
-  #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
-    this.#count(flow);
+  #adjustWindow(flow: Flow, { incoming, outgoing }: PeerChannel): void {
+    this.#countUnread(flow);
     if (incoming.state !== "open" || outgoing.state === "closed" || !this.#peer.protocol._destruct) return;
     const share = this.#share();
     if (flow.window > share / 2) return;
@@ -180,45 +180,45 @@ class Flow {
 /** Passes data on to one stream of a channel, and buffers it while the stream's reader has paused. */
 class Outlet {
   readonly #stream: Readable;
-  readonly #kept = new KeptBytes(largestWindow);
+  readonly #buffered = new KeptBytes(largestWindow);
   /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
   /** Bytes pushed last, if the reader paused on them. */
-  #held = 0;
+  #pausedOn = 0;
 
   constructor(stream: Readable, onRead: () => void) {
     this.#stream = stream;
     stream.on("resume", () => {
-      this.#held = 0;
-      while (this.#stream.readableFlowing && this.#hasKept()) this.#push(this.#next());
+      this.#pausedOn = 0;
+      while (this.#stream.readableFlowing && this.#hasBuffered()) this.#push(this.#next());
       onRead();
     });
   }
 
   get unread(): number {
-    return this.#rest.length + this.#kept.length + this.#held;
+    return this.#rest.length + this.#buffered.length + this.#pausedOn;
   }
 
   take(data: Buffer): void {
-    if (this.#stream.readableFlowing && !this.#hasKept()) this.#push(data);
-    else this.#kept.add(data);
+    if (this.#stream.readableFlowing && !this.#hasBuffered()) this.#push(data);
+    else this.#buffered.add(data);
   }
 
   /** Passes all data on even if the reader has paused: the end of the stream follows. */
   flush(): void {
-    while (this.#hasKept()) {
+    while (this.#hasBuffered()) {
       const piece = this.#next();
-      this.#held += piece.length;
+      this.#pausedOn += piece.length;
       this.#stream.push(piece);
     }
   }
 
-  #hasKept(): boolean {
-    return this.#rest.length + this.#kept.length > 0;
+  #hasBuffered(): boolean {
+    return this.#rest.length + this.#buffered.length > 0;
   }
 
   #next(): Buffer {
-    if (this.#rest.length === 0) this.#rest = this.#kept.take();
+    if (this.#rest.length === 0) this.#rest = this.#buffered.take();
     const piece = this.#rest.subarray(0, pieceBytes);
     this.#rest = this.#rest.subarray(piece.length);
     return piece;
@@ -226,6 +226,6 @@ class Outlet {
 
   #push(data: Buffer): void {
     this.#stream.push(data);
-    this.#held = this.#stream.readableFlowing ? 0 : data.length;
+    this.#pausedOn = this.#stream.readableFlowing ? 0 : data.length;
   }
 }

@@ -85,28 +85,28 @@ class SshLink implements Link {
   readonly #listeners = new Set<(state: LinkState) => void>();
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
-  readonly #born: number;
+  readonly #createdAt: number;
   #state: State = { is: "idle" };
   #downSince: number;
   /** Consecutive failures for the last reason. */
   #failures = 0;
   #lastReason: LinkError["reason"] | undefined;
   #exchanges = 0;
-  #growing: Promise<Connection> | undefined;
+  #opening: Promise<Connection> | undefined;
 
   constructor({ config, clock, log, reverse, open, check }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
     this.#open = open ?? ((to, signal) => openConnection(to, { clock, ...(reverse && { reverse }) }, signal));
-    reverse?.onArrival(() => this.#hurry());
+    reverse?.onArrival(() => this.#retryNow());
     this.#check = check;
-    this.#born = clock.now();
-    this.#downSince = this.#born;
+    this.#createdAt = clock.now();
+    this.#downSince = this.#createdAt;
   }
 
   state(): LinkState {
-    return outside(this.#state, { born: this.#born, connections: this.#live.size, config: this.#config });
+    return outside(this.#state, { born: this.#createdAt, connections: this.#live.size, config: this.#config });
   }
 
   onChange(listener: (state: LinkState) => void): () => void {
@@ -138,10 +138,10 @@ class SshLink implements Link {
 
   async another(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
-    this.#growing ??= this.#grow().finally(() => {
-      this.#growing = undefined;
+    this.#opening ??= this.#openAnother().finally(() => {
+      this.#opening = undefined;
     });
-    return untilAborted(this.#growing, signal);
+    return untilAborted(this.#opening, signal);
   }
 
   fail(why: LinkError): void {
@@ -157,13 +157,13 @@ class SshLink implements Link {
     const state = this.#state;
     if (state.is === "closed") return;
     if (state.is === "down") state.timer.cancel();
-    this.#become({ is: "closed" });
+    this.#setState({ is: "closed" });
     this.#closing.abort();
     for (const connection of this.#live) connection.close();
-    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#growing]);
+    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#opening]);
   }
 
-  #become(next: State): void {
+  #setState(next: State): void {
     this.#state = next;
     for (const listener of this.#listeners) listener(this.state());
   }
@@ -171,13 +171,13 @@ class SshLink implements Link {
   #connect(): Promise<Connection> {
     if (this.#state.is === "connecting") return this.#state.ready;
     const ready = this.#attempt();
-    this.#become({ is: "connecting", since: this.#clock.now(), ready });
+    this.#setState({ is: "connecting", since: this.#clock.now(), ready });
     return ready;
   }
 
   /** Starts the next attempt at once when the machine has opened a reverse connection, unless the reason needs human action. After a
    *  host-key mismatch it is worth trying: that key may have been presented over another reverse connection. */
-  #hurry(): void {
+  #retryNow(): void {
     const state = this.#state;
     if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
     state.timer.cancel();
@@ -190,10 +190,10 @@ class SshLink implements Link {
     try {
       const opened = await this.#open(this.#config, this.#closing.signal);
       this.#exchanges += 1;
-      await this.#examine(opened);
-      const connection = this.#adopt(opened);
+      await this.#runCheck(opened);
+      const connection = this.#addConnection(opened);
       this.#log.info({ target: nameOf(this.#config) }, "link is up");
-      this.#become({ is: "up", since: this.#clock.now() });
+      this.#setState({ is: "up", since: this.#clock.now() });
       return connection;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
@@ -203,7 +203,7 @@ class SshLink implements Link {
     }
   }
 
-  async #examine(connection: Connection): Promise<void> {
+  async #runCheck(connection: Connection): Promise<void> {
     try {
       await this.#check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
     } catch (error) {
@@ -213,18 +213,18 @@ class SshLink implements Link {
     }
   }
 
-  #adopt(connection: Connection): Connection {
+  #addConnection(connection: Connection): Connection {
     throwIfAborted(connection.lost);
     if (this.#closing.signal.aborted) {
       connection.close();
       throw closedError();
     }
     this.#live.add(connection);
-    connection.lost.addEventListener("abort", () => this.#lose(connection));
+    connection.lost.addEventListener("abort", () => this.#removeLost(connection));
     return connection;
   }
 
-  #lose(connection: Connection): void {
+  #removeLost(connection: Connection): void {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
@@ -232,7 +232,7 @@ class SshLink implements Link {
     // both take the whole link down.
     if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) {
       this.#log.warn({ err: why, connections: this.#live.size }, "lost one of several connections to the target");
-      return this.#become(this.#state);
+      return this.#setState(this.#state);
     }
     this.fail(why);
   }
@@ -243,10 +243,10 @@ class SshLink implements Link {
     const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
     const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
     this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
-    this.#become({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
+    this.#setState({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
   }
 
-  async #grow(): Promise<Connection> {
+  async #openAnother(): Promise<Connection> {
     const most = connectionsFor([...this.#live]);
     if (this.#live.size >= most)
       throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
@@ -258,8 +258,8 @@ class SshLink implements Link {
       connection.close();
       throw unreachable(this.#config, reasonOf(connection.lost.reason));
     }
-    this.#adopt(connection);
-    this.#become(this.#state);
+    this.#addConnection(connection);
+    this.#setState(this.#state);
     return connection;
   }
 }

@@ -64,7 +64,7 @@ function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Membe
 /** One reverse-tunnel listener and its nodes. */
 class Entrance {
   readonly #name: string;
-  readonly #members = new Set<Member>();
+  readonly #nodes = new Set<Member>();
   #server: Promise<ReverseServer> | undefined;
 
   constructor(name: string) {
@@ -75,7 +75,7 @@ class Entrance {
   join(reverse: Reverse, node: Joining, empty: () => void): ReverseWay {
     const connections = createDialledConnections(node.nodeName, node.clock);
     const member: Member = { ...node, reverse, connections, keys: keysOf(reverse, node) };
-    this.#members.add(member);
+    this.#nodes.add(member);
     return {
       onArrival: connections.onArrival,
       judge: connections.judge,
@@ -91,9 +91,9 @@ class Entrance {
         }
       },
       [Symbol.asyncDispose]: async () => {
-        if (!this.#members.delete(member)) return;
+        if (!this.#nodes.delete(member)) return;
         connections.close();
-        if (this.#members.size > 0) return;
+        if (this.#nodes.size > 0) return;
         empty();
         const server = await this.#server?.catch(() => undefined);
         await server?.[Symbol.asyncDispose]();
@@ -102,7 +102,7 @@ class Entrance {
   }
 
   async #listen({ reverse, clock, log }: Member): Promise<void> {
-    const [first = reverse] = [...this.#members].map((member) => member.reverse);
+    const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
     if (first.hostKeyFile !== reverse.hostKeyFile)
       throw trouble(`another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`);
     const { address, port, hostKeyFile } = reverse;
@@ -112,7 +112,7 @@ class Entrance {
         address,
         port,
         hostKey,
-        holderOf: (key) => this.#holderOf(key),
+        holderOf: (key) => this.#findKeyOwner(key),
         clock,
         log,
       });
@@ -129,16 +129,16 @@ class Entrance {
     }
   }
 
-  async #holderOf(key: Buffer): Promise<KeyHolder | undefined> {
+  async #findKeyOwner(key: Buffer): Promise<KeyHolder | undefined> {
     const text = key.toString("base64");
     const holders: KeyHolder[] = [];
-    for (const { nodeName: name, connections, keys } of this.#members) {
+    for (const { nodeName: name, connections, keys } of this.#nodes) {
       const held = (await keys())?.get(text);
       if (held) holders.push({ name, key: held, arrived: connections.arrived, gone: connections.gone });
     }
     const [holder, another] = holders;
     if (!another) return holder;
-    for (const { log } of this.#members)
+    for (const { log } of this.#nodes)
       log.warn(
         { nodes: holders.map(({ name }) => name) },
         "rejected a login: its key belongs to several nodes; give each machine its own key",
