@@ -50,13 +50,14 @@ async function makeDirectory(path: string, mode: number, parents: boolean): Prom
   }
 }
 
-/** Most umasks leave a new directory the mode that it is made with: one look instead of opening it, and a pod has some twenty. */
+/** Checks a new directory's mode, since most umasks do not alter it: one lstat is cheaper than opening the directory, and a pod has some
+ *  twenty directories. */
 async function hasMode(path: string, mode: number): Promise<boolean> {
   const made = await fsp.lstat(path);
   return made.isDirectory() && (made.mode & 0o7777) === mode;
 }
 
-/** Sets the mode of a new directory itself, never of a link's target in its place. */
+/** Sets the mode of a new directory itself, never of the target of a link in its place. */
 async function setMode(path: string, mode: number): Promise<void> {
   await using made = await openDirectory(path);
   await made.setMode(mode);
@@ -90,7 +91,7 @@ async function writeFile(path: string, data: Uint8Array | string, mode: number):
   }
 }
 
-/** A file that is gone, or disappears meanwhile, counts as removed. */
+/** Removes a file or directory; a missing one counts as removed. */
 async function remove(path: string, recursive: boolean, signal?: AbortSignal): Promise<void> {
   await using parent = await unlessGone(openDirectory(dirname(path), { follow: true }));
   const name = Buffer.from(basename(path));
@@ -114,7 +115,7 @@ async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** Mount points, including bind mounts of the same file system. */
+/** Lists mount points, including bind mounts of the same file system. */
 async function mountPoints(): Promise<readonly string[]> {
   const table = await coded("/proc/self/mountinfo", () => fsp.readFile("/proc/self/mountinfo", "utf8"));
   return parseMounts(table).map(({ path }) => path);

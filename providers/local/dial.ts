@@ -68,13 +68,13 @@ export async function listenLocal(
   return { address, [Symbol.asyncDispose]: close };
 }
 
-/** A missing unix socket is unavailable, as an address without a listener. */
+/** Codes a connect error: a missing unix socket is unavailable, like an address without a listener. */
 function dialError(to: Address, error: unknown): CodedError {
   const coded = codedError(nameOfAddress(to), error);
   return coded.code === "not_found" ? new CodedError("unavailable", coded.message, { cause: error }) : coded;
 }
 
-/** An address for messages. */
+/** Formats an address for messages. */
 export function nameOfAddress(address: Address): string {
   return "unix" in address ? address.unix : `${address.host}:${address.port}`;
 }

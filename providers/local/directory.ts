@@ -1,17 +1,17 @@
 import { constants } from "node:fs";
 import * as fsp from "node:fs/promises";
 
-/** An open directory of this machine. Entries are looked up in it even when its path has changed: the kernel's *at
- *  calls, by way of /proc. */
+/** An open directory of this machine. Entries are looked up relative to it even if its path has changed, as with the kernel's *at
+ *  calls, through /proc. */
 export interface Directory extends AsyncDisposable {
-  /** Device of its file system, and its inode. */
+  /** Device number of its file system, and its inode number. */
   readonly device: bigint;
   readonly inode: bigint;
-  /** Size of the directory itself when opened, bytes: at least a few per entry. */
+  /** Size of the directory itself when opened, bytes; at least a few bytes per entry. */
   readonly size: bigint;
   /** Path of the open directory, valid in this process while it is open. */
   readonly path: string;
-  /** Path of an entry, whose name may be any bytes. */
+  /** Returns the path of an entry, whose name may be any bytes. */
   at(name: Uint8Array | string): Buffer;
   /** Sets the directory's own permission bits, 07777. */
   setMode(mode: number): Promise<void>;

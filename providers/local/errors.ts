@@ -1,6 +1,6 @@
 import { CodedError, codeOfErrno, messageOf } from "../../src/lib/errors.ts";
 
-/** Runs a system call and codes its error. @param what path or address, for the message. */
+/** Runs a system call and converts its error to a CodedError. @param what path or address, for the message. */
 export async function coded<T>(what: string, call: () => Promise<T>): Promise<T> {
   try {
     return await call();
@@ -9,13 +9,13 @@ export async function coded<T>(what: string, call: () => Promise<T>): Promise<T>
   }
 }
 
-/** Coded error for an error of Node's, with its subject in the message. */
+/** Creates a coded error for an error of Node's, with its subject in the message. */
 export function codedError(what: string, error: unknown): CodedError {
   if (error instanceof CodedError) return error;
   return new CodedError(codeOfErrno(errnoOf(error)), `${what}: ${messageOf(error)}`, { cause: error });
 }
 
-/** The errno of an error of Node's, such as `ENOENT`; undefined when it has none. */
+/** Returns the errno of an error of Node's, such as `ENOENT`; undefined if it has none. */
 export function errnoOf(error: unknown): string | undefined {
   return error instanceof Error && "code" in error && typeof error.code === "string" ? error.code : undefined;
 }

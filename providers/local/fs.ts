@@ -80,8 +80,8 @@ async function listDirectory(path: string): Promise<DirectoryEntry[]> {
   return found;
 }
 
-/** A thread looks at the first: a file system that hangs holds up that, and not the process. The others then need none, which is a tenth
- *  of the processor time. */
+/** Batched lstat. The first call is asynchronous: if the file system hangs, it blocks a thread of the pool and not the process. The others
+ *  are synchronous, which takes a tenth of the CPU time. */
 async function lstatAll(
   paths: readonly string[],
   signal?: AbortSignal,

@@ -11,8 +11,8 @@ import { watchLocal } from "./watch.ts";
 
 export interface LocalHostDeps {
   readonly clock: Clock;
-  /** Where graftlet is in a Pod of the machine, which has the machine's files at the machine's paths: a process in the machine's
-   *  mount namespace, by its ID in the Pod. */
+  /** Set if graftlet runs in a Pod of the machine, which has the machine's files at the same paths: the PID, as seen in the Pod, of a process
+   *  in the machine's mount namespace. */
   readonly machinePid?: number;
 }
 

@@ -1,10 +1,10 @@
 import { lstat } from "node:fs/promises";
 import { CodedError } from "../../src/lib/errors.ts";
 
-/** Transforms a command to run on the machine from a privileged Pod: with the machine's programs, files and mounts. The
- *  Pod has to be in the machine's PID namespace.
+/** Returns a function that wraps a command so that it runs on the machine from a privileged Pod, with the machine's programs, files and
+ *  mounts. The Pod has to share the machine's PID namespace.
  *  @param pid of a process in the machine's mount namespace: 1 in a Pod.
- *  @returns rejects with not_found when the machine has no such program.
+ *  @returns a function that rejects with not_found if the machine has no such program.
  *  @see https://man7.org/linux/man-pages/man1/nsenter.1.html */
 export function fromPod(pid: number): (argv: readonly string[]) => Promise<readonly string[]> {
   return async (argv) => {
@@ -18,13 +18,13 @@ export function fromPod(pid: number): (argv: readonly string[]) => Promise<reado
   };
 }
 
-/** `providerConfig.inPod` of the providers for the local machine.
+/** Reads `providerConfig.inPod` of the providers for the local machine.
  *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function readInPod(value: unknown): boolean {
   if (value === undefined) return false;
   if (typeof value === "boolean") return value;
   throw new CodedError(
     "invalid_argument",
-    `providerConfig.inPod is ${JSON.stringify(value)}: write true where graftlet runs in a privileged Pod of the machine, or leave it out.`,
+    `providerConfig.inPod is ${JSON.stringify(value)}: write true if graftlet runs in a privileged Pod of the machine, or leave it out.`,
   );
 }

@@ -2,11 +2,11 @@ import { closeSync, constants, openSync, readSync } from "node:fs";
 import { CodedError } from "../../src/lib/errors.ts";
 import { codedError } from "./errors.ts";
 
-/** Files that the kernel makes up from its own memory: to read one takes microseconds, where handing it to a thread six times takes half
- *  a millisecond of processor time. Only those that a node reads every few seconds. */
+/** Pseudo-files that the kernel generates from memory. A synchronous read takes microseconds, while the six thread-pool calls of an
+ *  asynchronous one take half a millisecond of CPU time. Only files that a node reads every few seconds. */
 const inMemory = /^\/(?:sys\/fs\/cgroup\/|proc\/(?:meminfo|loadavg|stat|uptime)$)/;
 
-/** Bytes that are read at once: longer than nearly all of these files. */
+/** Bytes per read; nearly all of these files are shorter. */
 const chunkBytes = 16 * 1024;
 
 /** True for a file that `readKernelFile` reads. */
@@ -14,7 +14,7 @@ export function isKernelFile(path: string): boolean {
   return inMemory.test(path) && !path.includes("..");
 }
 
-/** Content of such a file, read without a thread: nothing else happens meanwhile. @throws CodedError as `HostFs.readFile`. */
+/** Reads a file that `isKernelFile` accepts, synchronously. @throws CodedError like `HostFs.readFile`. */
 export function readKernelFile(path: string, maxBytes: number): Buffer {
   try {
     return readWhole(path, maxBytes);

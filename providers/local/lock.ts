@@ -3,12 +3,12 @@ import { type FileHandle, constants, open } from "node:fs/promises";
 import { CodedError, abortError, messageOf } from "../../src/lib/errors.ts";
 import { codedError, hasErrno } from "./errors.ts";
 
-/** flock's exit code when another process has the lock, util-linux's and busybox's. */
+/** Exit code of flock (util-linux and busybox) when another process holds the lock. */
 const taken = 1;
 
-/** Locks a file or directory of this machine. The lock belongs to a descriptor of this process, which hands it to the flock program for
- *  the moment of locking: it lasts while this process has it open, and nothing else has to live for that.
- *  @param there makes a command one of the machine's. @see Host.lock
+/** Locks a file or directory of this machine. The lock belongs to a file descriptor of this process, which the flock program inherits only for
+ *  the call: the lock is held while this process has the descriptor open, without a helper process.
+ *  @param there wraps a command so that it runs on the machine. @see Host.lock
  *  @see https://man7.org/linux/man-pages/man2/flock.2.html */
 export async function lockLocal(
   path: string,
@@ -29,10 +29,10 @@ export async function lockLocal(
   return undefined;
 }
 
-/** Opens a file, which is made where it is missing, or a directory. */
+/** Opens a directory, or a file, which is created if it is missing. */
 async function opened(path: string): Promise<FileHandle> {
   try {
-    // A lock on a file over NFS needs it open for writing.
+    // Locking a file on NFS requires that it is open for writing.
     return await open(path, constants.O_RDWR | constants.O_CREAT, 0o600).catch((error: unknown) => {
       if (!hasErrno(error, "EISDIR")) throw error;
       return open(path, "r");
@@ -42,10 +42,10 @@ async function opened(path: string): Promise<FileHandle> {
   }
 }
 
-/** The number by which the program knows the file. */
+/** Number of the file descriptor in the flock program. */
 const descriptor = 3;
 
-/** Runs a command that inherits the file. @returns its exit code, and the beginning of what it said on standard error. */
+/** Runs a command that inherits the file. @returns its exit code, and the start of its standard error. */
 function runWith(
   file: FileHandle,
   [program = "", ...rest]: readonly string[],

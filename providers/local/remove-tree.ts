@@ -7,13 +7,13 @@ import { codedError, hasErrno } from "./errors.ts";
 interface Level {
   readonly name: Buffer;
   directory: Directory;
-  /** False for a directory far above, which is closed and reopened on the way up. */
+  /** False for a directory far up the path, which has been closed and is reopened on the way up. */
   open: boolean;
-  /** Subdirectories still to be removed. */
+  /** Subdirectories that remain to be removed. */
   readonly ahead: Buffer[];
-  /** True when it may hold more entries than have been read. */
+  /** True if the directory may have more entries than have been read. */
   more: boolean;
-  /** Entries removed since it was last read; 1 before the first time. */
+  /** Number of entries removed since the directory was last read; 1 before the first read. */
   gone: number;
 }
 
@@ -25,10 +25,10 @@ const smallBytes = 2 ** 18;
 const readTogether = 256;
 const mostText = 400;
 
-/** Removes a directory tree and nothing else, even if its parts are replaced meanwhile: any names, depth and number of
- *  entries. An entry that cannot be removed does not keep the others.
+/** Removes a directory tree and nothing else, even if parts of it are replaced meanwhile. Supports any names, depth and number of
+ *  entries. If an entry cannot be removed, the others are removed nevertheless.
  *  @param parent the directory that contains it.
- *  @throws CodedError, the first failure, once nothing more can be removed; failed_precondition for another file system
+ *  @throws CodedError, the first failure, once nothing more can be removed; failed_precondition for a mount point
  *  below. */
 export async function removeTree(parent: Directory, name: Buffer, signal?: AbortSignal): Promise<void> {
   const removal = new Removal(parent, signal);
@@ -64,7 +64,7 @@ class Removal {
   /** Removes an empty directory, and enters any other. */
   async #enter(within: Directory, entry: Buffer): Promise<void> {
     const error = await this.#attempt(fsp.rmdir(within.at(entry)));
-    // Replaced by a link or a file.
+    // The directory has been replaced by a link or a file.
     if (hasErrno(error, "ENOTDIR")) return this.#failed(entry, await this.#attempt(fsp.unlink(within.at(entry))));
     if (!hasErrno(error, "ENOTEMPTY", "EEXIST")) return this.#failed(entry, error);
     const directory = await openDirectory(within.at(entry)).catch((why: unknown) => this.#failed(entry, why));
@@ -138,7 +138,7 @@ async function close(level: Level): Promise<void> {
   await level.directory.close();
 }
 
-/** Empty for a directory that has been removed. */
+/** Lists the entries of a directory; none if it has been removed. */
 async function* entriesOf({ path, size }: Directory) {
   // Latin-1 keeps every byte of a name.
   const how = { encoding: "latin1", withFileTypes: true, bufferSize: readTogether } as const;

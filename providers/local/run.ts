@@ -10,7 +10,7 @@ import { codedError } from "./errors.ts";
 
 const defaultTimeoutMs = 30_000;
 const defaultMaxOutput = 1024 * 1024;
-/** Time to wait for the end of a killed command, milliseconds: a hung file system keeps it alive. */
+/** Time to wait for the end of a killed command, milliseconds: a hung file system may keep it alive. */
 const endWithinMs = 1_000;
 
 /** Starts a command in its own process group, so that killing it kills its children. */
@@ -39,14 +39,14 @@ function hasEnded({ exitCode, signalCode }: ChildProcess): boolean {
   return exitCode !== null || signalCode !== null;
 }
 
-/** Calls `stopped` when the signal aborts, or at once if it has. @returns a function that removes the listener. */
+/** Calls `stopped` when the signal aborts, or at once if it is aborted already. @returns a function that removes the listener. */
 function whenAborted(signal: AbortSignal | undefined, stopped: () => void): () => void {
   if (signal?.aborted) stopped();
   signal?.addEventListener("abort", stopped, { once: true });
   return () => signal?.removeEventListener("abort", stopped);
 }
 
-/** Exit code, or 128 + the signal's number, when the command has ended. */
+/** Resolves with the exit code, or 128 + the signal's number, once the command has ended. */
 function exitOf(child: ChildProcess, event: "exit" | "close"): Promise<number> {
   return new Promise((resolve) => {
     child.once(event, (code: number | null, signal: NodeJS.Signals | null) =>
@@ -62,7 +62,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   const limit = options.maxOutputBytes ?? defaultMaxOutput;
   const child = await start(argv);
   const stop = clock.within(timeoutMs, options.signal);
-  // Processes left behind may hold the output open, even in their own session: they are not waited for.
+  // Leftover processes, even in other sessions, may hold the output open: their end is not awaited.
   const overdue = new AbortController();
   let patience: Timer | undefined;
   const forget = whenAborted(stop, () => {
@@ -79,7 +79,7 @@ export async function runLocal(clock: Clock, argv: readonly string[], options: R
   forget();
   if (options.signal?.aborted) throw abortError(options.signal);
   if (stop.aborted)
-    throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+    throw new CodedError("deadline_exceeded", `${argv[0]} timed out after ${timeoutMs} ms and was killed`);
   return { code, stdout: stdout.text(), stderr: stderr.text(), truncated: stdout.truncated() || stderr.truncated() };
 }
 
@@ -95,7 +95,7 @@ function collect(stream: Readable, limit: number): { text(): string; truncated()
   return { text: () => kept.bytes().toString("utf8"), truncated: () => truncated };
 }
 
-/** Starts a command on this machine, as streams. @see Host.spawn */
+/** Starts a command on this machine. @see Host.spawn */
 export async function spawnLocal(argv: readonly string[], signal?: AbortSignal): Promise<HostProcess> {
   throwIfAborted(signal);
   const child = await start(argv);

@@ -2,7 +2,7 @@ import * as fsp from "node:fs/promises";
 import { join } from "node:path";
 import { codedError } from "./errors.ts";
 
-/** Hints of changes at a path on this machine. @see Host.watch */
+/** Watches a path on this machine. @see Host.watch */
 export async function* watchLocal(path: string, signal: AbortSignal): AsyncGenerator<string> {
   try {
     for await (const { filename } of fsp.watch(path, { signal, persistent: false }))

@@ -4,24 +4,24 @@ import { type Proxy, proxyOf } from "./proxy.ts";
 import { type Reverse, reverseOf } from "./reverse/config.ts";
 
 export interface SshConfig extends Door {
-  /** Machines on the way to the target, each reached from the one before. */
+  /** Jump hosts on the way to the target, each reached from the previous one. */
   readonly proxyJump: readonly Door[];
-  /** Proxy on the way to the first machine. */
+  /** Proxy for the connection to the first machine. */
   readonly proxy?: Proxy;
-  /** Where graftlet waits for the first machine, which dials in itself. */
+  /** Listener for a reverse tunnel: the first machine connects to graftlet, not the other way around. */
   readonly reverse?: Reverse;
   /** `auto`, or the absolute path of the runtime's socket on the target. */
   readonly runtime: "auto" | { readonly socket: string };
   /** The kubelet's root directory on the target; the node's configured one when absent. */
   readonly rootDir?: string;
   readonly sudo: "auto" | "never";
-  /** `auto`: tunneled on a target where the node is new, if that can be; else isolated. */
+  /** `auto`: tunneled if the node is new on its target and the target supports it, otherwise isolated. */
   readonly network: "auto" | "isolated" | "tunneled" | "routed";
-  /** The only namespaces whose Services pods of a tunneled node reach. */
+  /** Namespaces whose Services pods of a tunneled node reach; absent for all. */
   readonly serviceNamespaces?: readonly string[];
-  /** Address of the API server for pods, in place of the Service's. */
+  /** Address of the API server for pods, instead of the Service's. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
-  /** Fields of the runtime's provider, which reads them itself. */
+  /** Fields of the runtime's provider, which validates them itself. */
   readonly cri: unknown;
   readonly docker: unknown;
 }
@@ -72,13 +72,13 @@ export function readSshConfig(config: unknown): SshConfig {
   };
 }
 
-/** More than anybody has, and few enough to be tried one after another. */
+/** Limit of jump hosts, which are connected to one after another. */
 const mostHops = 8;
 
 function hopsOf(value: unknown): readonly Door[] {
   if (!Array.isArray(value) || value.length > mostHops)
     throw invalidField(
-      `providerConfig.proxyJump is not a list of at most ${mostHops} machines on the way: write each with host, user, privateKeyFile and knownHostsFile.`,
+      `providerConfig.proxyJump is not a list of at most ${mostHops} jump hosts: write each with host, user, privateKeyFile and knownHostsFile.`,
     );
   return value.map((hop: unknown, index) => {
     const at = `providerConfig.proxyJump[${index}]`;
@@ -100,7 +100,7 @@ function namespacesOf(value: unknown, network: SshConfig["network"]): readonly s
     );
   if (network === "isolated" || network === "routed")
     throw invalidField(
-      `providerConfig.serviceNamespaces limits what the link carries: set network: tunneled, or remove it.`,
+      `providerConfig.serviceNamespaces applies to tunneled nodes only: set network: tunneled, or remove it.`,
     );
   return names;
 }

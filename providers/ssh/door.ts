@@ -1,7 +1,7 @@
 import { isAbsolute } from "node:path";
 import { type ConfigFields, invalidField } from "../config-fields.ts";
 
-/** Credentials of the login. Files are on graftlet's own machine and are read on each connect. */
+/** Configured credentials of a login. The files are on graftlet's own machine and are read on each connect. */
 export type SshLogin =
   | {
       readonly by: "key";
@@ -12,15 +12,15 @@ export type SshLogin =
   | { readonly by: "agent"; readonly agentSocket: string }
   | { readonly by: "password"; readonly passwordFile: string };
 
-/** Verification of the target's host key. */
+/** How the host key is verified. */
 export type HostKeyTrust =
   | { readonly by: "knownHosts"; readonly file: string }
-  /** `SHA256:…`, as `ssh-keygen -l` prints them: of host keys, and of authorities whose host certificates are good. */
+  /** Fingerprints as `ssh-keygen -l` prints them (`SHA256:…`): of host keys, and of authorities whose host certificates are trusted. */
   | { readonly by: "fingerprints"; readonly fingerprints: readonly string[]; readonly authorities: readonly string[] }
-  /** The first key seen is written to the file, and only that key is accepted from then on. */
+  /** The first key is written to the file, and only that key is accepted from then on. */
   | { readonly by: "firstUse"; readonly file: string };
 
-/** An sshd, and how graftlet logs in there. */
+/** The address of an sshd, and how graftlet logs in to it. */
 export interface Door {
   readonly host: string;
   readonly port: number;
@@ -29,7 +29,7 @@ export interface Door {
   readonly trust: HostKeyTrust;
 }
 
-/** Names of its fields. */
+/** Configuration fields of an SSH endpoint. */
 export const doorFields = [
   "host",
   "port",
@@ -45,7 +45,8 @@ export const doorFields = [
   "hostKey",
 ];
 
-/** Reads them. @param at where they are, for messages. @throws CodedError invalid_argument, a sentence with the field and the remedy. */
+/** Reads an SSH endpoint's fields. @param at path of the fields, for messages.
+ *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function doorOf(given: ConfigFields, at: string): Door {
   return {
     host: hostOf(given.host, at),
@@ -59,27 +60,25 @@ export function doorOf(given: ConfigFields, at: string): Door {
 function hostOf(value: unknown, at: string): string {
   if (typeof value !== "string" || !/^[\w.:%-]+$/.test(value))
     throw invalidField(
-      `${at}.host is ${JSON.stringify(value)}, not a machine's name or address: write host: machine.example.`,
+      `${at}.host is ${JSON.stringify(value)}, not a host name or address: write host: machine.example.`,
     );
   return value;
 }
 
 function userOf(value: unknown, at: string): string {
   if (typeof value !== "string" || value === "" || /[\0\n]/.test(value))
-    throw invalidField(
-      `${at}.user is ${JSON.stringify(value)}, not the name of a user on the target: write user: root.`,
-    );
+    throw invalidField(`${at}.user is ${JSON.stringify(value)}, not a user name: write user: root.`);
   return value;
 }
 
-/** @param field its full name. */
+/** Validates a port. @param field full name of the field, for messages. */
 export function portOf(field: string, value: unknown): number {
   if (typeof value !== "number" || !Number.isInteger(value) || value < 1 || value > 65_535)
     throw invalidField(`${field} is ${JSON.stringify(value)}, not a port: write a number from 1 to 65535.`);
   return value;
 }
 
-/** @param field its full name. */
+/** Validates an absolute path. @param field full name of the field, for messages. */
 export function pathOf(field: string, value: unknown): string {
   if (typeof value !== "string" || !isAbsolute(value) || value.includes("\0"))
     throw invalidField(
@@ -93,14 +92,14 @@ function loginOf(given: ConfigFields, at: string): SshLogin {
   if (ways.length !== 1)
     throw invalidField(
       ways.length === 0
-        ? `${at} names no way to log in: add one of privateKeyFile, agentSocket, passwordFile.`
+        ? `${at} has no credentials: add one of privateKeyFile, agentSocket, passwordFile.`
         : `${at} has both ${ways.join(" and ")}: keep one of them.`,
     );
   if (given.passphraseFile !== undefined && given.privateKeyFile === undefined)
-    throw invalidField(`${at}.passphraseFile opens no key: add privateKeyFile, or remove it.`);
+    throw invalidField(`${at}.passphraseFile has no key to decrypt: add privateKeyFile, or remove it.`);
   if (given.certificateFile !== undefined && given.privateKeyFile === undefined)
     throw invalidField(
-      `${at}.certificateFile certifies no key: add the privateKeyFile that it belongs to, or remove it.`,
+      `${at}.certificateFile has no key to certify: add the privateKeyFile that it belongs to, or remove it.`,
     );
   if (given.agentSocket !== undefined)
     return { by: "agent", agentSocket: pathOf(`${at}.agentSocket`, given.agentSocket) };
@@ -116,7 +115,7 @@ function loginOf(given: ConfigFields, at: string): SshLogin {
   };
 }
 
-/** Fields that give fingerprints in place of a file. */
+/** Fields with fingerprints, which replace knownHostsFile. */
 const fingerprintFields = ["hostKeyFingerprints", "hostCertificateAuthorities"] as const;
 
 const printedBy = {
@@ -130,7 +129,7 @@ function trustOf(given: ConfigFields, at: string): HostKeyTrust {
   if (given.hostKey !== undefined) return firstUseOf(given, file, at);
   if (file !== undefined && instead === "hostCertificateAuthorities")
     throw invalidField(
-      `${at} has both knownHostsFile and hostCertificateAuthorities: write the authority into that file, in a line @cert-authority, or keep one of them.`,
+      `${at} has both knownHostsFile and hostCertificateAuthorities: write the authority into that file, as an @cert-authority line, or keep one of them.`,
     );
   if (file !== undefined && instead !== undefined)
     throw invalidField(`${at} has both knownHostsFile and hostKeyFingerprints: keep one of them.`);
@@ -144,7 +143,7 @@ function trustOf(given: ConfigFields, at: string): HostKeyTrust {
     };
   }
   throw invalidField(
-    `${at} does not say how to know the machine: add knownHostsFile, hostKeyFingerprints, hostCertificateAuthorities, or hostKey: trustOnFirstUse.`,
+    `${at} does not say how to verify the host key: add knownHostsFile, hostKeyFingerprints, hostCertificateAuthorities, or hostKey: trustOnFirstUse.`,
   );
 }
 
@@ -157,7 +156,7 @@ function firstUseOf(given: ConfigFields, file: string | undefined, at: string): 
   if (other !== undefined) throw invalidField(`${at} has both hostKey and ${other}: keep one of them.`);
   if (file === undefined)
     throw invalidField(
-      `${at}.hostKey: trustOnFirstUse has no place to keep the first key in: add knownHostsFile, a file that graftlet may write.`,
+      `${at}.hostKey: trustOnFirstUse has no file to store the first key in: add knownHostsFile, a file that graftlet can write.`,
     );
   return { by: "firstUse", file };
 }

@@ -9,7 +9,7 @@ export interface HostClockOptions {
   readonly readFile: Host["fs"]["readFile"];
 }
 
-/** The target's time, read with `date`; accurate to half a second when that prints whole seconds only. */
+/** Reads the target's clock with `date`; accurate to half a second if `date` prints whole seconds only. */
 export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock {
   return {
     async offsetMs(signal) {
@@ -24,8 +24,7 @@ export function sshClock({ clock, run, readFile }: HostClockOptions): HostClock 
   };
 }
 
-/** Parses the output of `date "+%s %N"` to milliseconds since the epoch; nanoseconds are GNU's, and not every date has
- *  them. */
+/** Parses the output of `date "+%s %N"` to milliseconds since the epoch; only some implementations (GNU's) print nanoseconds. */
 export function targetTime(printed: string): number {
   const [, seconds, nanoseconds] = /^(\d+) (\d{1,9})?/.exec(printed) ?? [];
   if (seconds === undefined) throw new CodedError("unknown", "the target's date printed no time");

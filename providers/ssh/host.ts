@@ -27,7 +27,7 @@ export interface SshHostOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The way to a first machine that dials in itself. */
+  /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: ReverseWay;
 }
 
@@ -40,8 +40,8 @@ export interface SshHost extends Host {
 
 const scriptBytes = 1024 * 1024;
 
-/** A machine reached over SSH, as a Host; nothing of graftlet is installed there. Connects on first use, and stays
- *  connected until disposed. Everything throws unavailable while the link is down. */
+/** Creates a Host for a machine reached over SSH; graftlet installs nothing there. It connects on first use and stays connected until
+ *  disposed. All calls throw unavailable while the link is down. */
 export function sshHost({ config, clock, log, reverse }: SshHostOptions): SshHost {
   const check = async (connection: Connection, signal: AbortSignal): Promise<void> =>
     sftp.begin(connection, await rights.ask(connection, signal), signal);

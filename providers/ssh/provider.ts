@@ -24,9 +24,9 @@ import type { Link } from "./connection/link.ts";
 import type { Entrances } from "./reverse/entrances.ts";
 import { missingRights } from "./shell/privileges.ts";
 
-/** A machine reached over SSH with any supported runtime; nothing of graftlet is installed there. Foreign pods stay
- *  untouched, unless `cri.sharing` gives the runtime to this node alone.
- *  @param entrances where machines dial in, those of the process. */
+/** Provider for a machine reached over SSH, with any supported runtime; graftlet installs nothing there. Other pods of the runtime are left
+ *  alone, unless `cri.sharing` reserves the runtime for this node.
+ *  @param entrances the process's listeners for reverse tunnels. */
 export function sshProvider(entrances: Entrances): ProviderFactory {
   return (options) => openSsh(options, entrances);
 }
@@ -60,7 +60,7 @@ async function openSsh(options: ProviderOptions, entrances: Entrances): Promise<
   };
 }
 
-/** Trouble of a link, for the node's Ready condition. It persists while the link is reconnecting. */
+/** Reports why a link is down, for the node's Ready condition. The last reason persists while the link is reconnecting. */
 export function troubleOf(link: Pick<Link, "state" | "onChange">): TargetLink {
   let last: LinkTrouble | undefined;
   let losses = 0;
@@ -115,14 +115,14 @@ function refuseSocket(field: string, given: unknown, name: string): void {
   if (!isRecord(given) || given[name] === undefined) return;
   throw new CodedError(
     "invalid_argument",
-    `providerConfig.${field} is not read for a target over SSH: name its socket in providerConfig.runtime instead.`,
+    `providerConfig.${field} is not supported for a target over SSH: set the socket in providerConfig.runtime instead.`,
   );
 }
 
-/** Timeout of finding the runtime, milliseconds. */
+/** Timeout for detecting the runtime, milliseconds. */
 const findMs = 30_000;
 
-/** Finds the runtime on first use, and keeps it once it has answered. */
+/** Detects the runtime on first use, and keeps it once it has answered. */
 function foundRuntime(
   { nodeName, clock, log }: ProviderOptions,
   host: SshHost,
@@ -132,7 +132,7 @@ function foundRuntime(
   let found: FoundRuntime | undefined;
   const shared = createSharedWork<FoundRuntime>(clock, findMs);
   const find = async (signal: AbortSignal): Promise<FoundRuntime> => {
-    // A link that is down gives a reason; the runtime would only appear unavailable.
+    // If the link is down, its error has the reason; otherwise the runtime would merely appear unavailable.
     await host.link.connection(signal);
     host.link.exchanged();
     const reach = (until: AbortSignal) => host.link.connection(until);
@@ -153,10 +153,10 @@ function foundRuntime(
   return { runtime, find };
 }
 
-/** Time that calls wait for gRPC to notice that the bridge works again after a break, milliseconds. */
+/** Time that calls wait for gRPC to reconnect through the bridge after an interruption, milliseconds. */
 const bridgePatienceMs = 400;
 
-/** gRPC connects to local sockets only: it gets one that is bridged to the target's. */
+/** Creates a CRI runtime over a bridged socket, since gRPC connects to local sockets only. */
 async function bridgedCri(
   options: Pick<ProviderOptions, "requestTimeoutMs" | "callHeaders" | "clock" | "log"> & { readonly host: SshHost },
   socket: string,

@@ -2,7 +2,7 @@ import { hostIn } from "../../src/lib/url-text.ts";
 import { invalidField } from "../config-fields.ts";
 import { pathOf } from "./door.ts";
 
-/** A proxy through which the first connection of a link goes. */
+/** A proxy for the connection to the first machine. */
 export interface Proxy {
   readonly scheme: "socks5" | "http" | "https";
   readonly host: string;
@@ -14,12 +14,12 @@ export interface Proxy {
 
 const defaultPorts = { socks5: 1080, http: 3128, https: 443 } as const;
 
-/** Reads the fields `proxy` and `proxyPasswordFile`; undefined where there is none.
+/** Reads the fields `proxy` and `proxyPasswordFile`; undefined without a proxy.
  *  @throws CodedError invalid_argument, a sentence with the field and the remedy. */
 export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefined {
   if (proxy === undefined) {
     if (passwordFile !== undefined)
-      throw invalidField("providerConfig.proxyPasswordFile is of no proxy: add proxy, or remove it.");
+      throw invalidField("providerConfig.proxyPasswordFile is set without proxy: add proxy, or remove it.");
     return undefined;
   }
   const text = typeof proxy === "string" ? proxy : "";
@@ -27,23 +27,23 @@ export function proxyOf(proxy: unknown, passwordFile: unknown): Proxy | undefine
   const scheme = (["socks5", "http", "https"] as const).find((one) => `${one}:` === url?.protocol);
   if (!url || !scheme || url.hostname === "" || !["", "/"].includes(url.pathname) || url.search !== "")
     throw invalidField(
-      `providerConfig.proxy is ${JSON.stringify(withoutPassword(proxy))}, not a proxy: write socks5://host:1080, http://host:3128 or https://host:443, with user@ before the host if it asks for a login.`,
+      `providerConfig.proxy is ${JSON.stringify(withoutPassword(proxy))}, not a proxy: write socks5://host:1080, http://host:3128 or https://host:443, with user@ before the host if it requires a login.`,
     );
   if (url.password !== "")
     throw invalidField(
-      "providerConfig.proxy has a password: write it into a file, and name that in proxyPasswordFile.",
+      "providerConfig.proxy contains a password: write it into a file, and set proxyPasswordFile to that file.",
     );
   const user = decodeURIComponent(url.username);
   if ((user === "") !== (passwordFile === undefined))
     throw invalidField(
       user === ""
-        ? "providerConfig.proxyPasswordFile is of no user: write the user into proxy, as in socks5://user@host:1080."
-        : "providerConfig.proxy names a user without a password: add proxyPasswordFile.",
+        ? "providerConfig.proxyPasswordFile is set without a user: write the user into proxy, as in socks5://user@host:1080."
+        : "providerConfig.proxy has a user without a password: add proxyPasswordFile.",
     );
   return {
     scheme,
     host: hostIn(url),
-    // A URL leaves out the port that is its scheme's own: 80 or 443.
+    // URL omits the default port of a scheme, 80 or 443.
     port: Number(url.port) || (/:80\/?$/.test(text) ? 80 : defaultPorts[scheme]),
     ...(user !== "" && { user, passwordFile: pathOf("providerConfig.proxyPasswordFile", passwordFile) }),
   };

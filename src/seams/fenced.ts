@@ -2,15 +2,15 @@ import type { Host } from "./host.ts";
 import type { Target } from "./provider.ts";
 import { type RuntimeCall, aroundCalls } from "./runtime-calls.ts";
 
-/** Knows whether a target is still this process's alone. */
+/** Tracks whether this process still owns the target exclusively (it holds the lock on the root directory). */
 export interface Fence {
-  /** True if it certainly is. Cheap: asked before every change. */
+  /** True while ownership is certain. Cheap: checked before every change. */
   isProved(): boolean;
-  /** Resolves once it is. @throws unavailable when it is not any more; the signal's reason. */
+  /** Resolves once ownership is confirmed. @throws unavailable when it is lost for good; the signal's reason. */
   prove(signal?: AbortSignal): Promise<void>;
 }
 
-/** Calls that change nothing in a runtime. */
+/** Runtime calls without side effects. */
 const readingCalls: ReadonlySet<RuntimeCall> = new Set<RuntimeCall>([
   "version",
   "status",
@@ -28,9 +28,9 @@ const readingCalls: ReadonlySet<RuntimeCall> = new Set<RuntimeCall>([
   "listPodSandboxStats",
 ]);
 
-/** The same target, whose runtime and files are changed, and whose commands are run, only while the fence stands: what comes when that is
- *  not known waits, and fails as unavailable once it has fallen. Calls that change nothing pass.
- *  @param signal ends all waiting. */
+/** Wraps a target so that files are changed, commands run, connections opened and mutating runtime calls made only while the fence is
+ *  proved. Until ownership is confirmed these calls wait; once it is lost they fail with unavailable. Read-only calls pass through.
+ *  @param signal cancels all waiting calls. */
 export function fencedTarget<T extends Pick<Target, "host" | "runtime">>(
   target: T,
   fence: Fence,

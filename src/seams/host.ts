@@ -8,10 +8,10 @@ export type Address = { readonly unix: string } | { readonly host: string; reado
 
 export type FileKind = "file" | "directory" | "symlink" | "socket" | "fifo" | "characterDevice" | "blockDevice";
 
-/** Most entries of a directory that is listed. */
+/** Limit of the entries of one directory listing. */
 export const maxDirectoryEntries = 100_000;
 
-/** The error of a listing with more. */
+/** Error for a directory with more than `maxDirectoryEntries` entries. */
 export function tooManyEntries(path: string): CodedError {
   return new CodedError("resource_exhausted", `${path} has more than ${maxDirectoryEntries} entries`);
 }
@@ -26,7 +26,7 @@ export interface FileInfo {
   readonly size: number;
   /** Milliseconds since the epoch, by the target's clock. */
   readonly modifiedAt: number;
-  /** Identifies the file under its name; 0 where the host does not know. */
+  /** Inode number; 0 if the host does not report it. */
   readonly inode: number;
 }
 
@@ -40,7 +40,7 @@ export interface FileSystemInfo {
   readonly capacityBytes: number;
   /** Space that unprivileged users can still write. */
   readonly availableBytes: number;
-  /** Space that is taken. What is kept for the superuser is neither used nor available. */
+  /** Space in use. Blocks reserved for the superuser count neither as used nor as available. */
   readonly usedBytes: number;
   readonly inodes: number;
   readonly inodesFree: number;
@@ -49,7 +49,7 @@ export interface FileSystemInfo {
 /** One change to files. `mode` is exact: no umask applies. Missing `mode`: 0755 for directories, 0644 for files. */
 export type FileChange =
   | { readonly do: "mkdir"; readonly path: string; readonly mode?: number; readonly parents?: boolean }
-  /** Creates an empty file of mode 0644; already_exists when there is one, and for a dangling link. */
+  /** Creates an empty file of mode 0644. Fails with already_exists if the path exists, even as a dangling link. */
   | { readonly do: "create"; readonly path: string }
   | { readonly do: "write"; readonly path: string; readonly data: Uint8Array | string; readonly mode?: number }
   | { readonly do: "symlink"; readonly path: string; readonly target: string }
@@ -61,46 +61,46 @@ export type FileChange =
 /** An open file on the target. */
 export interface HostFile extends AsyncDisposable {
   /** Reads up to `length` bytes from `position`; an empty buffer at the end. A host may read into `into` (at least `length`
-   *  bytes of memory) and return a part of it: for callers that finish one block before they read the next. */
+   *  bytes) and return a slice of it: for callers that finish with one block before they read the next. */
   read(position: number, length: number, signal?: AbortSignal, into?: Buffer): Promise<Buffer>;
   stat(signal?: AbortSignal): Promise<FileInfo>;
   close(): Promise<void>;
 }
 
 /** The target's files. Errors are coded: not_found, already_exists, permission_denied, failed_precondition,
- *  resource_exhausted, unavailable (the target is out of reach). */
+ *  resource_exhausted, unavailable (the target is unreachable). */
 export interface HostFs {
-  /** The whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 4 MiB). */
+  /** Reads the whole file. @throws resource_exhausted when it is larger than `maxBytes` (default 4 MiB). */
   readFile(path: string, options?: { readonly maxBytes?: number; readonly signal?: AbortSignal }): Promise<Buffer>;
   /** Opens a regular file for reading, links followed. With `noFollow` the absolute path, as `realpath` returns it, must have
    *  no link in any part, including concurrent ones. Never blocks on a FIFO: anything but a regular file is
    *  failed_precondition, and so is a link with `noFollow`. */
   open(path: string, options?: { readonly noFollow?: boolean; readonly signal?: AbortSignal }): Promise<HostFile>;
-  /** The last bytes of a regular file, at most so many; no link is followed at the end of the path. In one round trip where the host
-   *  can. @throws as `open` does. */
+  /** Reads at most the last `bytes` bytes of a regular file, without following a link at the end of the path. Takes one round trip where
+   *  possible. @throws like `open`. */
   readEnd(path: string, bytes: number, signal?: AbortSignal): Promise<Buffer>;
-  /** What a directory holds. @throws resource_exhausted for more than 100,000 entries. */
+  /** Lists a directory. @throws resource_exhausted for more than 100,000 entries. */
   list(path: string, signal?: AbortSignal): Promise<DirectoryEntry[]>;
   /** Describes the file, links followed. */
   stat(path: string, signal?: AbortSignal): Promise<FileInfo>;
   /** Describes the path itself, links not followed. */
   lstat(path: string, signal?: AbortSignal): Promise<FileInfo>;
-  /** Describes several paths of one file system, links not followed: undefined for a missing one; what cannot be described is left out.
-   *  Only where that costs less than one command. */
+  /** Batched lstat of paths on one file system: undefined for a missing path; paths that cannot be read are omitted. Present only where it
+   *  is cheaper than running one command. */
   lstatAll?(paths: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, FileInfo | undefined>>;
   readlink(path: string, signal?: AbortSignal): Promise<string>;
   realpath(path: string, signal?: AbortSignal): Promise<string>;
   freeSpace(path: string, signal?: AbortSignal): Promise<FileSystemInfo>;
-  /** Applies the changes in order, in one round trip where the host can; stops at the first failure. `mkdir` of an existing
-   *  directory, `remove` of a missing path and an identical `symlink` succeed; every change but `create` and `rename` is safe
-   *  to repeat. An existing directory keeps its mode. `remove` never follows a link, not even one put in place concurrently,
-   *  and never crosses a mount; names may be any bytes, and trees may have any depth and size. */
+  /** Applies the changes in order, in one round trip where possible; stops at the first failure. `mkdir` of an existing
+   *  directory, `remove` of a missing path and an identical `symlink` succeed; every change except `create` and `rename` is
+   *  idempotent. An existing directory keeps its mode. `remove` never follows a link, not even one created concurrently,
+   *  and never crosses a mount; it supports any file names, depth and tree size. */
   apply(changes: readonly FileChange[], signal?: AbortSignal): Promise<void>;
 }
 
 export interface RunOptions {
   readonly stdin?: string | Uint8Array;
-  /** Milliseconds until the command is killed; default 30 000. */
+  /** Timeout, milliseconds, after which the command is killed; default 30 000. */
   readonly timeoutMs?: number;
   /** Bytes kept of each output stream; the rest is dropped and `truncated` set. Default 1 MiB. */
   readonly maxOutputBytes?: number;
@@ -115,11 +115,11 @@ export interface RunResult {
   readonly truncated: boolean;
 }
 
-/** A running command, as streams. */
+/** A running command and its standard streams. */
 export interface HostProcess extends AsyncDisposable {
   readonly pid: number;
   readonly stdin: Writable;
-  /** On a remote target the exit may be reported only after standard error has ended, too. */
+  /** On a remote target the exit may be reported only after standard error has ended as well. */
   readonly stdout: Readable;
   readonly stderr: Readable;
   /** Exit code as in RunResult. */
@@ -133,42 +133,42 @@ export interface HostListener extends AsyncDisposable {
 
 /** The target's clock. */
 export interface HostClock {
-  /** Target's wall clock minus graftlet's, milliseconds; what to add to our time to get the target's. */
+  /** The target's wall clock minus graftlet's, milliseconds: add it to local time to get the target's time. */
   offsetMs(signal?: AbortSignal): Promise<number>;
-  /** Changes whenever the target boots (/proc/sys/kernel/random/boot_id). */
+  /** The target's boot ID (/proc/sys/kernel/random/boot_id), which changes with every boot. */
   bootId(signal?: AbortSignal): Promise<string>;
 }
 
 /** The target machine: its files, processes and network as a kubelet on that machine would see them. */
 export interface Host extends AsyncDisposable {
-  /** Charged with what is decoded of the target's data. */
+  /** Budget that is charged for data received from the target. */
   readonly budget?: TargetBudget;
   readonly fs: HostFs;
   readonly clock: HostClock;
-  /** Runs a command to its end; a non-zero exit is a result, not an error. Words that others write are operands of it, never options.
+  /** Runs a command to completion; a non-zero exit code is a result, not an error.
    *  @throws not_found when there is no such program, deadline_exceeded (the command was killed), unavailable. */
   run(argv: Argv, options?: RunOptions): Promise<RunResult>;
-  /** @throws not_found when there is no such program, unavailable. */
+  /** Starts a command. @throws not_found when there is no such program, unavailable. */
   spawn(argv: Argv, signal?: AbortSignal): Promise<HostProcess>;
-  /** Locks an existing file, or a directory, by flock(2) for as long as this process lives, or until disposed of: no process of the target
-   *  has to stay for it. Only where the target is this process's own machine. @returns undefined when another process has it.
-   *  @throws failed_precondition for a path that cannot be opened, not_found where there is no `flock` program. */
+  /** Locks a file or directory with flock(2) until disposed of or until this process ends; needs no helper process on the target. Present
+   *  only where the target is the local machine. @returns undefined when another process holds the lock.
+   *  @throws failed_precondition when the path cannot be opened, not_found without a `flock` program. */
   lock?(
     path: string,
     options: { readonly shared: boolean; readonly signal: AbortSignal },
   ): Promise<AsyncDisposable | undefined>;
   /** Opens a connection from the target.
-   *  @throws unavailable when it is refused, deadline_exceeded; the causes include the system's error (ECONNREFUSED,
-   *  EHOSTUNREACH, …) when the target reports it. */
+   *  @throws unavailable when it is refused, deadline_exceeded; the cause chain has the system error (ECONNREFUSED,
+   *  EHOSTUNREACH, …) if the target reports it. */
   dial(to: Address, signal?: AbortSignal): Promise<Duplex>;
-  /** Listens on a socket of the target; its connections go to `onConnection`. */
+  /** Listens on a socket of the target and passes its connections to `onConnection`. */
   listen?(at: Address, onConnection: (connection: Duplex) => void, signal?: AbortSignal): Promise<HostListener>;
-  /** Emits a path whenever something in or at `path` may have changed (a hint: look again). Ends when the signal aborts;
+  /** Emits a path whenever `path` or something in it may have changed (a hint: inspect it again). Ends when the signal aborts;
    *  rejects when watching is no longer possible. */
   watch?(path: string, signal: AbortSignal): AsyncIterable<string>;
-  /** Like `dial`, for users of the kubelet API: on a link with few channels they get at most half of them, so that the node's
-   *  own work finds one. A user waits for a free one. */
+  /** `spawn`, `dial` and `watch` for users of the kubelet API. On a link with few channels users get at most half of them, so that
+   *  the node's own work is never blocked; further users wait for a free channel. */
   readonly forUsers?: Pick<Host, "spawn" | "dial" | "watch">;
-  /** Like `dial` and `listen`, for connections of pods: the node's own work does not wait for what fills them. */
+  /** `dial` and `listen` for pods' connections, which must not hold up the node's own traffic. */
   readonly forPods?: Pick<Host, "dial" | "listen">;
 }

@@ -4,11 +4,11 @@ import type { Logger } from "../lib/log.ts";
 import type { Host } from "./host.ts";
 import type { Runtime } from "./runtime.ts";
 
-/** `exclusive`: every pod in the runtime is this node's, and what the API server does not know is cleaned up, as a kubelet
- *  does. `shared`: the node touches only what carries its label `graftlet.dev/node`. */
+/** `exclusive`: every pod in the runtime belongs to this node, and pods unknown to the API server are cleaned up, as by a kubelet.
+ *  `shared`: the node manages only pods that have its label `graftlet.dev/node`. */
 export type Sharing = "exclusive" | "shared";
 
-/** All reasons for an unreachable target, or for a node that cannot start on it; docs/troubleshooting.md has the remedy for each. */
+/** Reasons why a target is unreachable, or why a node cannot start on it; docs/troubleshooting.md has the remedy for each. */
 export const troubleReasons = [
   "LinkDown",
   "TurnedAway",
@@ -35,14 +35,14 @@ export const troubleReasons = [
 ] as const;
 export type TroubleReason = (typeof troubleReasons)[number];
 
-/** Reason for an unreachable target: a word for the node's Ready condition, and a sentence with the remedy. */
+/** Reason and message (a sentence with the remedy) of an unreachable target, for the node's Ready condition. */
 export interface LinkTrouble {
   readonly reason: TroubleReason;
   readonly message: string;
 }
 
-/** Reason that a node cannot start on a reachable target, to be fixed there: a word for the node's Ready condition, and a
- *  sentence with the remedy. */
+/** Reason and message (a sentence with the remedy) when a node cannot start on a reachable target, for the node's Ready condition. The
+ *  problem has to be fixed on the target. */
 export class TargetError extends CodedError implements LinkTrouble {
   readonly reason: TroubleReason;
   constructor(reason: TroubleReason, code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -52,72 +52,70 @@ export class TargetError extends CodedError implements LinkTrouble {
   }
 }
 
-/** The link to a target that is not graftlet's own machine. */
+/** The link to a remote target. */
 export interface TargetLink {
-  /** Undefined while the target is reachable, or not yet checked. */
+  /** Undefined while the target is reachable, or before the first check. */
   trouble(): LinkTrouble | undefined;
-  /** Number of lost connections to the target so far: calls on a lost one have failed, though other connections may stand. */
+  /** Total number of lost connections: calls on a lost connection have failed, even if other connections are still up. */
   losses(): number;
-  /** Calls back whenever the answer may have changed. @returns what stops that. */
+  /** Registers a listener for changes of `trouble` and `losses`. @returns a function that removes it. */
   onChange(listener: () => void): () => void;
 }
 
-/** The network of a target's pods, where it may not be the cluster's. */
+/** The pod network of a target that may not be part of the cluster's network. */
 export interface TargetNetwork {
   /** True when pods reach neither the cluster's other pods nor its Services, including its DNS. */
   readonly isolated: boolean;
-  /** True when they reach Services over the link alone; it carries nothing from the cluster to them. */
+  /** True when pods reach Services only through the link (the service tunnel); nothing in the cluster can reach the pods. */
   readonly tunneled?: boolean;
-  /** True where the configuration leaves it open: a node that is new on its target is tunneled if it can be. Isolated until that is
-   *  settled. */
+  /** True for `network: auto`: a node that is new on its target becomes tunneled if the target supports it. Isolated until resolved. */
   readonly auto?: boolean;
-  /** Why pods are isolated though nobody asked for it, in a sentence. */
+  /** A sentence that says why `network: auto` was resolved to isolated. */
   readonly obstacle?: string;
-  /** The only namespaces whose Services they reach so, beside the API server and the cluster's DNS; absent for all. */
+  /** Namespaces whose Services tunneled pods reach, in addition to the API server and the cluster's DNS; absent for all. */
   readonly serviceNamespaces?: readonly string[];
-  /** Address at which pods reach the API server, in place of the Service `kubernetes`. */
+  /** Address at which pods reach the API server, instead of the Service `kubernetes`. */
   readonly kubernetesService?: { readonly host: string; readonly port: number };
 }
 
-/** True where pods are not in the cluster's network. */
+/** True when pods are not in the cluster's network. */
 export function hasOwnNetwork(network: TargetNetwork | undefined): boolean {
   return network?.isolated === true || network?.tunneled === true;
 }
 
-/** Pod features that not every target allows: `fileOwner`, files that belong to the pod's user; `mount`, mounts that the node
- *  makes for them. */
+/** Pod features that depend on the target: `fileOwner`, changing the owner of a pod's files; `mount`, mounting volumes on the target. */
 const targetFeatures = ["fileOwner", "mount"] as const;
 export type TargetFeature = (typeof targetFeatures)[number];
 
-/** True for a feature of the target rather than the runtime. */
+/** True for a feature that depends on the target rather than on the runtime. */
 export function isTargetFeature(feature: string): feature is TargetFeature {
   return (targetFeatures as readonly string[]).includes(feature);
 }
 
-/** Rights that graftlet's login lacks on the target. */
+/** Privileges that graftlet's login lacks on the target. */
 export interface MissingRights {
-  /** A sentence for each missing right, with the remedy. */
+  /** One sentence per missing privilege, with the remedy. */
   readonly sentences: readonly string[];
-  /** Features that pods lack because of it, each with a sentence that says why. */
+  /** Pod features that are unsupported because of it, with a sentence that says why. */
   readonly lacks: Readonly<Partial<Record<TargetFeature, string>>>;
 }
 
-/** A node's target. Disposing of it closes connections and touches no pod. */
+/** A node's target. Disposing of it closes connections and leaves pods running. */
 export interface Target extends AsyncDisposable {
   readonly host: Host;
   readonly runtime: Runtime;
   readonly sharing: Sharing;
-  /** Present when the target is another machine: pods have its addresses, the kubelet API those of graftlet's machine. */
+  /** Present for a remote target: pods use the target's addresses, the kubelet API those of graftlet's machine. */
   readonly link?: TargetLink;
   /** Absent when the runtime connects pods to the cluster's network. */
   readonly network?: TargetNetwork;
-  /** Absent when graftlet has the rights of its own process. Cheap to call repeatedly.
-   *  @throws unavailable while the target is out of reach. */
+  /** Absent when graftlet uses the privileges of its own process. Cheap to call repeatedly.
+   *  @throws unavailable while the target is unreachable. */
   missingRights?(signal: AbortSignal): Promise<MissingRights>;
-  /** Absolute path, on the target, of the socket that the runtime answers on; absent where there is none. Cheap to ask again.
-   *  @throws while it is not known, since no runtime was found yet or the target is out of reach. */
+  /** Absolute path of the runtime's socket on the target; absent when there is none. Cheap to call repeatedly.
+   *  @throws while no runtime has been detected yet, or the target is unreachable. */
   runtimeSocket?(signal: AbortSignal): Promise<string>;
-  /** The kubelet's root directory on the target, where the provider's own configuration names one. */
+  /** The kubelet's root directory on the target, if the provider's configuration sets one. */
   readonly rootDir?: string;
 }
 
@@ -127,9 +125,9 @@ export interface ContainerLogLimits {
 }
 
 export interface ProviderOptions {
-  /** The node's `providerConfig`, not yet validated: the provider knows its own fields. */
+  /** The node's `providerConfig`, not yet validated: the provider validates its own fields. */
   readonly config: unknown;
-  /** KubeletConfiguration.containerRuntimeEndpoint and imageServiceEndpoint; the provider's own fields win. */
+  /** KubeletConfiguration.containerRuntimeEndpoint and imageServiceEndpoint; the provider's own fields take precedence. */
   readonly containerRuntimeEndpoint: string;
   readonly imageServiceEndpoint: string;
   /** KubeletConfiguration.runtimeRequestTimeout, milliseconds: the deadline of an ordinary call. */
@@ -137,12 +135,12 @@ export interface ProviderOptions {
   /** KubeletConfiguration.containerLogMaxSize and containerLogMaxFiles, for runtimes that rotate logs themselves. */
   readonly containerLogs: ContainerLogLimits;
   readonly nodeName: string;
-  /** Headers for the next call to a CRI runtime, which carry its trace; absent if nothing is traced. */
+  /** Headers with the trace context for the next call to a CRI runtime; absent when tracing is disabled. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Opens a node's target, without waiting for it: calls to a missing runtime fail with `unavailable`.
+/** Opens a node's target without waiting until it is reachable: calls to a missing runtime fail with `unavailable`.
  *  @throws CodedError invalid_argument, one sentence that names the field and the remedy. */
 export type ProviderFactory = (options: ProviderOptions) => Promise<Target>;

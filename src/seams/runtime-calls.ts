@@ -1,6 +1,6 @@
 import type { Runtime } from "./runtime.ts";
 
-/** Members of the runtime that are CRI calls with one answer. */
+/** Unary CRI calls among the members of Runtime. */
 export const runtimeCalls = [
   "version",
   "status",
@@ -37,7 +37,7 @@ export const runtimeCalls = [
 
 export type RuntimeCall = (typeof runtimeCalls)[number];
 
-/** Members that are no CRI call, or an endless stream. */
+/** Members that are not CRI calls, or that return a stream. */
 const others: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
   events: true,
   logs: true,
@@ -48,7 +48,7 @@ const others: Readonly<Record<Exclude<keyof Runtime, RuntimeCall>, true>> = {
   [Symbol.asyncDispose]: true,
 };
 
-/** The same runtime with something done around each of its calls. Absent members stay absent; it may be a class instance. */
+/** Wraps every unary call of a runtime. Absent members stay absent; the runtime may be a class instance. */
 export function aroundCalls(
   runtime: Runtime,
   around: (name: RuntimeCall, call: () => Promise<unknown>) => Promise<unknown>,

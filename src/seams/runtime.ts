@@ -2,8 +2,8 @@ import type { Duplex } from "node:stream";
 import type * as cri from "../gen/cri.ts";
 import { CodedError, type ErrorCode } from "../lib/errors.ts";
 
-/** A runtime with CRI v1's request and response messages, promises instead of callbacks, and a signal on every call.
- *  Implementations set the kubelet's deadlines. Every error is coded; a missing thing is not_found.
+/** A container runtime with CRI v1's request and response messages, promises instead of callbacks, and a signal on every call.
+ *  Implementations apply the kubelet's timeouts. Every error is coded; a missing object is not_found.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/apis/runtime/v1/api.proto */
 export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, AsyncDisposable {
   version(signal: AbortSignal): Promise<cri.VersionResponse>;
@@ -11,45 +11,46 @@ export interface Runtime extends Sandboxes, Containers, Images, Stats, Streams, 
   /** The runtime's configuration (cgroup driver). @throws unimplemented on older runtimes. */
   runtimeConfig(signal: AbortSignal): Promise<RuntimeConfig>;
   updateRuntimeConfig(request: cri.UpdateRuntimeConfigRequest, signal: AbortSignal): Promise<void>;
-  /** The event stream, absent for runtimes without events. It ends when the signal aborts and throws when the stream breaks: only
-   *  a relist finds what happened meanwhile.
+  /** The event stream; absent for runtimes without events. It ends when the signal aborts and throws when the stream breaks: events
+   *  lost meanwhile have to be recovered by a relist.
    *  @throws unimplemented. */
   events?(signal: AbortSignal): AsyncIterable<RuntimeEvent>;
-  /** Container output over the runtime's own interface, for log files that cannot be read. */
+  /** Container logs over the runtime's own API, for log files that cannot be read. */
   logs?(containerId: string, options: RuntimeLogOptions, signal: AbortSignal): AsyncIterable<LogLine>;
-  /** Directories on the target, beside the pods' log directory, in which the runtime keeps the files that log paths link to. */
+  /** Directories on the target, in addition to the pods' log directory, where the runtime keeps the files that log paths link to. */
   logRoots?(signal: AbortSignal): Promise<readonly string[]>;
-  /** Reason that this runtime cannot serve a pod feature: a sentence with the remedy; undefined when it can. The runtime may
-   *  have to find out first; the pod that asks for the feature waits. Absent when the runtime serves everything. */
+  /** Checks whether this runtime supports a pod feature. The runtime may have to be probed first; a pod that needs the feature waits.
+   *  Absent when the runtime supports all features.
+   *  @returns why the feature is unsupported, a sentence with the remedy; undefined when it is supported. */
   lacks?(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
-  /** Time of the runtime's last sign of life, Clock.monotonic(), while its event stream would report any trouble: no need to
-   *  poll it. Undefined when it has to be polled; absent when it always has to be. */
+  /** Time of the last sign that the runtime is alive, Clock.monotonic(), while its event stream would report any failure, so that it need
+   *  not be polled. Undefined when it has to be polled now; absent when it always has to be polled. */
   heardAt?(): number | undefined;
-  /** Other resources that the implementation created on the target for its node, to remove when the node leaves; absent when
+  /** Other resources that the implementation created on the target for its node, to be removed with the node; absent when
    *  there are only sandboxes, containers and images. */
   belongings?(signal: AbortSignal): Promise<readonly Belonging[]>;
 }
 
 /** The runtime's configuration. */
 export interface RuntimeConfig extends cri.RuntimeConfigResponse {
-  /** True where CRI's call for it is missing, and it was found out in another way. */
+  /** True when the runtime does not implement RuntimeConfig, so that the cgroup driver was detected in another way. */
   readonly isOutdated?: true;
 }
 
-/** Another resource on the target that belongs to this node alone. */
+/** A resource on the target, other than sandboxes, containers and images, that only this node uses. */
 export interface Belonging {
   /** Kind and name, as in `Docker network graftlet-node-1`. */
   readonly name: string;
-  /** Removes it; a missing one is success. */
+  /** Removes the resource; succeeds if it does not exist. */
   remove(signal: AbortSignal): Promise<void>;
 }
 
-/** Failures that CRI distinguishes by a word in the message, for it has no codes for them.
+/** Failures without a gRPC code of their own: CRI runtimes put the reason into the message.
  *  @see https://github.com/kubernetes/cri-api/blob/master/pkg/errors/errors.go */
 export const runtimeReasons = ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed"] as const;
 export type RuntimeReason = (typeof runtimeReasons)[number];
 
-/** A runtime's failure with such a word. */
+/** A runtime error with one of `runtimeReasons`. */
 export class RuntimeError extends CodedError {
   readonly reason: RuntimeReason;
   /** @param message the runtime's own message, which begins with the reason. */
@@ -60,12 +61,12 @@ export class RuntimeError extends CodedError {
   }
 }
 
-/** Pod features that not every runtime serves; `swapLimit` is a limit of its own, beside a container without a memory limit. */
+/** Pod features that not every runtime supports; `swapLimit` is a swap limit for a container without a memory limit. */
 export type Feature = "privileged" | "seccomp" | "appArmor" | "memoryLimit" | "cpuLimit" | "swapLimit" | "imageVolume";
 
-/** A hint where to look, not a state. A sandbox event has its ID in `sandboxId`; a container event in `containerId`, with the
- *  sandbox only when the runtime reports it. `exited` marks the exit of a main process: look until the status shows it.
- *  `removed` marks a removal: an unknown ID needs no look. `listening` marks the start of the stream: relist once. */
+/** A hint what to inspect, not a state. A sandbox event has its ID in `sandboxId`; a container event has its ID in `containerId`, and
+ *  `sandboxId` only if the runtime reports it. `exited` marks the exit of a main process: inspect until the status shows it.
+ *  `removed` marks a removal: unknown IDs can be ignored. `listening` marks the start of the stream: relist once. */
 export type RuntimeEvent =
   | { readonly is: "listening" }
   | {
@@ -112,9 +113,9 @@ export interface Images {
   listImages(signal: AbortSignal): Promise<readonly cri.Image[]>;
   /** Undefined for a missing image. */
   imageStatus(image: cri.ImageSpec, signal: AbortSignal): Promise<cri.Image | undefined>;
-  /** Pulls an image; no deadline but the signal.
-   *  @param onProgress called often with the progress of the pull, by runtimes that know it.
-   *  @returns the reference for creating containers. */
+  /** Pulls an image, without a timeout of its own.
+   *  @param onProgress called frequently with the progress of the pull, by runtimes that report it.
+   *  @returns the image reference to create containers with. */
   pullImage(
     request: cri.PullImageRequest,
     signal: AbortSignal,
@@ -147,15 +148,15 @@ export interface Stats {
   ): Promise<readonly cri.PodSandboxStats[]>;
 }
 
-/** Endpoint of a stream: a connection to open, and the request path. Used once. */
+/** Endpoint of a stream: how to connect, and the request path. For one use. */
 export interface Endpoint {
-  /** Path and query, as the request line has them. */
+  /** Path and query of the request line. */
   readonly path: string;
   /** Host header value. */
   readonly host: string;
   /** Opens the connection (TLS included where the endpoint is https). */
   dial(signal: AbortSignal): Promise<Duplex>;
-  /** True when the endpoint speaks every WebSocket protocol of the kubelet API's clients; otherwise only SPDY is certain. */
+  /** True when the endpoint supports every WebSocket protocol of the kubelet API's clients; otherwise only SPDY is guaranteed. */
   readonly webSockets?: true;
 }
 

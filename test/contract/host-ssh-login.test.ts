@@ -18,7 +18,7 @@ describe("authentication over SSH", () => {
     writeFileSync(file, `${name} ${other[0]} ${other[1]}\n`);
     const state = await downOf({ knownHostsFile: file });
     assert.equal(state.why.reason, "HostKeyMismatch");
-    assert.match(state.why.message, /showed the ssh-ed25519 key SHA256:.*which is not the one in/);
+    assert.match(state.why.message, /presented the ssh-ed25519 key SHA256:.*which is not the one in/);
     assert.ok(state.nextTryAt - Date.now() > 200_000);
   });
 
@@ -74,10 +74,10 @@ describe("authentication over SSH", () => {
     writeFileSync(passphrase, "open-barley\n", { mode: 0o600 });
     const cases: readonly (readonly [Readonly<Record<string, unknown>>, RegExp])[] = [
       [{ user: "nobody-there" }, /refused the login: add the public key of .* or correct user/],
-      [{ privateKeyFile: other }, /is no key that can be used .*check it and passphraseFile/],
+      [{ privateKeyFile: other }, /is not a usable private key .*check it and passphraseFile/],
       [
         { privateKeyFile: other, passphraseFile: passphrase },
-        /is no key that can be used .*check it and passphraseFile/,
+        /is not a usable private key .*check it and passphraseFile/,
       ],
       [{ privateKeyFile: open }, /others can read .* \(mode 644\): run chmod 600/],
       [{ privateKeyFile: join(outside, "absent") }, /privateKeyFile cannot be read/],
@@ -114,7 +114,7 @@ describe("authentication over SSH", () => {
 
   test("reports a port where nothing listens, and an unknown host name", async () => {
     const nobody = await downOf({ port: 1 });
-    assert.match(nobody.why.message, /nobody listens there: check port, and that sshd runs/);
+    assert.match(nobody.why.message, /connection refused: check port, and that sshd runs/);
     assert.equal(nobody.why.reason, "LinkDown");
     assert.match((await downOf({ host: "no-such-machine.invalid" })).why.message, /check/);
   });

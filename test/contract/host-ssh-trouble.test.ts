@@ -36,7 +36,7 @@ const instead = (program: string) => ({
 });
 const noShell = /^the target gives this user no POSIX shell: \/bin\/sh must be one, and sshd must not force another/;
 const hangs =
-  /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: look at what its start-up files \(~\/\.bashrc, .*\) or sudo wait for/;
+  /^the login shell of root@127\.0\.0\.1:\d+ does not answer within 15 s: check what its start-up files \(~\/\.bashrc, .*\) or sudo wait for/;
 
 const troubles: readonly Trouble[] = [
   {
@@ -144,7 +144,7 @@ describe("a faulty target", () => {
     await within(Promise.resolve(held[Symbol.asyncDispose]()), 3_000);
     await rig().mustInside(["flock", "-n", lock, "true"]);
     await within(Promise.resolve(command[Symbol.asyncDispose]()), 10_000);
-    await waitFor("that it cannot be killed to be told", () => logged().includes("a command could not be signalled"));
+    await waitFor("that it cannot be killed to be told", () => logged().includes("cannot signal command"));
     await rig().mustInside(["rm", "/root/.bashrc"]);
     await rig().killSshd();
     await rig().startSshd();
@@ -188,7 +188,7 @@ describe("a faulty target", () => {
       name: "something that says nothing",
       answer: () => undefined,
       reason: "LinkDown",
-      sentence: /cannot be reached \(Timed out .*\): nothing answers there: check host, that the machine is up/,
+      sentence: /cannot be reached \(Timed out .*\): no answer: check host, that the machine is up/,
     },
   ])
     test(`a port with ${name}`, async () => {
@@ -242,7 +242,7 @@ describe("a faulty target", () => {
       const { spawn } = host.forUsers;
       const stop = new AbortController();
       const asked = Array.from({ length: 40 }, () => spawn(argvOf(["sleep", "60"]), stop.signal));
-      const told = () => logged().includes("as many sessions on the target are in use as users may have, a user waits");
+      const told = () => logged().includes("user session limit reached; queueing");
       await waitFor("users to wait", told);
       const asks = Array.from({ length: 5 }, () => host.run(argvOf(["true"])));
       await within(Promise.all(asks), 5_000);
@@ -307,7 +307,7 @@ describe("a faulty target", () => {
     const before = process.memoryUsage().rss;
     await assert.rejects(within(host.spawn(argvOf(["cat"]))), {
       code: "failed_precondition",
-      message: /^the target's shell said more than 65536 bytes before it ran the command: let no start-up file/,
+      message: /^the target's shell printed more than 65536 bytes before it ran the command: let no start-up file/,
     });
     const grown = (process.memoryUsage().rss - before) / 2 ** 20;
     assert.ok(grown < 48, `${grown} MiB`);
@@ -335,7 +335,7 @@ describe("a faulty target", () => {
     );
     const state = host.link.state();
     assert.ok(state.is === "up" && state.connections === 3, JSON.stringify(state));
-    assert.match(logged().slice(told), /all sessions on the target are in use, what needs one waits/);
+    assert.match(logged().slice(told), /all SSH sessions in use; queueing/);
     await rig().mustInside(["touch", `${dir}/late`]);
     await waitFor("the change", () => seen.includes(`${dir}/late`));
     stop.abort();

@@ -94,7 +94,7 @@ const cases: readonly SshCase[] = [
   {
     name: "opens channels without end",
     attack: "channels",
-    endure: listening(exceeded(/opened more than 1000 channels a second for 2 seconds/)),
+    endure: listening(exceeded(/opened more than 1000 channels per second for 2 seconds/)),
   },
   {
     name: "opens more channels than a listener keeps",
@@ -123,24 +123,28 @@ const cases: readonly SshCase[] = [
   {
     name: "sends empty packets without end",
     attack: "empty packets",
-    endure: unread(exceeded(/more than 5000 messages a second that are not data/)),
+    endure: unread(exceeded(/more than 5000 control messages per second/)),
   },
   {
     name: "exchanges keys without end",
     attack: "key exchanges",
-    endure: exceeded(/asked for more than 2 key exchanges a second/),
+    endure: exceeded(/requested more than 2 key exchanges per second/),
   },
   {
     name: "sends messages to ignore without end",
     attack: "ignored messages",
-    endure: exceeded(/more than 5000 messages a second/),
+    endure: exceeded(/more than 5000 control messages per second/),
   },
   {
     name: "asks and does not read the answers",
     attack: "requests whose answers are not read",
     endure: async (bench) => {
       await bench.target.begin();
-      await isDown(bench, ["LinkDown", "LimitExceeded"], /it no longer answers|more than 5000 messages a second/);
+      await isDown(
+        bench,
+        ["LinkDown", "LimitExceeded"],
+        /it no longer answers|more than 5000 control messages per second/,
+      );
     },
   },
   {
@@ -153,7 +157,7 @@ const cases: readonly SshCase[] = [
       assert.ok(state.is !== "down" || state.why.reason === "LimitExceeded", JSON.stringify(state));
     },
   },
-  { name: "asks for another login", attack: "another login", endure: exceeded(/asked for a login again/) },
+  { name: "asks for another login", attack: "another login", endure: exceeded(/requested another login/) },
   {
     name: "disconnects with a text of 30 KB",
     attack: "long farewell",
@@ -193,13 +197,13 @@ const cases: readonly SshCase[] = [
     name: "asks for packets of no bytes",
     attack: "packets of nothing",
     never: true,
-    endure: refusedBy("LimitExceeded", /asked for packets of 0 bytes/),
+    endure: refusedBy("LimitExceeded", /announced a maximum packet size of 0 bytes/),
   },
   {
     name: "sends banners without end",
     attack: "banners",
     never: true,
-    endure: refusedBy("LimitExceeded", /more than 100 messages before the login/),
+    endure: refusedBy("LimitExceeded", /more than 100 messages before completing the login/),
   },
   {
     name: "sends lines before its identification without end",

@@ -85,7 +85,7 @@ test("refuses an NFS server or path that begins with a dash, and mounts nothing"
   // Whatever a caller forgets to look at, mount gets no such word.
   const operands = ["-x:/srv", join(directory, "--help")];
   await assert.rejects(mount(host, { options: [["-t", "nfs"]], operands }, AbortSignal.timeout(60_000)), {
-    message: '"-x:/srv" begins with a dash, which mount takes for an option: use another name',
+    message: '"-x:/srv" begins with a dash, which mount would parse as an option: use another name',
   });
   assert.equal(await mounts(), before);
 });

@@ -171,7 +171,7 @@ export function createRunner(
       const [stdout, stderr] = await Promise.all(outputs);
       if (signal?.aborted) throw abortError(signal);
       if (stop.aborted)
-        throw new CodedError("deadline_exceeded", `${argv[0]} did not end within ${timeoutMs} ms and was killed`);
+        throw new CodedError("deadline_exceeded", `${argv[0]} timed out after ${timeoutMs} ms and was killed`);
       const cut = (all: string) => Buffer.from(all).subarray(0, maxOutputBytes).toString();
       return {
         code,

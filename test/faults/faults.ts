@@ -339,7 +339,7 @@ export const faults: readonly Fault[] = [
     becomes: "this.#clock.after(delay, () => undefined);",
     breaks: "A link that was lost is never made again: its node is NotReady until graftlet is started anew.",
     assertion:
-      '"while it is down calls fail at once; it is tried again after growing delays, and says since when and why": Expected values to be strictly equal',
+      '"calls fail at once while the link is down; it retries with growing delays and reports since when and why it is down": Expected values to be strictly equal',
     foundBy: [unit("providers/ssh/connection/link")],
   },
   {

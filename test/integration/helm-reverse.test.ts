@@ -88,7 +88,7 @@ describe("a release whose machine opens a reverse tunnel", { timeout: 600_000 },
     await cluster.waitFor("the condition", async () => (await ready())?.reason === "NotDialledIn", {
       explain: edge.log,
     });
-    assert.match((await ready())?.message ?? "", /the machine of edge-1 has not dialled in yet/);
+    assert.match((await ready())?.message ?? "", /edge-1 has not connected yet/);
     await dialIn();
     await nodeReady(cluster, release.node);
     await edge.runWorkload();

@@ -199,7 +199,7 @@ describe("graftlet on one machine, its pods on another", { timeout: 800_000 }, (
     const { message } = await lab.nodeSays("False", "HostKeyMismatch");
     assert.match(
       message,
-      /^\[10\.10\.9\.1\]:2222 showed the ssh-ed25519 key SHA256:\S+, which is not the one in hostKeyFingerprints: /,
+      /^\[10\.10\.9\.1\]:2222 presented the ssh-ed25519 key SHA256:\S+, which is not the one in hostKeyFingerprints: /,
     );
     const tried = sshdConnections(cluster.layout);
     const from = Date.now();

@@ -116,7 +116,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     const began = performance.now();
     await restart();
     const message = await nodeSays("False", "LoginShellHangs");
-    assert.match(message, /^the login shell of root@10\.10\.9\.1:2222 does not answer within 15 s: look at /);
+    assert.match(message, /^the login shell of root@10\.10\.9\.1:2222 does not answer within 15 s: check /);
     assert.ok(performance.now() - began < 60_000);
     rmSync(startUp);
     await nodeIsReady();
@@ -129,7 +129,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     await nodeSays(
       "False",
       "KubeletNotReady",
-      /container runtime is down: no container runtime answers on the target, tried \/run\/runtime-to-come\.sock \(does not exist\): start containerd, CRI-O or Docker there, or name its socket in providerConfig\.runtime\./,
+      /container runtime is down: no container runtime answers on the target, tried \/run\/runtime-to-come\.sock \(does not exist\): start containerd, CRI-O or Docker there, or set its socket in providerConfig\.runtime\./,
     );
     await cluster.runInside(["ln", "-s", cluster.runtimeSocket, socket]);
     await nodeIsReady();
@@ -155,8 +155,7 @@ describe("a target on which a node cannot start", { timeout: 800_000 }, () => {
     {
       name: "an address where no machine is",
       providerConfig: { host: "10.10.9.77" },
-      sentence:
-        /^root@10\.10\.9\.77:2222 cannot be reached \(.*\): no way leads there: check host, and that the machine/,
+      sentence: /^root@10\.10\.9\.77:2222 cannot be reached \(.*\): no route to host: check host, and that the machine/,
     },
     {
       name: "a name that nobody has",

@@ -122,7 +122,7 @@
 {{- $at := .at -}}
 {{- $ssh := .ssh -}}
 {{- if and $ssh.reverse (not $ssh.existingSecret) }}{{ printf "%s.reverse: name a Secret in existingSecret that has the machine's public keys as authorized_keys" $at | fail }}{{ end -}}
-{{- if and $ssh.reverse $ssh.proxy }}{{ printf "%s has both reverse and proxy: a machine that dials in is not dialled; keep one of them" $at | fail }}{{ end -}}
+{{- if and $ssh.reverse $ssh.proxy }}{{ printf "%s has both reverse and proxy: with reverse the machine connects to graftlet; keep one of them" $at | fail }}{{ end -}}
 {{- if not (or (and $ssh.reverse (not $ssh.host)) (regexMatch "^[a-zA-Z0-9_.:%-]+$" ($ssh.host | default ""))) }}{{ printf "%s.host %q is no machine's name or address: write one, such as 192.0.2.7" $at ($ssh.host | default "") | fail }}{{ end -}}
 {{- $ways := list -}}
 {{- range list "existingSecret" "privateKey" "privateKeyFile" "agentSocket" "passwordFile" }}{{ if get $ssh . }}{{ $ways = append $ways . }}{{ end }}{{ end -}}

@@ -1,7 +1,7 @@
 import type { Algorithms, CompressionAlgorithm, KexAlgorithm } from "ssh2";
 
-/** Key exchanges with a target. None lets the server choose the group: a large one, which ssh2 takes before it knows the host key, costs a
- *  second of the process. Groups of more than 4096 bits cost too much as well. */
+/** Key exchange algorithms for targets. Group exchange is excluded: before the host key is verified the server could choose a large group,
+ *  which would block the process for a second. Fixed groups of more than 4096 bits are excluded for the same reason. */
 const keyExchanges: KexAlgorithm[] = [
   "curve25519-sha256@libssh.org",
   "curve25519-sha256",
@@ -15,10 +15,10 @@ const keyExchanges: KexAlgorithm[] = [
 /** No compression: a packet of 30 KB could become 30 MiB. */
 const compress: CompressionAlgorithm[] = ["none"];
 
-/** Algorithms for connections to targets. Every OpenSSH since 6.5 has some of each kind. */
+/** Algorithms for connections to targets. Every OpenSSH since 6.5 supports some of each kind. */
 export const targetAlgorithms: Algorithms = { kex: keyExchanges, compress };
 
-/** Algorithms of the listener for machines, which anybody may connect to: the cheap ones alone. */
+/** Algorithms of the reverse-tunnel listener, restricted to cheap ones since unauthenticated peers may connect to it. */
 export const listenerAlgorithms: Algorithms = {
   kex: ["curve25519-sha256", "curve25519-sha256@libssh.org", "ecdh-sha2-nistp256"],
   cipher: [

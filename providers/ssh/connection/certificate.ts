@@ -1,57 +1,57 @@
 import { plainName, signatureAlgorithms } from "./key-algorithms.ts";
 import { WireReader, wireString } from "./wire-reader.ts";
 
-/** An OpenSSH certificate as it is read, which proves nothing yet. */
+/** A parsed OpenSSH certificate, not yet verified. */
 export interface Certificate {
   readonly for: "user" | "host";
   /** Type of the certified key, such as `ssh-rsa`. */
   readonly keyType: string;
   /** The certified key in SSH's wire format. */
   readonly key: Buffer;
-  /** Who may be who: names of users or of hosts. */
+  /** Names of the users or hosts that the certificate is valid for. */
   readonly principals: readonly string[];
-  /** Seconds since the epoch; the second is the first at which it is no longer valid. */
+  /** Seconds since the epoch; `validBefore` is exclusive. */
   readonly validAfter: bigint;
   readonly validBefore: bigint;
-  /** Names of options that who does not know them must refuse. */
+  /** Names of critical options: an implementation that does not know one has to refuse the certificate. */
   readonly criticalOptions: readonly string[];
   /** The authority's key, in SSH's wire format. */
   readonly authority: Buffer;
-  /** What the authority signed, and its signature. */
+  /** The bytes that the authority signed, and its signature. */
   readonly signed: Buffer;
   readonly signature: Buffer;
 }
 
-/** How many fields make up a key of each type. */
+/** Number of wire-format fields of a key of this type. */
 const fieldsOfKey = (type: string): number => (type === "ssh-ed25519" ? 1 : 2);
 
 /** Reads a certificate in SSH's wire format. Pure.
- *  @throws Error, a clause that says what is wrong with it.
+ *  @throws Error, a clause that says what is wrong with the certificate.
  *  @see https://cvsweb.openbsd.org/src/usr.bin/ssh/PROTOCOL.certkeys */
 export function parseCertificate(blob: Buffer): Certificate {
   const reader = new WireReader(blob);
   const name = reader.text();
   const keyType = plainName(name);
   if (keyType === undefined || !signatureAlgorithms.has(keyType))
-    throw new Error(`its type ${JSON.stringify(name.slice(0, 60))} is none that graftlet knows`);
+    throw new Error(`unsupported type ${JSON.stringify(name.slice(0, 60))}`);
   reader.string(); // The nonce.
   const start = reader.position;
   for (let field = 0; field < fieldsOfKey(keyType); field += 1) reader.string();
   const key = Buffer.concat([wireString(keyType), blob.subarray(start, reader.position)]);
   reader.uint64(); // The serial number.
   const use = reader.uint32();
-  if (use !== 1 && use !== 2) throw new Error(`it is neither a user's nor a host's (${use})`);
+  if (use !== 1 && use !== 2) throw new Error(`neither a user nor a host certificate (${use})`);
   reader.string(); // The key's id.
   const principals = listOf(reader.string(), (list) => list.text());
   const validAfter = reader.uint64();
   const validBefore = reader.uint64();
   const criticalOptions = listOf(reader.string(), optionOf);
-  reader.string(); // Extensions; who does not know one passes it over.
+  reader.string(); // Extensions; unknown ones are ignored.
   reader.string(); // Reserved.
   const authority = reader.string();
   const signed = blob.subarray(0, reader.position);
   const signature = reader.string();
-  if (!reader.atEnd) throw new Error("something follows it");
+  if (!reader.atEnd) throw new Error("trailing bytes");
   return {
     for: use === 1 ? "user" : "host",
     keyType,
@@ -79,14 +79,14 @@ function optionOf(list: WireReader): string {
   return name;
 }
 
-/** Whether a certificate is valid at a time. @param now milliseconds since the epoch. */
+/** Checks a certificate's validity period. @param now milliseconds since the epoch. */
 export function validity({ validAfter, validBefore }: Certificate, now: number): "valid" | "early" | "expired" {
   const seconds = BigInt(Math.floor(now / 1000));
   if (seconds < validAfter) return "early";
   return seconds < validBefore ? "valid" : "expired";
 }
 
-/** A certificate's time as a date for messages. @param seconds since the epoch. */
+/** Formats a certificate's time for messages. @param seconds since the epoch. */
 export function dateOf(seconds: bigint): string {
   const latestMs = 8.64e15;
   return new Date(Math.min(Number(seconds) * 1000, latestMs)).toISOString();

@@ -6,26 +6,26 @@ import { CodedError, abortError } from "../../../src/lib/errors.ts";
  *  output still counts; `fail` fails them once the peer's output has been read. */
 export type LateWrites = "fail" | "drop";
 
-/** A channel's connection, as far as its streams use it. */
+/** The part of a connection that its channels' streams need: notice of its loss, and flow control. */
 export interface Carrier {
   /** Aborts when the connection is lost. */
   readonly lost: AbortSignal;
-  /** Calls back when the connection is lost, at once if it is. However many listeners there are, adding and removing one takes the same
-   *  time. @returns what removes the listener. */
+  /** Registers a listener for the loss of the connection, called at once if it is lost already. Adding and removing take constant time.
+   *  @returns a function that removes the listener. */
   onLost(listener: () => void): () => void;
-  /** Sends now, or once the peer has read enough of what was sent before. */
+  /** Calls `send` now, or once the peer has read enough of the data sent before. */
   whenWritable(send: () => void): void;
 }
 
-/** A channel as a duplex stream: each half closes by itself, memory is bounded by SSH's window and by what the peer reads, and a broken
- *  link is an error for the reader.
+/** Wraps a channel as a duplex stream: each half closes independently, memory is bounded by SSH's windows and by how fast the peer reads,
+ *  and the loss of the connection is an error for the reader.
  *  @param carrier the channel's connection.
  *  @param late handling of writes after the peer has closed. */
 export function channelStream(channel: ClientChannel, carrier: Carrier, late: LateWrites = "fail"): Duplex {
   let writing: ((error?: Error | null) => void) | undefined;
   let gone = false;
   const listening: { stop?: () => void } = {};
-  // A failed write would discard output that has not been read yet.
+  // Failing a write earlier would discard output that has not been read yet.
   const tooLate = () => (late === "fail" && stream.readableEnded ? hungUp() : undefined);
   const stream = new Duplex({
     allowHalfOpen: true,
@@ -73,18 +73,18 @@ export function channelStream(channel: ClientChannel, carrier: Carrier, late: La
   return stream;
 }
 
-/** Ends the stream when the link is lost. Its error needs no listener: the holder may not be reading just now.
- *  @returns what stops that. */
+/** Destroys the stream when the connection is lost. The stream's error needs no listener: its user may not be reading at the moment.
+ *  @returns a function that removes the listener. */
 function endWith(stream: Readable, { lost, onLost }: Carrier): () => void {
   stream.on("error", () => undefined);
   return onLost(() => void stream.destroy(brokenBy(lost)));
 }
 
 function hungUp(): CodedError {
-  return new CodedError("unavailable", "the other side has closed the connection");
+  return new CodedError("unavailable", "the peer has closed the connection");
 }
 
-/** A channel's standard error as a stream that fails like channelStream's. */
+/** Wraps a channel's standard error as a stream that fails like `channelStream`. */
 export function errorStream(channel: ClientChannel, carrier: Carrier): Readable {
   const { stderr } = channel;
   const listening: { stop?: () => void } = {};

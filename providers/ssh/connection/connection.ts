@@ -33,18 +33,18 @@ export interface Connection extends Carrier {
   readonly client: Client;
   /** Session channels that are open or being opened, counted by the link. */
   sessions: number;
-  /** Those held by users of the kubelet API. */
+  /** Sessions held by users of the kubelet API. */
   forUsers: number;
   /** The target's known limit of sessions per connection. */
   limit: number;
-  /** Channels that are open, or closed and not read to their end. */
+  /** Number of channels that are open, or closed but not yet read to the end. */
   channels(): number;
   close(): void;
 }
 
 /** Below OpenSSH's default of ten sessions per connection (MaxSessions). */
 const defaultSessionLimit = 8;
-/** A dead peer is detected within keepalive × (count + 1), 10.5 s, of its last answer. */
+/** A dead peer is detected within keepaliveMs × (keepaliveCount + 1) = 10.5 s of its last answer. */
 const keepaliveMs = 3500;
 const keepaliveCount = 2;
 const readyTimeoutMs = 15_000;
@@ -53,11 +53,11 @@ type ConnectionClock = Pick<Clock, "within" | "now" | "after" | "monotonic">;
 
 export interface OpenDeps {
   readonly clock: ConnectionClock;
-  /** The way to a first machine that dials in itself. */
+  /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: Pick<ReverseWay, "open" | "judge">;
 }
 
-/** Connects and logs in, by way of the machines of proxyJump. @throws LinkError with the reason and a sentence. */
+/** Connects and logs in, through the jump hosts of proxyJump. @throws LinkError with the reason and a sentence. */
 export async function openConnection(
   config: SshConfig,
   { clock, reverse }: OpenDeps,
@@ -87,18 +87,18 @@ export async function openConnection(
   }
 }
 
-/** A machine on the way, and the connection to it. */
+/** A jump host, and the connection to it. */
 interface Hop {
   readonly door: Door;
   readonly connection: Connection;
 }
 
-/** Opens the connection of this machine that leads to an sshd. */
+/** Opens the transport to an sshd from this machine. */
 async function wayTo({ host, port }: Door, proxy: Proxy | undefined, soon: AbortSignal): Promise<Duplex> {
   return proxy ? throughProxy(proxy, { host, port }, soon) : connect({ host, port });
 }
 
-/** Opens what leads to an sshd from the machine before it on the way. @throws LinkError when that does not reach it. */
+/** Opens the transport to an sshd through the previous jump host. @throws LinkError when the jump host cannot reach it. */
 async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Promise<Duplex> {
   const { client } = from.connection;
   const channel = opened((done) => client.forwardOut("127.0.0.1", 0, host, port, done));
@@ -114,18 +114,18 @@ async function wayFrom(from: Hop, { host, port }: Door, soon: AbortSignal): Prom
 interface Entry {
   readonly clock: ConnectionClock;
   readonly signal: AbortSignal;
-  /** Machines on the way, whose loss is the loss of this connection. */
+  /** Jump hosts: the loss of any of them is the loss of this connection. */
   readonly hops?: readonly Hop[];
 }
 
-/** Logs in at an sshd. @param way opens what leads there. */
+/** Logs in to an sshd. @param way opens the transport. */
 async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, hops = [] }: Entry): Promise<Connection> {
   const check = await hostKeyCheck(door.trust, door, clock.now);
   const { credentials, certificate } = await readLogin(door.login, clock.now());
   const client = new ssh2.Client();
   const refused: { by?: LinkError } = {};
   const socket = sendTogether(givesBack(await way()));
-  // The client hears it first; after its end nobody else does.
+  // The client handles errors first; after it has ended nothing else would.
   socket.on("error", () => undefined);
   let windows: InboundWindows | undefined;
   const connecting = () => {
@@ -138,7 +138,7 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   const attempt = { door, socket, refused, connecting, signal };
   await ready(client, connectConfig(door, credentials, { check, refused }), attempt);
   client.setNoDelay(true);
-  // One listener per socket that graftlet listens on at the target.
+  // Each socket that graftlet listens on at the target adds a listener.
   client.setMaxListeners(0);
   const outbound = createOutbound(peerOf(client), (listener) => client.on("handshake", listener));
   const { lost, lose, onLost } = lossOf((error) => (error instanceof LinkError ? error : lostError(door, error)));
@@ -169,7 +169,7 @@ async function enter(door: Door, way: () => Promise<Duplex>, { clock, signal, ho
   };
 }
 
-/** Logs in at a machine that dials in. While one of its connections leads to another host key the others are tried. */
+/** Logs in to a machine over a reverse tunnel. If one of its connections leads to a wrong host key, the others are tried. */
 async function enterByOneOf(
   reverse: Pick<ReverseWay, "open" | "judge">,
   door: Door,
@@ -221,7 +221,7 @@ interface Attempt {
   readonly door: Door;
   readonly socket: Duplex;
   readonly refused: { readonly by?: LinkError };
-  /** Prepares the client, once it has begun to connect. */
+  /** Configures the client once it has begun to connect. */
   connecting(): void;
   readonly signal: AbortSignal;
 }
@@ -244,11 +244,11 @@ function ready(
         socket.destroy();
         reject(refused.by ?? (error instanceof LinkError ? error : connectError(door, error)));
       });
-    // An early end of the socket is reported as an error, without the peer's message.
+    // An early end of the socket is reported as an error without the peer's message.
     const end = (error?: unknown) =>
       fail(greeted.turnedAway() && !exceedsLimit(error) ? turnedAway(door, greeted.said(), error) : error);
     const onAbort = () => fail(new Error("closed by graftlet"));
-    // Later errors belong to a connection that is not in use.
+    // Later errors belong to a connection that is no longer in use.
     client.on("error", end);
     client.once("close", () => end(new Error("the target closed the connection before the login was done")));
     client.once("ready", () => finish(resolve));
@@ -263,10 +263,10 @@ function ready(
 }
 
 const keptOfGreeting = 200;
-/** Limit of the peer's output until both sides have agreed to speak SSH: a greeting and one key exchange. */
+/** Limit of the peer's output until the first key exchange is done: a banner and one key exchange. */
 const bytesOfHandshake = 256 * 1024;
 
-/** Records the start of the peer's output until both sides have agreed to speak SSH, and limits it. */
+/** Records the start of the peer's output until the first key exchange is done, and limits that output. */
 function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { turnedAway(): boolean; said(): string } {
   let bytes = 0;
   const heard = { connected: !(socket instanceof Socket && socket.connecting), agreed: false, ended: false, text: "" };
@@ -279,7 +279,7 @@ function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { tu
     if (bytes > bytesOfHandshake)
       client.emit("error", exceeded(`sent more than ${bytesOfHandshake} bytes before the first key exchange`));
   };
-  // Data flows once ssh2 listens for it as well.
+  // The stream starts to flow once ssh2 listens for data, too.
   socket.setMaxListeners(0).pause().on("data", listen);
   client.once("handshake", () => {
     heard.agreed = true;
@@ -288,14 +288,15 @@ function listenIn(client: Client, socket: Duplex, exceeded: LimitExceeded): { tu
   return { turnedAway: () => heard.connected && heard.ended && !heard.agreed, said: () => heard.text };
 }
 
-/** sshd gives its reason in a line that is not SSH, as may any other service on that port; or none at all. */
+/** Error for a connection that was closed before the login. sshd may give its reason in a plain-text line, as may any other service on that
+ *  port, or give none at all. */
 function turnedAway(door: Door, text: string, cause: unknown): LinkError {
   const line = /^(?!SSH-)[ -~]+/.exec(text)?.[0].trim();
   const said = line ? `, saying ${JSON.stringify(line)}` : "";
   return new LinkError(
     "TurnedAway",
     "unavailable",
-    `${nameOf(door)} closed the connection before the login${said}: sshd does so when too many log in at once (MaxStartups) or a login has failed too often (PerSourcePenalties); else check that port is that of an sshd.`,
+    `${nameOf(door)} closed the connection before the login${said}: sshd does so for too many concurrent logins (MaxStartups) or repeated failures (PerSourcePenalties); otherwise check that port is that of an sshd.`,
     { cause },
   );
 }
@@ -327,28 +328,28 @@ function connectError(door: Door, error: unknown): LinkError {
 }
 
 const networkHints: Readonly<Record<string, string>> = {
-  ENOTFOUND: "no such name: check host",
-  EAI_AGAIN: "the name cannot be looked up now: check this machine's DNS",
-  ECONNREFUSED: "nobody listens there: check port, and that sshd runs",
-  EHOSTUNREACH: "no way leads there: check host, and that the machine is up",
-  ENETUNREACH: "no way leads there: check host, and this machine's routes",
-  ETIMEDOUT: "nothing answers there: check host, that the machine is up, and the firewalls between",
+  ENOTFOUND: "unknown host name: check host",
+  EAI_AGAIN: "the host name cannot be resolved at the moment: check this machine's DNS",
+  ECONNREFUSED: "connection refused: check port, and that sshd runs",
+  EHOSTUNREACH: "no route to host: check host, and that the machine is up",
+  ENETUNREACH: "network unreachable: check host, and this machine's routes",
+  ETIMEDOUT: "no answer: check host, that the machine is up, and any firewalls in between",
 };
 
 function loginRemedy({ user, login }: Door): string {
   switch (login.by) {
     case "key":
       if (login.certificateFile !== undefined)
-        return `check that sshd there takes the authority of ${login.certificateFile} (TrustedUserCAKeys) and that it is issued for ${user}, or correct user.`;
+        return `check that sshd there trusts the authority of ${login.certificateFile} (TrustedUserCAKeys) and that it is issued for ${user}, or correct user.`;
       return `add the public key of ${login.privateKeyFile} to ~${user}/.ssh/authorized_keys there, or correct user.`;
     case "agent":
       return `add a key of the agent at ${login.agentSocket} to ~${user}/.ssh/authorized_keys there, or correct user.`;
     case "password":
-      return `correct user or the password in ${login.passwordFile}, and check that sshd takes passwords (PasswordAuthentication).`;
+      return `correct user or the password in ${login.passwordFile}, and check that sshd accepts passwords (PasswordAuthentication).`;
   }
 }
 
-/** ssh2's level for a peer that does not answer. */
+/** ssh2's error level for a keepalive timeout. */
 const silence = "client-timeout";
 
 function lostError(door: Door, error: unknown): LinkError {
@@ -368,12 +369,12 @@ export function wentSilent(why: LinkError): boolean {
   return levelOf(why.cause) === silence;
 }
 
-/** The target's name for messages. */
+/** Formats an endpoint for messages, as USER@HOST:PORT. */
 export function nameOf({ user, host, port }: Pick<Door, "user" | "host" | "port">): string {
   return `${user}@${joinHostPort(host, port)}`;
 }
 
-/** The target's reason for refusing a channel, a number of RFC 4254 §5.1; undefined for other errors. */
+/** Returns the target's reason code for refusing a channel (RFC 4254 §5.1); undefined for other errors. */
 export function channelRefusal(error: unknown): number | undefined {
   if (!(error instanceof Error) || !("reason" in error)) return undefined;
   return typeof error.reason === "number" ? error.reason : 0;

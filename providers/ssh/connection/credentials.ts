@@ -3,14 +3,14 @@ import { CodedError, codeOfErrno, messageOf } from "../../../src/lib/errors.ts";
 import { errnoOf } from "../../local/errors.ts";
 import type { SshLogin } from "../door.ts";
 
-/** Credentials of a connection. Never logged. */
+/** Credentials for one connection. Never logged. */
 export type Credentials =
   | { readonly privateKey: Buffer; readonly passphrase?: string }
   | { readonly agent: string }
   | { readonly password: string };
 
-/** True when others could read or replace a secret. As with ssh(1), the group may read a file of another user, who
- *  thereby grants access: this covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
+/** True if other users can read or replace a secret's file. The group may read a file that another user owns: that user has granted the
+ *  access. This covers a Secret's files in a Pod (owned by root, readable by the Pod's group). */
 function isOpen({ mode, uid }: { readonly mode: number; readonly uid: number }): boolean {
   const givenByOwner = uid !== process.getuid?.();
   return (mode & (givenByOwner ? 0o037 : 0o077)) !== 0;
@@ -32,13 +32,13 @@ export async function readCredentials(login: SshLogin): Promise<Credentials> {
   }
 }
 
-/** The first line of a file: editors end it with a newline that is not part of the secret.
+/** Reads the first line of a secret file: editors append a newline that is not part of the secret.
  *  @throws CodedError not_found, permission_denied (also for a file that others can read), a sentence with the remedy. */
 export async function readSecretLine(field: string, path: string): Promise<string> {
   return (await readSecret(field, path)).toString("utf8").replace(/\r?\n[\s\S]*$/, "");
 }
 
-/** A secret's file. @throws as readSecretLine. */
+/** Reads a secret file. @throws like `readSecretLine`. */
 export async function readSecret(field: string, path: string): Promise<Buffer> {
   try {
     const file = await stat(path);

@@ -10,9 +10,9 @@ import { LinkError } from "./link-state.ts";
 
 /** The check of one connection's host key. */
 export interface HostKeyCheck {
-  /** Signature algorithms offered to the target, those of known keys first, so that it shows a key that can be compared. */
+  /** Signature algorithms offered to the target, those of known keys first, so that the target presents a key that can be compared. */
   readonly algorithms: readonly string[];
-  /** Those of certificates, to be offered before them; none where no authority is trusted. */
+  /** Certificate algorithms, to be offered before `algorithms`; empty when no authority is trusted. */
   readonly certificateAlgorithms: readonly string[];
   /** @param key the target's key or certificate in SSH's wire format. @returns the reason for refusing it. */
   refusal(key: Buffer): LinkError | undefined;
@@ -20,13 +20,13 @@ export interface HostKeyCheck {
   remember(): Promise<void>;
 }
 
-/** Where the host is, as it is dialled. */
+/** The address that is dialled. */
 export interface Whereabouts {
   readonly host: string;
   readonly port: number;
 }
 
-/** Prepares the check of a target's host key; reads the known_hosts file, if any. @param now the present, ms since the epoch.
+/** Prepares the check of a target's host key; reads the known_hosts file, if any. @param now returns the current time, ms since the epoch.
  *  @throws LinkError HostKeyUnknown when that file cannot be read. */
 export async function hostKeyCheck(
   trust: HostKeyTrust,
@@ -39,16 +39,16 @@ export async function hostKeyCheck(
   return checkOf(byKnownKeys(keys, trust), { host, name, now });
 }
 
-/** What is known of a host before it shows a key. */
+/** What is known about a host before it presents a key. */
 interface Known extends Omit<CertificateTrust, "host" | "now"> {
-  /** Types of its known keys, asked for first. */
+  /** Types of its known keys, which are offered first. */
   readonly types: ReadonlySet<string>;
-  /** Whether any key of it is known, and any authority for it. */
+  /** Whether any host key, and any authority, is known for it. */
   readonly hasKeys: boolean;
   readonly hasAuthorities: boolean;
-  /** Where that is written. */
+  /** Source of the trust for messages: a file, or a field of the configuration. */
   readonly source: string;
-  /** A file for the first key, where that is to be trusted. */
+  /** File for the first key, with trust on first use. */
   readonly keepIn?: string;
 }
 
@@ -96,7 +96,7 @@ function checkOf(known: Known, { host, name, now }: Shown): HostKeyCheck {
     certificateAlgorithms: known.hasAuthorities ? algorithms.map(certificateName) : [],
     refusal(key) {
       if (plainName(keyType(key)) === undefined) return refusalOfKey(key);
-      // A connection that stands goes on when its certificate expires: keys are exchanged anew from time to time.
+      // An established connection survives the expiry of its certificate: the host key is presented again at each rekeying.
       if (kept.certificate?.equals(key)) return undefined;
       const why = certificateRefusal(key, { ...known, host, now: now() });
       if (why !== undefined) return untrusted(name, why);
@@ -130,7 +130,7 @@ async function readKnownHosts({ by, file }: Exclude<HostKeyTrust, { by: "fingerp
     throw new LinkError(
       "HostKeyUnknown",
       "failed_precondition",
-      `providerConfig.knownHostsFile cannot be read: ${messageOf(error)}: make it with ssh-keyscan, and compare the key with the target's own.`,
+      `providerConfig.knownHostsFile cannot be read: ${messageOf(error)}: create it with ssh-keyscan, and compare the key with the target's own.`,
       { cause: new CodedError("failed_precondition", messageOf(error)) },
     );
   }
@@ -140,7 +140,7 @@ function mismatch(name: string, key: Buffer, source: string): LinkError {
   return new LinkError(
     "HostKeyMismatch",
     "permission_denied",
-    `${name} showed the ${keyType(key)} key ${fingerprintOf(key)}, which is not the one in ${source}: if the target was set up anew, put its new key there; otherwise the connection is being intercepted.`,
+    `${name} presented the ${keyType(key)} key ${fingerprintOf(key)}, which is not the one in ${source}: if the target was reinstalled, put its new key there; otherwise the connection is being intercepted.`,
   );
 }
 
@@ -148,7 +148,7 @@ function unknownKey(name: string, key: Buffer, file: string): LinkError {
   return new LinkError(
     "HostKeyUnknown",
     "permission_denied",
-    `${file} has no key for ${name}, which showed the ${keyType(key)} key ${fingerprintOf(key)}: compare it with the target's own and add it there.`,
+    `${file} has no key for ${name}, which presented the ${keyType(key)} key ${fingerprintOf(key)}: compare it with the target's own and add it there.`,
   );
 }
 
@@ -156,14 +156,10 @@ function uncertified(name: string, key: Buffer): LinkError {
   return new LinkError(
     "HostKeyUnknown",
     "permission_denied",
-    `${name} showed the ${keyType(key)} key ${fingerprintOf(key)} without a certificate, and only an authority is known: have sshd there show one (HostCertificate), or make its key known.`,
+    `${name} presented the ${keyType(key)} key ${fingerprintOf(key)} without a certificate, and only an authority is trusted: set HostCertificate in its sshd_config, or add its key.`,
   );
 }
 
 function untrusted(name: string, why: string): LinkError {
-  return new LinkError(
-    "HostKeyUnknown",
-    "permission_denied",
-    `${name} showed a certificate that is not taken: ${why}.`,
-  );
+  return new LinkError("HostKeyUnknown", "permission_denied", `${name} presented an untrusted certificate: ${why}.`);
 }

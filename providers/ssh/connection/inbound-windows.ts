@@ -3,25 +3,25 @@ import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 import type { LimitExceeded } from "./limit-exceeded.ts";
 import { type PeerChannel, type SshPeer, isChannel, opening } from "./ssh2-peer.ts";
 
-/** Window of one channel, bytes: the largest while there are few of them, and the smallest that each gets. */
+/** Limits of one channel's window, bytes: the maximum, while there are few channels, and the minimum that each channel gets. */
 const [largestWindow, smallestWindow] = [2 * 2 ** 20, 8 * 1024];
-/** Bytes that all channels of a connection may hold unread, beyond the smallest window of each. */
+/** Limit of unread bytes over all channels of a connection, beyond the minimum window of each. */
 const connectionBytes = 32 * 2 ** 20;
-/** A new channel gets this part of its share: the rest follows what is read. */
+/** A new channel's first window is its share divided by this; the rest is granted as data is read. */
 const initialPart = 8;
-/** Unread data is handed on in such pieces, so that a reader can pause between them. */
+/** Unread data is passed on in pieces of this size, so that a reader can pause in between. */
 const pieceBytes = 64 * 1024;
 const standardError = 1;
 
-/** What a connection holds of its peer's. */
+/** Flow control of the channels of one connection. */
 export interface InboundWindows {
   /** Channels that are open, or closed and not read to their end. */
   channels(): number;
 }
 
-/** Takes flow control of a connection's channels over from ssh2, which announces 2 MiB to each channel and accepts more than it announced.
- *  A channel's window is its share of the connection's, unread data is kept in few blocks however small its packets are, and a
- *  peer that sends more than its window loses the connection.
+/** Takes over flow control from ssh2, which announces 2 MiB to each channel and accepts more than it announced. Each channel's window is its
+ *  share of the connection's limit, unread data is compacted into few blocks even if its packets are small, and a peer that sends
+ *  more than its window allows loses the connection.
  *  @see RFC 4254 §5.2 */
 export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundWindows {
   const flows = new Flows(peer, exceeded);
@@ -59,7 +59,8 @@ export function enforceWindows(peer: SshPeer, exceeded: LimitExceeded): InboundW
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
-/** Refuses a channel that nobody has accepted or refused, such as that of a socket that graftlet no longer listens on: ssh2 would keep it. */
+/** Refuses channels that no handler has accepted or refused, for example for a socket that graftlet no longer listens on: ssh2 would keep
+ *  them open. */
 function refuseUnanswered({ protocol, channels }: SshPeer): void {
   const { _handlers: handlers } = protocol;
   const { CHANNEL_OPEN: open } = handlers;
@@ -88,7 +89,7 @@ class Flows {
     return this.#flows.size;
   }
 
-  /** @returns the new channel's first window. */
+  /** Registers a new channel. @returns its first window. */
   open(id: number): number {
     const flow = new Flow();
     this.#flows.set(id, flow);
@@ -102,18 +103,18 @@ class Flows {
     if (data.length > flow.window)
       throw this.#exceeded(`sent ${data.length} bytes on a channel with a window of ${flow.window}`);
     flow.window -= data.length;
-    this.#outlet(flow, channel, to)?.take(data);
-    this.#settle(flow, channel);
+    this.#bufferOf(flow, channel, to)?.take(data);
+    this.#adjustWindow(flow, channel);
   }
 
   flush(id: number): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
     for (const outlet of flow.outlets()) outlet.flush();
-    this.#count(flow);
+    this.#countUnread(flow);
   }
 
-  /** @param channel that has to be read to its end, if there is any. */
+  /** @param channel the channel, if its unread data has to be read before it is forgotten. */
   close(id: number, channel?: PeerChannel): void {
     const flow = this.#flows.get(id);
     if (!flow) return;
@@ -127,26 +128,26 @@ class Flows {
     else forget();
   }
 
-  #outlet(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
+  #bufferOf(flow: Flow, channel: PeerChannel, to: "stdout" | "stderr" | "dropped"): Outlet | undefined {
     if (to === "dropped") return undefined;
     const stream = to === "stdout" ? channel : channel.stderr;
     if (!("push" in stream)) return undefined;
-    return (flow[to] ??= new Outlet(stream, () => this.#settle(flow, channel)));
+    return (flow[to] ??= new Outlet(stream, () => this.#adjustWindow(flow, channel)));
   }
 
   #share(): number {
     return Math.min(largestWindow, Math.max(smallestWindow, Math.floor(connectionBytes / Math.max(1, this.size))));
   }
 
-  #count(flow: Flow): void {
+  #countUnread(flow: Flow): void {
     const unread = flow.unread();
     this.#unread += unread - flow.counted;
     flow.counted = unread;
   }
 
-  /** Counts what is unread, and grants the peer more when it has used half of its window. */
-  #settle(flow: Flow, { incoming, outgoing }: PeerChannel): void {
-    this.#count(flow);
+  /** Counts unread data, and grants the peer a larger window once it has used half of it. */
+  #adjustWindow(flow: Flow, { incoming, outgoing }: PeerChannel): void {
+    this.#countUnread(flow);
     if (incoming.state !== "open" || outgoing.state === "closed" || !this.#peer.protocol._destruct) return;
     const share = this.#share();
     if (flow.window > share / 2) return;
@@ -158,11 +159,11 @@ class Flows {
   }
 }
 
-/** What one channel has brought. */
+/** Flow-control state of one channel. */
 class Flow {
   /** Bytes that the peer may still send. */
   window = 0;
-  /** Unread bytes, as they are in the connection's sum. */
+  /** Unread bytes that are included in the connection's total. */
   counted = 0;
   stdout: Outlet | undefined;
   stderr: Outlet | undefined;
@@ -176,48 +177,48 @@ class Flow {
   }
 }
 
-/** Data on its way to one stream of a channel. While the stream's reader has paused it is kept here. */
+/** Passes data on to one stream of a channel, and buffers it while the stream's reader has paused. */
 class Outlet {
   readonly #stream: Readable;
-  readonly #kept = new KeptBytes(largestWindow);
-  /** Kept before, and being handed on. */
+  readonly #buffered = new KeptBytes(largestWindow);
+  /** Buffered data that is being passed on. */
   #rest: Buffer = Buffer.alloc(0);
-  /** Bytes that the reader was given last, when it paused on them. */
-  #held = 0;
+  /** Bytes pushed last, if the reader paused on them. */
+  #pausedOn = 0;
 
   constructor(stream: Readable, onRead: () => void) {
     this.#stream = stream;
     stream.on("resume", () => {
-      this.#held = 0;
-      while (this.#stream.readableFlowing && this.#hasKept()) this.#push(this.#next());
+      this.#pausedOn = 0;
+      while (this.#stream.readableFlowing && this.#hasBuffered()) this.#push(this.#next());
       onRead();
     });
   }
 
   get unread(): number {
-    return this.#rest.length + this.#kept.length + this.#held;
+    return this.#rest.length + this.#buffered.length + this.#pausedOn;
   }
 
   take(data: Buffer): void {
-    if (this.#stream.readableFlowing && !this.#hasKept()) this.#push(data);
-    else this.#kept.add(data);
+    if (this.#stream.readableFlowing && !this.#hasBuffered()) this.#push(data);
+    else this.#buffered.add(data);
   }
 
-  /** Hands everything on, whether it is read or not: the stream's end follows. */
+  /** Passes all data on even if the reader has paused: the end of the stream follows. */
   flush(): void {
-    while (this.#hasKept()) {
+    while (this.#hasBuffered()) {
       const piece = this.#next();
-      this.#held += piece.length;
+      this.#pausedOn += piece.length;
       this.#stream.push(piece);
     }
   }
 
-  #hasKept(): boolean {
-    return this.#rest.length + this.#kept.length > 0;
+  #hasBuffered(): boolean {
+    return this.#rest.length + this.#buffered.length > 0;
   }
 
   #next(): Buffer {
-    if (this.#rest.length === 0) this.#rest = this.#kept.take();
+    if (this.#rest.length === 0) this.#rest = this.#buffered.take();
     const piece = this.#rest.subarray(0, pieceBytes);
     this.#rest = this.#rest.subarray(piece.length);
     return piece;
@@ -225,6 +226,6 @@ class Outlet {
 
   #push(data: Buffer): void {
     this.#stream.push(data);
-    this.#held = this.#stream.readableFlowing ? 0 : data.length;
+    this.#pausedOn = this.#stream.readableFlowing ? 0 : data.length;
   }
 }

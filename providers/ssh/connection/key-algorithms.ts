@@ -1,4 +1,4 @@
-/** The algorithms by which a key of each type may sign. RSA with SHA-1 is not among them. */
+/** Allowed signature algorithms by key type. RSA with SHA-1 is excluded. */
 export const signatureAlgorithms: ReadonlyMap<string, readonly string[]> = new Map([
   ["ssh-ed25519", ["ssh-ed25519"]],
   ["ecdsa-sha2-nistp256", ["ecdsa-sha2-nistp256"]],
@@ -9,12 +9,12 @@ export const signatureAlgorithms: ReadonlyMap<string, readonly string[]> = new M
 
 const ofCertificate = "-cert-v01@openssh.com";
 
-/** The name that a key's type, or its algorithm, has when a certificate goes with the key. */
+/** Returns the certificate variant of a key type or signature algorithm. */
 export function certificateName(plain: string): string {
   return plain + ofCertificate;
 }
 
-/** The key's own type or algorithm; undefined for a name that is no certificate's. */
+/** Returns the plain key type or algorithm for a certificate's name; undefined for any other name. */
 export function plainName(name: string): string | undefined {
   return name.endsWith(ofCertificate) ? name.slice(0, -ofCertificate.length) : undefined;
 }

@@ -1,18 +1,18 @@
 import { createHmac } from "node:crypto";
 
-/** A key in a known_hosts file that concerns a host. */
+/** An entry of a known_hosts file that matches a host. */
 export interface KnownKey {
   readonly type: string;
   /** The key in SSH's wire format, base64. */
   readonly key: string;
-  /** What it is: the host's own, a certificate authority for the host, or one that must not be taken in either place. */
+  /** The host's own key, a certificate authority for the host, or a key that must not be accepted as either. */
   readonly as: "host" | "authority" | "revoked";
 }
 
 const markers: Readonly<Record<string, KnownKey["as"]>> = { "@cert-authority": "authority", "@revoked": "revoked" };
 
-/** A host's keys in a known_hosts file, by hashed names, patterns and ports, too. Invalid lines are skipped, as in ssh, and so
- *  are lines with a marker that is none. As a certificate has no port, lines with a marker may name the host without it. Pure.
+/** Finds a host's keys in a known_hosts file, with support for hashed names, patterns and ports. Invalid lines are skipped, as in ssh, and
+ *  so are lines with an unknown marker. Lines with a marker may name the host without its port, as certificates have no ports. Pure.
  *  @see https://man.openbsd.org/sshd.8#SSH_KNOWN_HOSTS_FILE_FORMAT */
 export function knownKeys(file: string, host: string, port: number): readonly KnownKey[] {
   const name = hostName(host, port);
@@ -28,7 +28,7 @@ export function knownKeys(file: string, host: string, port: number): readonly Kn
   });
 }
 
-/** A host's name in known_hosts: with the port unless that is 22. */
+/** Returns a host's name in known_hosts: with the port unless that is 22. */
 export function hostName(host: string, port: number): string {
   const lower = host.toLowerCase();
   return port === 22 ? lower : `[${lower}]:${port}`;

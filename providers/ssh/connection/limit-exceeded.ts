@@ -1,20 +1,20 @@
 import { LinkError } from "./link-state.ts";
 
-/** The error of a peer that exceeds a limit. A handler of ssh2's that throws it ends the connection.
- *  @param what the peer does, after its name. */
+/** Creates the error for a peer that exceeds a limit. Throwing it in one of ssh2's handlers ends the connection.
+ *  @param what predicate of the message, after the peer's name. */
 export type LimitExceeded = (what: string) => LinkError;
 
-/** @param peer its name for the message. */
+/** @param peer the peer's name for messages. */
 export function limitExceeded(peer: string): LimitExceeded {
   return (what) =>
     new LinkError(
       "LimitExceeded",
       "resource_exhausted",
-      `${peer} ${what}, which graftlet does not accept: check what answers there, and whether the machine is still yours.`,
+      `${peer} ${what}, which exceeds graftlet's limits: check what answers there, and whether the machine has been compromised.`,
     );
 }
 
-/** True for the error of a peer that exceeds a limit. */
+/** True for the error of a peer that has exceeded a limit. */
 export function exceedsLimit(error: unknown): boolean {
   return error instanceof LinkError && error.reason === "LimitExceeded";
 }

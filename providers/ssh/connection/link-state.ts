@@ -1,6 +1,6 @@
 import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 
-/** Reason why a link is down, for a node's condition. */
+/** Reason why a link is down, for the node's Ready condition. */
 export type LinkReason =
   | "LinkDown"
   | "TurnedAway"
@@ -15,7 +15,7 @@ export type LinkReason =
   | "NotDialledIn"
   | "LimitExceeded";
 
-/** Error of a link that is down: a reason, and a sentence with the remedy. */
+/** Error of a link that is down: a reason, and a message that is a sentence with the remedy. */
 export class LinkError extends CodedError {
   readonly reason: LinkReason;
   constructor(reason: LinkReason, code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -25,14 +25,14 @@ export class LinkError extends CodedError {
   }
 }
 
-/** A link's public state. Times are milliseconds since the epoch. */
+/** A link's public state; the link's internal `idle` appears as `down`. Times are milliseconds since the epoch. */
 export type LinkState =
   | { readonly is: "down"; readonly since: number; readonly why: LinkError; readonly nextTryAt: number }
   | { readonly is: "connecting"; readonly since: number }
   | { readonly is: "up"; readonly since: number; readonly connections: number }
   | { readonly is: "closed" };
 
-/** First and longest delay between attempts, milliseconds, before jitter. Problems that need a person are retried
+/** Initial and maximum delay between attempts, milliseconds, before jitter. Problems that need human action are retried
  *  slowly: frequent attempts would fill the target's log, and some targets ban the client. */
 const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LinkDown: [500, 30_000],
@@ -40,7 +40,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   HostKeyMismatch: [300_000, 600_000],
   HostKeyUnknown: [60_000, 600_000],
   LoginRefused: [30_000, 300_000],
-  // Nothing was sent: the target does not notice.
+  // Nothing is sent to the target in this case.
   CertificateInvalid: [1_000, 15_000],
   NoSessions: [5_000, 30_000],
   LoginShellHangs: [2_000, 30_000],
@@ -50,7 +50,7 @@ const delays: Readonly<Record<LinkReason, readonly [number, number]>> = {
   LimitExceeded: [10_000, 300_000],
 };
 
-/** Milliseconds until the next attempt, before jitter. Pure.
+/** Returns the milliseconds until the next attempt, before jitter. Pure.
  *  @param failures number of consecutive failures for this reason, including this one. */
 export function retryDelay(reason: LinkReason, failures: number): number {
   const [first, longest] = delays[reason];

@@ -8,25 +8,25 @@ import { type Connection, nameOf, openConnection, wentSilent } from "./connectio
 import { exceedsLimit } from "./limit-exceeded.ts";
 import { LinkError, type LinkState, retryDelay } from "./link-state.ts";
 
-/** Link to a target: SSH connections, re-established when they break. One reconnect serves all waiting callers. */
+/** Link to a target: a set of SSH connections that is re-established when it breaks. All waiting callers share one reconnect. */
 export interface Link extends AsyncDisposable {
   state(): LinkState;
   /** Registers a listener for state changes. @returns a function that removes it. */
   onChange(listener: (state: LinkState) => void): () => void;
-  /** Number of exchanges with the target so far: a request and its answer, requests sent together, a runtime call and a
-   *  login count as one each. Concurrent ones count separately. */
+  /** Number of exchanges with the target so far. A request with its answer, a batch of requests, a runtime call and a login count as one
+   *  each; concurrent exchanges count separately. */
   roundTrips(): number;
   /** Counts one exchange. */
   exchanged(): void;
-  /** A live connection; waits for one being established.
+  /** Returns a live connection; waits for one that is being established.
    *  @throws unavailable at once while the link is down, with the reason as cause. */
   connection(signal?: AbortSignal): Promise<Connection>;
-  /** All live connections, oldest first. */
+  /** Returns all live connections, oldest first. */
   connections(): readonly Connection[];
   /** Opens one more connection; concurrent callers share it.
    *  @throws unavailable when it cannot be opened, failed_precondition at the limit. */
   another(signal?: AbortSignal): Promise<Connection>;
-  /** Takes the link down for this reason: closes its connections and reconnects. */
+  /** Takes the link down with this reason: closes its connections, then reconnects after a delay. */
   fail(why: LinkError): void;
 }
 
@@ -34,20 +34,30 @@ export interface LinkOptions {
   readonly config: SshConfig;
   readonly clock: Clock;
   readonly log: Logger;
-  /** The way to a first machine that dials in itself. */
+  /** The reverse tunnel, if the first machine connects to graftlet. */
   readonly reverse?: ReverseWay;
-  /** Opens a connection; with ssh2 by default. */
+  /** Opens a connection; uses ssh2 by default. */
   readonly open?: (config: SshConfig, signal: AbortSignal) => Promise<Connection>;
-  /** Checks a new connection before the link is up. @throws LinkError when the target is unfit. */
+  /** Checks a new connection before the link counts as up. @throws LinkError when the target does not meet the requirements. */
   readonly check?: (connection: Connection, signal: AbortSignal) => Promise<void>;
 }
 
-/** Sessions that a node may need at once, when the target allows few per connection. */
+/** Number of concurrent sessions to allow for when the target allows few per connection. */
 const sessionsWanted = 24;
 const [fewestConnections, mostConnections] = [3, 12];
-/** Uptime after which a link's retry delays start afresh, ms. */
+/** Uptime after which a link's retry delays are reset, ms. */
 const steadyMs = 2_000;
 
+/** States of the link's state machine:
+ *  - `idle`: no connection has been requested yet. The first call of `connection` starts connecting. To the outside this is `down`.
+ *  - `connecting`: one attempt is in progress; all callers of `connection` wait for it. It logs in and runs the check, then the link is
+ *    `up`, or on any error `down`.
+ *  - `up`: there is at least one live connection, which calls get at once. `another` may add connections. The link stays up while
+ *    connections are lost one by one; the loss of the last one, of one whose peer stopped answering or exceeded a limit, and `fail`
+ *    take it `down`.
+ *  - `down`: no connection, and no attempt in progress; calls fail at once with the reason. `timer` starts the next attempt after a
+ *    delay that grows with consecutive failures for the same reason; a new reverse connection starts it at once, where that may help.
+ *  - `closed`: disposed. All connections are closed and calls fail; the link never leaves this state. */
 type State =
   | { readonly is: "idle" }
   | {
@@ -61,7 +71,7 @@ type State =
   | { readonly is: "up"; readonly since: number }
   | { readonly is: "closed" };
 
-/** Creates the link. It connects on first use and stays connected. */
+/** Creates a link, which connects on first use and stays connected. */
 export function createLink(options: LinkOptions): Link {
   return new SshLink(options);
 }
@@ -75,28 +85,28 @@ class SshLink implements Link {
   readonly #listeners = new Set<(state: LinkState) => void>();
   readonly #live = new Set<Connection>();
   readonly #closing = new AbortController();
-  readonly #born: number;
+  readonly #createdAt: number;
   #state: State = { is: "idle" };
   #downSince: number;
   /** Consecutive failures for the last reason. */
   #failures = 0;
   #lastReason: LinkError["reason"] | undefined;
   #exchanges = 0;
-  #growing: Promise<Connection> | undefined;
+  #opening: Promise<Connection> | undefined;
 
   constructor({ config, clock, log, reverse, open, check }: LinkOptions) {
     this.#config = config;
     this.#clock = clock;
     this.#log = log;
     this.#open = open ?? ((to, signal) => openConnection(to, { clock, ...(reverse && { reverse }) }, signal));
-    reverse?.onArrival(() => this.#hurry());
+    reverse?.onArrival(() => this.#retryNow());
     this.#check = check;
-    this.#born = clock.now();
-    this.#downSince = this.#born;
+    this.#createdAt = clock.now();
+    this.#downSince = this.#createdAt;
   }
 
   state(): LinkState {
-    return outside(this.#state, { born: this.#born, connections: this.#live.size, config: this.#config });
+    return outside(this.#state, { born: this.#createdAt, connections: this.#live.size, config: this.#config });
   }
 
   onChange(listener: (state: LinkState) => void): () => void {
@@ -128,10 +138,10 @@ class SshLink implements Link {
 
   async another(signal?: AbortSignal): Promise<Connection> {
     throwIfAborted(signal);
-    this.#growing ??= this.#grow().finally(() => {
-      this.#growing = undefined;
+    this.#opening ??= this.#openAnother().finally(() => {
+      this.#opening = undefined;
     });
-    return untilAborted(this.#growing, signal);
+    return untilAborted(this.#opening, signal);
   }
 
   fail(why: LinkError): void {
@@ -147,13 +157,13 @@ class SshLink implements Link {
     const state = this.#state;
     if (state.is === "closed") return;
     if (state.is === "down") state.timer.cancel();
-    this.#become({ is: "closed" });
+    this.#setState({ is: "closed" });
     this.#closing.abort();
     for (const connection of this.#live) connection.close();
-    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#growing]);
+    await Promise.allSettled([state.is === "connecting" ? state.ready : undefined, this.#opening]);
   }
 
-  #become(next: State): void {
+  #setState(next: State): void {
     this.#state = next;
     for (const listener of this.#listeners) listener(this.state());
   }
@@ -161,13 +171,13 @@ class SshLink implements Link {
   #connect(): Promise<Connection> {
     if (this.#state.is === "connecting") return this.#state.ready;
     const ready = this.#attempt();
-    this.#become({ is: "connecting", since: this.#clock.now(), ready });
+    this.#setState({ is: "connecting", since: this.#clock.now(), ready });
     return ready;
   }
 
-  /** The machine has dialled in: the next attempt need not wait, unless somebody has to mend something first. A false host key may have been
-   *  that of another connection. */
-  #hurry(): void {
+  /** Starts the next attempt at once when the machine has opened a reverse connection, unless the reason needs human action. After a
+   *  host-key mismatch it is worth trying: that key may have been presented over another reverse connection. */
+  #retryNow(): void {
     const state = this.#state;
     if (state.is !== "down" || !["NotDialledIn", "LinkDown", "HostKeyMismatch"].includes(state.why.reason)) return;
     state.timer.cancel();
@@ -175,15 +185,15 @@ class SshLink implements Link {
   }
 
   async #attempt(): Promise<Connection> {
-    // The state has to be "connecting" before anything here fails.
+    // The caller has to set the state to "connecting" before anything here can fail.
     await Promise.resolve();
     try {
       const opened = await this.#open(this.#config, this.#closing.signal);
       this.#exchanges += 1;
-      await this.#examine(opened);
-      const connection = this.#adopt(opened);
+      await this.#runCheck(opened);
+      const connection = this.#addConnection(opened);
       this.#log.info({ target: nameOf(this.#config) }, "link is up");
-      this.#become({ is: "up", since: this.#clock.now() });
+      this.#setState({ is: "up", since: this.#clock.now() });
       return connection;
     } catch (error) {
       if (this.#closing.signal.aborted) throw closedError();
@@ -193,7 +203,7 @@ class SshLink implements Link {
     }
   }
 
-  async #examine(connection: Connection): Promise<void> {
+  async #runCheck(connection: Connection): Promise<void> {
     try {
       await this.#check?.(connection, AbortSignal.any([this.#closing.signal, connection.lost]));
     } catch (error) {
@@ -203,26 +213,26 @@ class SshLink implements Link {
     }
   }
 
-  #adopt(connection: Connection): Connection {
+  #addConnection(connection: Connection): Connection {
     throwIfAborted(connection.lost);
     if (this.#closing.signal.aborted) {
       connection.close();
       throw closedError();
     }
     this.#live.add(connection);
-    connection.lost.addEventListener("abort", () => this.#lose(connection));
+    connection.lost.addEventListener("abort", () => this.#removeLost(connection));
     return connection;
   }
 
-  #lose(connection: Connection): void {
+  #removeLost(connection: Connection): void {
     this.#live.delete(connection);
     if (this.#state.is !== "up") return;
     const why = reasonOf(connection.lost.reason);
-    // A peer that stopped answering on one connection does so on all: failures should count as the link's loss. One that exceeds a limit
-    // would do so again.
+    // A peer that has stopped answering on one connection has done so on all of them, and a peer that has exceeded a limit would do it again:
+    // both take the whole link down.
     if (this.#live.size > 0 && !wentSilent(why) && !exceedsLimit(why)) {
-      this.#log.warn({ err: why, connections: this.#live.size }, "lost one of the connections to the target");
-      return this.#become(this.#state);
+      this.#log.warn({ err: why, connections: this.#live.size }, "lost one of several connections to the target");
+      return this.#setState(this.#state);
     }
     this.fail(why);
   }
@@ -233,28 +243,28 @@ class SshLink implements Link {
     const delay = retryDelay(why.reason, this.#failures) * this.#clock.jitter(0.8, 1.2);
     const timer = this.#clock.after(delay, () => void this.#connect().catch(() => undefined));
     this.#log.warn({ err: why, reason: why.reason, retryInMs: Math.round(delay) }, "link is down");
-    this.#become({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
+    this.#setState({ is: "down", since: this.#downSince, why, nextTryAt: this.#clock.now() + delay, timer });
   }
 
-  async #grow(): Promise<Connection> {
+  async #openAnother(): Promise<Connection> {
     const most = connectionsFor([...this.#live]);
     if (this.#live.size >= most)
       throw new CodedError("failed_precondition", `there are ${most} connections to the target already`);
     const connection = await this.#open(this.#config, this.#closing.signal).catch((error: unknown) => {
       throw unreachable(this.#config, reasonOf(error));
     });
-    // The other connections may have been lost meanwhile: this one must not compete with a reconnect.
+    // The link may have gone down meanwhile: this connection must not compete with a reconnect.
     if (this.#state.is !== "up") {
       connection.close();
       throw unreachable(this.#config, reasonOf(connection.lost.reason));
     }
-    this.#adopt(connection);
-    this.#become(this.#state);
+    this.#addConnection(connection);
+    this.#setState(this.#state);
     return connection;
   }
 }
 
-/** Limit of connections to one target, higher when each allows few sessions. Pure. */
+/** Returns the limit of connections to one target, which is higher when each allows few sessions. Pure. */
 export function connectionsFor(live: readonly Pick<Connection, "limit">[]): number {
   const limit = Math.max(1, Math.min(...live.map((connection) => connection.limit)));
   return Math.min(mostConnections, Math.max(fewestConnections, Math.ceil(sessionsWanted / limit)));
@@ -286,10 +296,10 @@ function reasonOf(error: unknown): LinkError {
   return new LinkError("LinkDown", "unavailable", message, { cause: error });
 }
 
-/** The error of every call while the target is unreachable, whatever the reason: a refused login does not tell whether,
- *  say, a file may be read. */
+/** Error of all calls while the target is unreachable. Its code is unavailable for any reason: a refused login, for example, must not look
+ *  like a missing permission on a file. */
 function unreachable(config: SshConfig, why: LinkError): CodedError {
-  return new CodedError("unavailable", `${nameOf(config)} is out of reach: ${why.message}`, { cause: why });
+  return new CodedError("unavailable", `${nameOf(config)} is unreachable: ${why.message}`, { cause: why });
 }
 
 function closedError(): CodedError {

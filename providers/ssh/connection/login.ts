@@ -5,14 +5,14 @@ import { type Credentials, readCredentials } from "./credentials.ts";
 import { LinkError } from "./link-state.ts";
 import { type UserCertificate, readUserCertificate } from "./user-certificate.ts";
 
-/** What graftlet logs in with at an sshd. */
+/** Credentials for a login, with the certificate if there is one. */
 export interface Login {
   readonly credentials: Credentials;
-  /** Goes with the private key. */
+  /** Certificate of the private key. */
   readonly certificate?: UserCertificate;
 }
 
-/** Reads a login's files and checks that they can be used. @param now milliseconds since the epoch.
+/** Reads a login's files and checks them. @param now milliseconds since the epoch.
  *  @throws LinkError LoginRefused, or CertificateInvalid, a sentence with the remedy. */
 export async function readLogin(login: SshLogin, now: number): Promise<Login> {
   const credentials = await readCredentials(login).catch(refused);
@@ -21,7 +21,7 @@ export async function readLogin(login: SshLogin, now: number): Promise<Login> {
   if (key instanceof Error)
     return refused(
       new Error(
-        `providerConfig.privateKeyFile is no key that can be used (${key.message}): check it and passphraseFile.`,
+        `providerConfig.privateKeyFile is not a usable private key (${key.message}): check it and passphraseFile.`,
       ),
     );
   if (login.by !== "key" || login.certificateFile === undefined) return { credentials };

@@ -1,14 +1,14 @@
-/** The loss of a connection. */
+/** Signals the loss of a connection to its users. */
 export interface Loss {
   readonly lost: AbortSignal;
-  /** Reports the loss; the first time counts. */
+  /** Reports the loss; later calls are ignored. */
   lose(cause?: unknown): void;
-  /** Calls back when the connection is lost, at once if it is. @returns what removes the listener. */
+  /** Registers a listener for the loss, called at once if the connection is lost already. @returns a function that removes it. */
   onLost(listener: () => void): () => void;
 }
 
-/** Creates it. Thousands of streams may listen: an AbortSignal, which the rest listens to, walks through all of its listeners for each one
- *  that is added. @param reasonOf turns a cause into the signal's reason. */
+/** Streams, of which there may be thousands, use `onLost`: adding a listener to an AbortSignal takes time linear in the number of listeners.
+ *  @param reasonOf turns a cause into the signal's reason. */
 export function lossOf(reasonOf: (cause: unknown) => Error): Loss {
   const controller = new AbortController();
   const { signal: lost } = controller;

@@ -3,7 +3,7 @@ import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 import type { LimitExceeded } from "./limit-exceeded.ts";
 import { type SshPeer, clipped } from "./ssh2-peer.ts";
 
-/** Numbers of messages. @see RFC 4250 §4.1.2 */
+/** SSH message numbers. @see RFC 4250 §4.1.2 */
 const message = {
   serviceRequest: 5,
   serviceAccept: 6,
@@ -18,30 +18,32 @@ const message = {
   channelExtendedData: 95,
 } as const;
 
-/** Messages before the login is done: the answer to each key that is tried, banners. */
+/** Limit of messages before the login is complete: an answer for each key that is tried, and banners. */
 const messagesBeforeLogin = 100;
-/** Messages that are none of those below, a second and at once: requests, answers, ends of channels. Each costs up to 50 µs. */
+/** Control messages (requests, answers, ends of channels), per second and as a burst. Each costs up to 50 µs. */
 const [controlRate, controlBurst] = [5_000, 10_000];
-/** Key exchanges that the peer begins, a second and at once. OpenSSH begins one after each GiB, or as RekeyLimit says. */
+/** Key exchanges started by the peer, per second and as a burst. OpenSSH starts one after each GiB, or as set by RekeyLimit. */
 const [exchangeRate, exchangeBurst] = [2, 20];
-/** Channels that the peer opens, a second and at once. A peer that opens more is read later, as pods may cause it; for so long, milliseconds. */
+/** Channels opened by the peer, per second and as a burst. Beyond that, reading from the peer is paused, since pods may be the cause. */
 const [openRate, openBurst] = [1_000, 2_000];
+/** Time for which the peer may keep exceeding that rate before the connection is closed, milliseconds. */
 const longestDebtMs = 2_000;
-/** Short data and adjusted windows, a second and at once; beyond that the peer is read later. OpenSSH adjusts a window every 96 KiB. */
+/** Short data messages and window adjustments, per second and as a burst; beyond that, reading is paused. OpenSSH adjusts a window every
+ *  96 KiB. */
 const [shortRate, shortBurst] = [20_000, 20_000];
 const shortBytes = 128;
-/** How often a peer that is read later is looked at, milliseconds. */
+/** Interval for checking whether reading from a paused peer can resume, milliseconds. */
 const laterMs = 10;
-/** Bytes that wait for the peer to read them. While there are more it is not read either: its requests would add answers. */
+/** Limit of unsent bytes. Beyond it, reading from the peer is paused as well: answers to its requests would add to them. */
 const mostUnsent = 2 * 2 ** 20;
 
-/** The smallest packets that a peer may ask for, bytes: ssh2 sends data in such pieces at once, and without end where they have 0. */
+/** Minimum for the maximum packet size that a peer announces, bytes: ssh2 would split data into packets of that size all at once, and loop
+ *  forever for 0. */
 const smallestPacket = 1024;
 
 const hostKeysRequest = Buffer.from("hostkeys-00@openssh.com");
 
-/** Limits what a peer's messages cost: how many there are, beside the data of channels, which enforceWindows limits, and how long their
- *  texts are. */
+/** Limits the cost of a peer's messages: their rate (channel data is limited by `enforceWindows`) and the length of their texts. */
 export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "after">, exceeded: LimitExceeded): void {
   const { protocol, socket } = peer;
   const mayControl = createTokenBucket(clock, controlRate, controlBurst);
@@ -52,30 +54,31 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
   const { readLater } = createPauses(peer, clock);
   const examine = (type: number, length: number): void => {
     if (!protocol._authenticated && (beforeLogin += 1) > messagesBeforeLogin)
-      throw exceeded(`sent more than ${messagesBeforeLogin} messages before the login was done`);
-    if (protocol._authenticated && isOfLogin(type)) throw exceeded("asked for a login again after the login was done");
+      throw exceeded(`sent more than ${messagesBeforeLogin} messages before completing the login`);
+    if (protocol._authenticated && isOfLogin(type))
+      throw exceeded("requested another login after completing the login");
     if (isData(type) && length > dataHead) return length < shortBytes ? readLater(debtOfShort.take()) : undefined;
     if (type === message.windowAdjust) return readLater(debtOfShort.take());
     if (socket.writableLength > mostUnsent) readLater(laterMs);
     if (type === message.channelOpen) {
       readLater(debtOfOpens.take());
       if (debtOfOpens.lasts() > longestDebtMs)
-        throw exceeded(`opened more than ${openRate} channels a second for ${longestDebtMs / 1000} seconds`);
+        throw exceeded(`opened more than ${openRate} channels per second for ${longestDebtMs / 1000} seconds`);
       return;
     }
-    // ssh2 does not show the first one here.
+    // ssh2 does not pass the first one to this function.
     if (type === message.kexInit && !protocol._authenticated)
-      throw exceeded("asked for a second key exchange before the login was done");
+      throw exceeded("requested a second key exchange before completing the login");
     if (type === message.kexInit && !mayExchange())
-      throw exceeded(`asked for more than ${exchangeRate} key exchanges a second`);
-    if (!mayControl()) throw exceeded(`sent more than ${controlRate} messages a second that are not data`);
+      throw exceeded(`requested more than ${exchangeRate} key exchanges per second`);
+    if (!mayControl()) throw exceeded(`sent more than ${controlRate} control messages per second`);
   };
   const handle = protocol._onPayload;
   protocol._onPayload = (payload) => {
     examine(payload[0] ?? 0, payload.length);
     const packet = longestPacketOf(payload);
-    if (packet < smallestPacket) throw exceeded(`asked for packets of ${packet} bytes`);
-    // ssh2 would have the server prove each key; graftlet knows its host keys from its configuration.
+    if (packet < smallestPacket) throw exceeded(`announced a maximum packet size of ${packet} bytes`);
+    // ssh2 would ask the server to prove each key; graftlet takes host keys only from its configuration.
     return isHostKeys(payload) ? undefined : handle(payload);
   };
   clipTexts(peer);
@@ -83,9 +86,9 @@ export function limitMessages(peer: SshPeer, clock: Pick<Clock, "monotonic" | "a
 
 /** A token bucket that can be overdrawn. */
 interface Debt {
-  /** Takes a token. @returns milliseconds until none is owed. */
+  /** Takes a token. @returns milliseconds until the bucket is no longer overdrawn. */
   take(): number;
-  /** Milliseconds for which tokens have been owed, again and again. */
+  /** Returns for how many milliseconds the bucket has been overdrawn, short recoveries included. */
   lasts(): number;
 }
 
@@ -107,7 +110,7 @@ function createDebt(clock: Pick<Clock, "monotonic">, perSecond: number, burst: n
   };
 }
 
-/** Stops reading from a peer for a while. */
+/** Pauses reading from a peer. */
 function createPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "after">): { readLater(ms: number): void } {
   let until: number | undefined;
   const look = () => {
@@ -128,7 +131,7 @@ function createPauses({ socket }: SshPeer, clock: Pick<Clock, "monotonic" | "aft
   };
 }
 
-/** Bytes of a data message before its data. */
+/** Header length of a data message, bytes. */
 const dataHead = 9;
 
 function isData(type: number): boolean {
@@ -136,7 +139,7 @@ function isData(type: number): boolean {
 }
 
 function isOfLogin(type: number): boolean {
-  // The message that ends the login comes when it counts as done already.
+  // By the time USERAUTH_SUCCESS arrives, the login counts as complete.
   if (type === loginDone) return false;
   return (
     type === message.serviceRequest ||
@@ -147,7 +150,7 @@ function isOfLogin(type: number): boolean {
 
 const loginDone = 52;
 
-/** The longest packets that the peer takes on a channel that is opened; Infinity in other messages. @see RFC 4254 §5.1 */
+/** Returns the maximum packet size announced when a channel is opened; Infinity for other messages. @see RFC 4254 §5.1 */
 function longestPacketOf(payload: Buffer): number {
   if (payload[0] === message.channelOpenConfirmation && payload.length >= 17) return payload.readUInt32BE(13);
   if (payload[0] !== message.channelOpen || payload.length < 5) return Number.POSITIVE_INFINITY;
@@ -163,7 +166,7 @@ function isHostKeys(payload: Buffer): boolean {
   );
 }
 
-/** Reasons that the peer gives go into conditions, events and the log. */
+/** Clips the peer's texts, which end up in conditions, events and the log. */
 function clipTexts({ protocol: { _handlers: handlers } }: SshPeer): void {
   const { DISCONNECT: disconnect, CHANNEL_OPEN_FAILURE: refuse } = handlers;
   handlers.DISCONNECT = (of, reason, text) => disconnect(of, reason, clipped(text ?? ""));

@@ -1,8 +1,8 @@
 import type { Duplex } from "node:stream";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 
-/** Waits for a connection as long as the signal allows; one that comes later is closed at once.
- *  @throws the signal's reason, or why there is none. */
+/** Waits for a connection until the signal aborts; if it is established later, it is closed at once.
+ *  @throws the signal's reason, or the error of the connection. */
 export async function orDropped<T extends Duplex>(connection: Promise<T>, soon: AbortSignal): Promise<T> {
   try {
     return await untilAborted(connection, soon);

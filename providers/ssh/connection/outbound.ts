@@ -1,16 +1,16 @@
 import type { SshPeer } from "./ssh2-peer.ts";
 
-/** Bytes that wait in a connection until the peer has read; more are held back by who sends them. */
+/** Limit of bytes buffered in a connection; beyond it, senders have to wait. */
 const mostWaiting = 2 ** 20;
 
-/** Holds data back while a peer does not read, or exchanges keys: the window that it announces may be as large as it likes, and ssh2 keeps
- *  all that fits into it. */
+/** Holds data back while the peer does not read or is exchanging keys. Needed since a peer may announce a window of any size, and ssh2 buffers
+ *  all data that fits into it. */
 export interface Outbound {
-  /** Sends now, or once the peer has read. A connection that is lost never does. */
+  /** Calls `send` now, or once the peer has read enough; never after the connection is lost. */
   whenWritable(send: () => void): void;
 }
 
-/** Creates it. @param onKeys registers a listener for the end of each key exchange. */
+/** @param onKeys registers a listener for the end of each key exchange. */
 export function createOutbound({ protocol, socket }: SshPeer, onKeys: (listener: () => void) => void): Outbound {
   const waiting = new Set<() => void>();
   const isFull = () => socket.writableLength > mostWaiting || protocol._kexinit !== undefined;

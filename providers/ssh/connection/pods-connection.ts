@@ -3,11 +3,11 @@ import { hasCode, throwIfAborted } from "../../../src/lib/errors.ts";
 import type { Connection } from "./connection.ts";
 import type { Link } from "./link.ts";
 
-/** Pause after the target has let in no further connection, milliseconds. */
+/** Delay before retrying to open another connection after the target has refused one, milliseconds. */
 const againMs = 60_000;
 
-/** The connection for what pods send and get: one of its own, since what waits in a connection keeps all that comes after it waiting. It is
- *  the first one while the target lets in no other.
+/** Returns a separate SSH connection for pods' traffic, to avoid head-of-line blocking of the node's own traffic. Falls back to the first
+ *  connection while the target accepts no other.
  *  @throws unavailable while the link is down. */
 export function podsConnection(
   link: Pick<Link, "connection" | "connections" | "another">,

@@ -1,8 +1,8 @@
 import type { Duplex } from "node:stream";
 
-/** Has a connection send in one go what a block of input, or another event, leads to: ssh2 writes each packet in three parts, and every part
- *  by itself would be a call of the system and, without delay, a packet on the way. More does not wait together: a window sent in one go
- *  leaves a peer with Nagle's algorithm, whose answer waits for ours, idle.
+/** Coalesces all writes of one event-loop turn into one: ssh2 writes each packet in three parts, and each part would be a system call and,
+ *  with TCP_NODELAY, a TCP segment. Writes are not delayed beyond the turn: batching a whole window would leave a peer with Nagle's algorithm
+ *  idle while it waits for our acknowledgement.
  *  @returns the same connection. */
 export function sendTogether<Connection extends Duplex>(connection: Connection): Connection {
   const write = connection.write.bind(connection) as (...args: unknown[]) => boolean;

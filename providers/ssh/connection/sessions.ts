@@ -7,7 +7,7 @@ import { type Connection, channelRefusal, opened } from "./connection.ts";
 import { LinkError } from "./link-state.ts";
 import type { Link } from "./link.ts";
 
-/** A session channel and its connection. It counts towards that connection's limit until it is closed. */
+/** A session channel and its connection. The session counts towards the connection's limit until it is closed. */
 export interface Session {
   readonly channel: ClientChannel;
   readonly connection: Connection;
@@ -16,18 +16,18 @@ export interface Session {
 export interface SessionRequest {
   /** A command line for the login shell, or the name of a subsystem. */
   readonly start: { readonly exec: string } | { readonly subsystem: string };
-  /** May use the place reserved for killing hung commands. */
+  /** True to use the slot reserved for killing hung commands. */
   readonly urgent?: boolean;
-  /** True for requests of kubelet API users, who get at most half of the places. */
+  /** True for requests of kubelet API users, who get at most half of the slots. */
   readonly forUser?: boolean;
   readonly signal?: AbortSignal;
 }
 
-/** Opens session channels, limited per connection; further ones use another connection, or wait. */
+/** Opens session channels, limited per connection. Beyond the limit a request uses another connection, or waits. */
 export interface Sessions {
   /** @throws unavailable, failed_precondition when the target refuses the request. */
   open(request: SessionRequest): Promise<Session>;
-  /** Opens a session on this connection, which may not be the link's yet.
+  /** Opens a session on this connection, which may not have been added to the link yet.
    *  @throws LinkError NoSessions when the target allows none, failed_precondition, unavailable, the signal's reason. */
   openOn(connection: Connection, start: SessionRequest["start"], signal: AbortSignal): Promise<Session>;
 }
@@ -42,11 +42,11 @@ export interface SessionsOptions {
 const growPauseMs = 5_000;
 /** Time for which an ended session may still count at the target's sshd, ms. */
 const settleMs = 200;
-/** ssh2 fails at once when the peer has hung up, and reports the lost connection a moment later, ms. */
+/** Time for ssh2 to report a lost connection after a request has failed because the peer hung up, ms. */
 const hangUpMs = 250;
 /** Time for the target to answer a request for a session, ms. */
 const openWithinMs = 60_000;
-/** Least interval between warnings about sessions that have to wait, ms. */
+/** Minimum interval between warnings about waiting requests, ms. */
 const tellEveryMs = 60_000;
 
 export function createSessions({ link, clock, log }: SessionsOptions): Sessions {
@@ -56,13 +56,13 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
     { start: what, forUser = false, signal }: SessionRequest,
   ): Promise<Session> => {
     const channel = await openChannel(connection, what, clock.within(openWithinMs, signal));
-    // One for the channel, one for the request on it.
+    // One exchange for the channel, one for the request on it.
     link.exchanged();
     link.exchanged();
     channel.once("close", () => places.release(connection, forUser));
     return { channel, connection };
   };
-  /** Decides whether to repeat a refused request: sshd may not have noticed the end of a session yet. */
+  /** Decides whether to repeat a refused request: sshd may still count a session that has just ended. */
   const unsettled = async (connection: Connection, error: unknown, signal?: AbortSignal): Promise<boolean> => {
     if (channelRefusal(error) === undefined || connection.lost.aborted || !places.justReleased(connection))
       return false;
@@ -84,7 +84,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
             throw openError(connection, what, error);
           }
           if (connection.sessions === 0) throw noSessions(error);
-          // The target allows fewer sessions than usual: the present number is the limit.
+          // The target allows fewer sessions than usual: the current number is its limit.
           connection.limit = Math.min(connection.limit, connection.sessions);
         }
       }
@@ -104,7 +104,7 @@ export function createSessions({ link, clock, log }: SessionsOptions): Sessions 
   };
 }
 
-/** Manages the places for sessions on the link's connections. */
+/** Manages the slots for sessions on the link's connections. */
 function createPlaces({ link, clock, log }: SessionsOptions) {
   const waiting = new Set<() => void>();
   let growAgainAt = 0;
@@ -132,9 +132,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
       tellAgainAt = clock.monotonic() + tellEveryMs;
       log.warn(
         usage(link.connections()),
-        forUser
-          ? "as many sessions on the target are in use as users may have, a user waits"
-          : "all sessions on the target are in use, what needs one waits",
+        forUser ? "user session limit reached; queueing" : "all SSH sessions in use; queueing",
       );
     }
     const pauseMs = growAgainAt - clock.monotonic();
@@ -146,16 +144,16 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
     wake();
   };
   return {
-    /** Returns an unused place. */
+    /** Returns an unused slot. */
     giveBack,
-    /** Returns the place of an ended session. */
+    /** Returns the slot of an ended session. */
     release(connection: Connection, forUser: boolean) {
       releasedAt.set(connection, clock.monotonic());
       giveBack(connection, forUser);
     },
     justReleased: (connection: Connection) =>
       clock.monotonic() - (releasedAt.get(connection) ?? Number.NEGATIVE_INFINITY) < settleMs,
-    /** Takes a place on a connection with room. */
+    /** Acquires a slot on a connection with room; waits for one. */
     async take(request: PlaceRequest): Promise<Connection> {
       const { urgent = false, forUser = false, signal } = request;
       for (;;) {
@@ -169,7 +167,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
           if (forUser) found.forUsers += 1;
           return found;
         }
-        // Without any connection, the link gives the reason.
+        // Without any connection, link.connection reports the reason.
         if (!(await grow(signal)) && link.connections().length > 0) await rest(request);
       }
     },
@@ -178,7 +176,7 @@ function createPlaces({ link, clock, log }: SessionsOptions) {
 
 type PlaceRequest = Omit<SessionRequest, "start">;
 
-/** True while users hold less than half of the current places. A new connection may allow as few sessions as the others. */
+/** True while users hold less than half of the current slots. A new connection is assumed to allow as few sessions as the others. */
 function usersHaveRoom(connections: readonly Connection[]): boolean {
   const held = connections.reduce((sum, { forUsers }) => sum + forUsers, 0);
   return held + 1 <= (connections.length * Math.min(...connections.map(({ limit }) => limit))) / 2;
@@ -193,7 +191,7 @@ function usage(connections: readonly Connection[]) {
   };
 }
 
-/** Reserves one place per connection for urgent requests. */
+/** Reserves one slot per connection for urgent requests. */
 function roomOf(limit: number, urgent: boolean): number {
   return urgent ? limit : Math.max(1, limit - 1);
 }
@@ -216,7 +214,7 @@ async function openChannel(
   }
 }
 
-/** Closes an unread channel: ssh2 reports the close only after all output has been read. */
+/** Closes a channel and drops its unread output: ssh2 reports the close only after all output has been read. */
 export function discard(channel: ClientChannel): void {
   channel.on("error", () => undefined);
   channel.resume();
@@ -240,7 +238,7 @@ function noSessions(cause: unknown): LinkError {
   );
 }
 
-/** Resolves when a place may be free, or when the pause is over. */
+/** Resolves when a slot may be free, or when the pause is over. */
 async function turn(
   waiting: Set<() => void>,
   signal: AbortSignal | undefined,

@@ -3,7 +3,7 @@ import ssh2 from "ssh2";
 import { signatureAlgorithms } from "./key-algorithms.ts";
 import { WireReader } from "./wire-reader.ts";
 
-/** Digests and lengths of a half of the signature, by algorithm. Ed25519 has its digest built in. */
+/** Digest, and length of each ECDSA integer, by algorithm. Ed25519 has its digest built in. */
 const digests: ReadonlyMap<string, readonly [digest: string | null, halfBytes: number]> = new Map([
   ["ssh-ed25519", [null, 0]],
   ["ecdsa-sha2-nistp256", ["sha256", 32]],
@@ -13,8 +13,8 @@ const digests: ReadonlyMap<string, readonly [digest: string | null, halfBytes: n
   ["rsa-sha2-256", ["sha256", 0]],
 ]);
 
-/** True when this is the key's signature of the data, by an algorithm that is good for the key. Never throws.
- *  @param key and signature in SSH's wire format.
+/** True for a valid signature of the data by the key, with an algorithm allowed for the key's type. Never throws.
+ *  @param key in SSH's wire format. @param signature in SSH's wire format.
  *  @see RFC 4253 §6.6, RFC 5656 §3.1.2, RFC 8332 §3, RFC 8709 §6 */
 export function isSignatureOf(key: Buffer, data: Buffer, signature: Buffer): boolean {
   try {
@@ -29,12 +29,12 @@ export function isSignatureOf(key: Buffer, data: Buffer, signature: Buffer): boo
     const pem = { key: createPublicKey(parsed.getPublicPEM()), dsaEncoding: "ieee-p1363" } as const;
     return verify(digest, data, pem, halfBytes > 0 ? halves(value, halfBytes) : value);
   } catch {
-    // What cannot be read, or is no key, is no signature.
+    // Malformed input is not a valid signature.
     return false;
   }
 }
 
-/** ECDSA's two numbers, each of its full length. @throws RangeError when one is longer. */
+/** Pads ECDSA's two integers to their full length. @throws RangeError when one is longer. */
 function halves(value: Buffer, bytes: number): Buffer {
   const reader = new WireReader(value);
   const padded = [reader.string(), reader.string()].map((number) => {

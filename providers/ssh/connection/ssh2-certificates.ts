@@ -6,8 +6,8 @@ import { LinkError } from "./link-state.ts";
 import type { UserCertificate } from "./user-certificate.ts";
 import { wireString } from "./wire-reader.ts";
 
-/** ssh2 knows no certificates. This file adds them to one client by what it has inside, as of version 1.17.0: a unit test holds
- *  it to that version, and a client that is built otherwise is refused. All checks of signatures stay ssh2's own. */
+/** Internals of ssh2 1.17.0. ssh2 does not support certificates; this file adds them to a client by patching these internals. A unit test
+ *  pins the version, and a client with other internals is refused. All signature checks remain ssh2's own. */
 interface Protocol {
   _offer: Offer;
   _kex: Exchange | undefined;
@@ -23,16 +23,16 @@ interface Lists {
   readonly sc: object;
 }
 
-/** What this side offers in a key exchange. */
+/** The algorithms that this side offers in a key exchange. */
 interface Offer {
   readonly lists: Lists;
 }
 
-/** One key exchange; the first, or one of those that follow from time to time. */
+/** One key exchange, the first or a later rekeying. */
 interface Exchange {
   readonly sessionID: Buffer;
   readonly negotiated: { serverHostKey: string };
-  /** The host's key, from its arrival until its signature is checked. */
+  /** The host's key, from its receipt until its signature is checked. */
   _hostKey: Buffer | undefined;
   getPublicKey(): Buffer;
 }
@@ -45,9 +45,9 @@ interface PacketWriter {
 
 type Sign = (data: Buffer, done: (signature: Buffer) => void) => void;
 
-/** Has a client offer algorithms of host certificates, before those that it offers. It calls its hostVerifier with the
- *  certificate, whose check is the verifier's, and has the certified key prove itself. To be called right after its connect.
- *  @param algorithms such as `ssh-ed25519-cert-v01@openssh.com`. @throws LinkError when ssh2 is built otherwise. */
+/** Makes a client offer host-certificate algorithms in addition to, and before, its own. The client then passes the certificate to its
+ *  hostVerifier, which has to check it, and verifies the exchange with the certified key. To be called right after `connect`.
+ *  @param algorithms such as `ssh-ed25519-cert-v01@openssh.com`. @throws LinkError when ssh2's internals differ. */
 export function offerHostCertificates(client: Client, algorithms: readonly string[]): void {
   const protocol = protocolOf(client);
   protocol._offer = withHostKeys(protocol._offer, algorithms);
@@ -73,10 +73,10 @@ function withHostKeys(offer: Offer, algorithms: readonly string[]): Offer {
   });
 }
 
-/** For an exchange that a certificate is to prove. ssh2 first compares the type of what has arrived with the algorithm, has the
- *  verifier look at it and hashes it; then it asks for our public key, hashes that, and checks the signature by the host's key.
- *  Until we are asked the host's key is the certificate, thereafter the key in it. Were the order another one, the hash or the
- *  key would be wrong, and the signature refused. */
+/** Makes a key exchange accept a certificate as host key. ssh2 first compares the type of the received key with the algorithm, passes it to
+ *  the verifier and hashes it; then it calls getPublicKey for our public key, hashes that, and checks the signature with the host's
+ *  key. Until that call the host's key is the certificate, afterwards the certified key. In any other order the hash or the key
+ *  would be wrong, and the signature check would fail. */
 function acceptCertificate(exchange: Exchange): void {
   const algorithm = plainName(exchange.negotiated.serverHostKey);
   if (algorithm === undefined) return;
@@ -91,7 +91,8 @@ function acceptCertificate(exchange: Exchange): void {
   };
 }
 
-/** Has a client show a certificate with its private key. To be called right after its connect. @throws LinkError when ssh2 is built otherwise. */
+/** Makes a client log in with a certificate and its private key. To be called right after `connect`. @throws LinkError when ssh2's internals
+ *  differ. */
 export function showCertificate(client: Client, { blob, keyType }: UserCertificate): void {
   const protocol = protocolOf(client);
   protocol.authPK = (user, _key, given, sign) => {
@@ -104,7 +105,7 @@ export function showCertificate(client: Client, { blob, keyType }: UserCertifica
     sign(Buffer.concat([wireString(sessionID), asked]), (raw) => {
       const signature = wire.convertSignature(raw, keyType);
       if (signature === false) throw new Error("the key's signature cannot be written");
-      // The signature is the key's own: its algorithm has the plain name.
+      // The signature is the plain key's: its algorithm has the plain name.
       send(protocol, Buffer.concat([asked, wireString(Buffer.concat([wireString(algorithm), wireString(signature)]))]));
     });
   };
@@ -114,7 +115,7 @@ function onlySha1(): LinkError {
   return new LinkError(
     "LoginRefused",
     "permission_denied",
-    "sshd there takes RSA keys with SHA-1 only, which is broken: have a key of type ed25519 certified, or renew that sshd.",
+    "the target's sshd accepts RSA keys with SHA-1 only, which is broken: use a certified ed25519 key, or upgrade that sshd.",
   );
 }
 
@@ -123,7 +124,7 @@ const userauthRequest = 50;
 interface Shown {
   readonly algorithm: string;
   readonly blob: Buffer;
-  /** False asks only whether this would be taken. */
+  /** False to only ask whether the key would be accepted. */
   readonly signed: boolean;
 }
 

@@ -1,19 +1,19 @@
 import type { Duplex, Readable, Writable } from "node:stream";
 import type { Client, Connection as ServerConnection } from "ssh2";
 
-/** ssh2 keeps few limits on its peer. This file names the parts of a connection that graftlet's own limits hook into, as of ssh2 1.17.0:
- *  a unit test holds it to that version. */
+/** Internals of an ssh2 1.17.0 connection that graftlet's own limits hook into, since ssh2 hardly limits its peer. A unit test pins the
+ *  version. */
 export interface SshPeer {
   readonly protocol: PeerProtocol;
   readonly socket: Duplex;
-  /** Channels by this side's ID; a function stands for one that is being opened. */
+  /** Channels by this side's ID; the entry is a function while the channel is being opened. */
   readonly channels: PeerChannels;
 }
 
 export interface PeerChannels {
-  /** The newest one's ID. */
+  /** ID of the newest channel. */
   readonly _cur: number;
-  /** @returns true for one that the peer opens and that is neither accepted nor refused. */
+  /** @returns true for a channel that the peer is opening and that has been neither accepted nor refused. */
   get(id: number): PeerChannel | ((...args: never[]) => void) | true | undefined;
   remove(id: number): void;
 }
@@ -35,13 +35,13 @@ type Opens = (id: number, window: number, ...rest: unknown[]) => void;
 
 export interface PeerProtocol {
   readonly _handlers: PeerHandlers;
-  /** Takes each deciphered message, but for those of a key exchange after its first one. */
+  /** Handles each decrypted message, except the messages of a key exchange after the first one. */
   _onPayload: (payload: Buffer) => unknown;
-  /** Undefined once the connection has ended: whatever sends a message then throws. */
+  /** Undefined once the connection has ended: sending a message then throws. */
   readonly _destruct: unknown;
-  /** Defined while keys are exchanged. */
+  /** Defined during a key exchange. */
   readonly _kexinit: unknown;
-  /** The login is done. */
+  /** True once the login is complete. */
   readonly _authenticated: boolean;
   channelWindowAdjust(peersId: number, bytes: number): void;
   channelOpenFail(peersId: number, reason: number, text: string): void;
@@ -55,11 +55,11 @@ export interface PeerProtocol {
 export interface PeerChannel extends Duplex {
   readonly outgoing: { readonly id: number; readonly state: "open" | "eof" | "closing" | "closed" };
   readonly incoming: { readonly state: "open" | "eof" | "closed" };
-  /** A server's is not readable. */
+  /** Not readable on the server's side. */
   readonly stderr: Readable | Writable;
 }
 
-/** The functions that open a channel from this side; their second argument is the first window that the peer gets. */
+/** Functions that open a channel from this side; their second argument is the peer's first window. */
 export const opening = ["session", "directTcpip", "openssh_directStreamLocal", "forwardedTcpip"] as const;
 
 const handled = [
@@ -73,8 +73,8 @@ const handled = [
 ];
 const called = ["_destruct", "_onPayload", "channelWindowAdjust", "channelOpenConfirm", "channelOpenFail", ...opening];
 
-/** The parts of a connection. To be called right after a client's connect, or once a server has its connection.
- *  @throws Error when ssh2 is built otherwise. */
+/** Returns the internals of a connection. To be called right after a client's `connect`, or when a server has accepted the connection.
+ *  @throws Error when ssh2's internals differ. */
 export function peerOf(connection: Client | ServerConnection): SshPeer {
   const { _protocol: protocol, _sock: socket, _chanMgr: channels } = connection as unknown as Record<string, unknown>;
   const known =
@@ -88,7 +88,7 @@ export function peerOf(connection: Client | ServerConnection): SshPeer {
     hasFunctions(socket, ["pause", "resume", "destroy"]);
   if (!known)
     throw new Error(
-      "this version of ssh2 cannot be held to limits: build graftlet with the version that its package.json names",
+      "limits cannot be enforced with this version of ssh2: build graftlet with the version that its package.json names",
     );
   return { protocol, socket, channels } as unknown as SshPeer;
 }
@@ -106,7 +106,7 @@ export function isChannel(value: ReturnType<SshPeer["channels"]["get"]>): value 
   return typeof value === "object";
 }
 
-/** A peer's text as far as it goes into a message: a Node's condition and the log have room for one sentence. */
+/** Clips a peer's text for use in messages: a Node's condition and the log have room for one sentence. */
 export function clipped(text: string): string {
   const plain = text.replace(/\p{Cc}+/gu, " ").trim();
   return plain.length <= longestText ? plain : `${plain.slice(0, longestText)}…`;

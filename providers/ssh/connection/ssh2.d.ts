@@ -1,7 +1,7 @@
-// What certificates need of ssh2 beside its index.
+// Internal functions of ssh2 that the support of certificates needs.
 declare module "ssh2/lib/protocol/utils.js" {
   const utils: {
-    /** A signature as node:crypto makes it, in the form that goes into SSH's wire format. */
+    /** Converts a signature of node:crypto to SSH's wire format. */
     convertSignature(signature: Buffer, keyType: string): Buffer | false;
     /** Sends a packet, or queues it during a key exchange. */
     sendPacket(protocol: object, packet: Buffer): boolean;

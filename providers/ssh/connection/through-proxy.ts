@@ -14,16 +14,16 @@ interface Place {
   readonly port: number;
 }
 
-/** Longer than anybody waits for a link. */
+/** Longer than the timeout of the whole login, milliseconds. */
 const socksTimeoutMs = 20_000;
 
-/** Connects to a machine through a proxy, which finds its name. @throws LinkError, a sentence with the proxy and its reason. */
+/** Connects to a machine through a proxy, which resolves its name. @throws LinkError, a sentence with the proxy and its reason. */
 export async function throughProxy(proxy: Proxy, to: Place, soon: AbortSignal): Promise<Socket> {
   try {
     return await orDropped(connected(proxy, to, soon), soon);
   } catch (cause) {
     const [there, by] = [`${to.host}:${to.port}`, `${proxy.scheme}://${proxy.host}:${proxy.port}`];
-    const why = `${there} cannot be reached through the proxy ${by} (${messageOf(cause)}): check proxy, host and port, and that the proxy lets connections to that port through.`;
+    const why = `${there} cannot be reached through the proxy ${by} (${messageOf(cause)}): check proxy, host and port, and that the proxy allows connections to that port.`;
     throw new LinkError("LinkDown", "unavailable", why, { cause });
   }
 }
@@ -73,7 +73,7 @@ function byConnect(
       if (head.length > 0) socket.unshift(head);
       resolve(socket);
     });
-    // Some answer a refusal as any other request.
+    // Some proxies refuse with an ordinary response.
     asked.once("response", (answer) => {
       answer.resume();
       reject(refusal(answer));

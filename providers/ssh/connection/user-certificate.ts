@@ -5,13 +5,13 @@ import { type Certificate, dateOf, parseCertificate, validity } from "./certific
 import { fingerprintOf } from "./fingerprint.ts";
 import { certificateName } from "./key-algorithms.ts";
 
-/** A user's certificate, and its bytes in SSH's wire format. */
+/** A user certificate, and its bytes in SSH's wire format. */
 export interface UserCertificate extends Certificate {
   readonly blob: Buffer;
 }
 
-/** Reads the certificate that goes with a key, on each call, so that a renewed one is used.
- *  @param key the key's public half in SSH's wire format. @param now milliseconds since the epoch.
+/** Reads the certificate of a key, on each call, so that a renewed one is used.
+ *  @param key the public key in SSH's wire format. @param now milliseconds since the epoch.
  *  @throws CodedError not_found, permission_denied, failed_precondition, a sentence with the remedy. */
 export async function readUserCertificate(path: string, key: Buffer, now: number): Promise<UserCertificate> {
   const certificate = certificateIn(await textOf(path), path);
@@ -34,24 +34,25 @@ function certificateIn(text: string, path: string): UserCertificate {
   try {
     const blob = Buffer.from(base64, "base64");
     const certificate = parseCertificate(blob);
-    if (type !== certificateName(certificate.keyType)) throw new Error("its first word is not its type");
+    if (type !== certificateName(certificate.keyType))
+      throw new Error("the first word of the file is not the certificate's type");
     return { ...certificate, blob };
   } catch (cause) {
-    const why = `is no OpenSSH certificate (${messageOf(cause)}): name the file KEY-cert.pub that ssh-keygen -s writes`;
+    const why = `is not an OpenSSH certificate (${messageOf(cause)}): set it to the KEY-cert.pub that ssh-keygen -s writes`;
     throw unusable(path, why, cause);
   }
 }
 
 function refusalOf(certificate: Certificate, key: Buffer, now: number): string | undefined {
   if (certificate.for !== "user")
-    return "is a host's certificate: ask its authority for a user's (ssh-keygen -s without -h)";
+    return "is a host certificate: ask its authority for a user certificate (ssh-keygen -s without -h)";
   if (!certificate.key.equals(key))
-    return `certifies the key ${fingerprintOf(certificate.key)}, and privateKeyFile is ${fingerprintOf(key)}: name the two that belong together`;
+    return `certifies the key ${fingerprintOf(certificate.key)}, but privateKeyFile has ${fingerprintOf(key)}: set the two files that belong together`;
   switch (validity(certificate, now)) {
     case "expired":
-      return `expired at ${dateOf(certificate.validBefore)}: put a new certificate into that file, which is read anew at the next attempt`;
+      return `expired at ${dateOf(certificate.validBefore)}: put a new certificate into that file, which is read again at the next attempt`;
     case "early":
-      return `is not valid before ${dateOf(certificate.validAfter)}: check this machine's clock and that of the authority`;
+      return `is not valid before ${dateOf(certificate.validAfter)}: check the clocks of this machine and of the authority`;
     case "valid":
       return undefined;
   }

@@ -7,7 +7,7 @@ export class WireReader {
     this.#bytes = bytes;
   }
 
-  /** How many bytes have been read. */
+  /** Number of bytes read so far. */
   get position(): number {
     return this.#at;
   }
@@ -34,14 +34,14 @@ export class WireReader {
 
   #take(length: number): Buffer {
     const end = this.#at + length;
-    if (end > this.#bytes.length) throw new RangeError("it ends too early");
+    if (end > this.#bytes.length) throw new RangeError("unexpected end of data");
     const taken = this.#bytes.subarray(this.#at, end);
     this.#at = end;
     return taken;
   }
 }
 
-/** Bytes as a string of SSH's wire format. */
+/** Encodes bytes as a string in SSH's wire format. */
 export function wireString(bytes: string | Buffer): Buffer {
   const body = Buffer.from(bytes);
   const length = Buffer.alloc(4);

@@ -5,15 +5,15 @@ import { printfFormat, quote } from "../shell/quote.ts";
 const directoryMode = 0o755;
 const fileMode = 0o644;
 
-/** Shell words that print the number of changes made. */
+/** Shell word that expands to the number of changes made. */
 export const changesMade = '"$gl_made"';
 
-/** Limit of paths that get their mode in one command. */
+/** Limit of paths per chmod command. */
 const mostTogether = 200;
 
-/** Shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
- *  files are private until they get their mode; existing ones keep theirs. Consecutive new files and directories with
- *  one mode get it in one command.
+/** Returns a shell script (for shells with our prelude) that applies the changes in order and stops at the first failure. New
+ *  files are private until their mode is set; existing directories keep theirs. Consecutive new files and directories with
+ *  the same mode share one chmod.
  *  @throws invalid_argument for a path with a NUL. */
 export function applyScript(changes: readonly FileChange[]): string {
   const modes = createModes();
@@ -38,11 +38,11 @@ export function applyScript(changes: readonly FileChange[]): string {
 interface Making {
   readonly path: string;
   readonly mode: string;
-  /** Creates the path and adds it to those that wait for their mode. */
+  /** Creates the path and adds it to the pending paths of the next chmod. */
   readonly line: string;
 }
 
-/** Tracks the paths that wait for their mode. */
+/** Tracks the paths whose mode has not been set yet. */
 function createModes() {
   let waiting = new Set<string>();
   let mode: string | undefined;
@@ -57,7 +57,7 @@ function createModes() {
   };
   return {
     settle,
-    /** Script lines that precede the path's creation. */
+    /** Adds a path. @returns script lines that have to precede its creation. */
     take(make: Making, index: number): string[] {
       const together = mode === make.mode && !waiting.has(make.path) && waiting.size < mostTogether;
       const lines = together ? [] : [...settle(index), `gl_mode=${make.mode}`];
@@ -80,7 +80,7 @@ function makings(change: Extract<FileChange, { do: "mkdir" | "write" }>): readon
 
 function directory(path: string, mode: number): Making {
   const quoted = quote(path);
-  // mkdir sets the mode where it can: chmod would follow a link put in its place meanwhile.
+  // mkdir sets the mode if possible: chmod would follow a link created in its place meanwhile.
   const mask = mode <= 0o777 ? ` ${(0o777 & ~mode).toString(8).padStart(3, "0")}` : "";
   return {
     path,
@@ -89,7 +89,7 @@ function directory(path: string, mode: number): Making {
   };
 }
 
-/** The path of a change, for messages. */
+/** Returns the path of a change, for messages. */
 export function pathOf(change: FileChange): string {
   return change.do === "rename" ? change.from : change.path;
 }
@@ -116,7 +116,7 @@ function ancestors(path: string): string[] {
   return parent === path || parent === "/" || parent === "." ? [] : [...ancestors(parent), parent];
 }
 
-/** Five digits: with fewer, chmod keeps a directory's set-id bits. */
+/** Formats a mode with five digits: with fewer, chmod keeps a directory's set-id bits. */
 function octal(mode: number): string {
   return (mode & 0o7777).toString(8).padStart(5, "0");
 }

@@ -7,7 +7,7 @@ import {
   tooManyEntries,
 } from "../../../src/seams/host.ts";
 
-/** Format of `stat -c`, read by parseStat. */
+/** Format for `stat -c`, parsed by parseStat. */
 export const statFormat = "%f %u %g %s %i %y";
 
 /** Parses a line of `stat -c`, the same for GNU and busybox. @throws unknown for anything else. */
@@ -28,7 +28,7 @@ export function parseStat(line: string): FileInfo {
   };
 }
 
-/** Kind of a file by its POSIX mode. @see https://man7.org/linux/man-pages/man7/inode.7.html */
+/** Returns the kind of a file by its POSIX mode. @see https://man7.org/linux/man-pages/man7/inode.7.html */
 export function kindOfMode(mode: number): FileKind {
   return kinds[(mode & 0o170000) >> 12] ?? "file";
 }

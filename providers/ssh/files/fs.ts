@@ -18,21 +18,21 @@ export interface FsOptions {
   readonly pool: ShellPool;
   /** The SFTP session, opened on first use. */
   readonly sftp: (signal: AbortSignal) => Promise<SftpClient>;
-  /** Runs a script that is too long for the pool's shells. */
+  /** Runs a script that is too long for a pooled shell. */
   readonly runAlone: (script: string, signal: AbortSignal) => Promise<Ended>;
-  /** Charged with what files and directories hold. */
+  /** Budget that is charged for the content of files and directories. */
   readonly budget?: TargetBudget;
   readonly clock: Clock;
 }
 
 const defaultMaxBytes = 4 * 1024 * 1024;
-/** Default timeout of an operation: a file system of the target may hang (NFS). */
+/** Default timeout of an operation, milliseconds: a file system of the target may hang (NFS). */
 const timeoutMs = 60_000;
 const listingBytes = 32 * 1024 * 1024;
 const shortBytes = 64 * 1024;
 
-/** The target's files. Shell commands serve what SFTP cannot report (inodes, reasons of errors) or only in several round
- *  trips; SFTP serves the rest, and open files. */
+/** The target's files. Shell commands are used where SFTP lacks information (inodes, reasons of errors) or needs several round
+ *  trips; SFTP is used for the rest, and for open files. */
 export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOptions): HostFs {
   const within = (signal?: AbortSignal) => {
     throwIfAborted(signal);
@@ -82,7 +82,7 @@ export function sshFs({ pool, sftp: session, runAlone, budget, clock }: FsOption
       return nameIn(reply, path);
     },
     async realpath(path, signal) {
-      // The server also resolves a path whose last part is missing.
+      // The server also resolves paths whose last part is missing, so check that it exists.
       const [reply, there] = await exchange(
         [
           [sftp.realpath, path],
@@ -123,7 +123,7 @@ function answerOf(path: string, { stdout, stderr, words }: Answer): Buffer {
   return stdout;
 }
 
-/** The script as a whole program that prints the number of changes made on its last line. */
+/** Wraps the script as a complete program whose last line of output is the number of changes made. */
 function alone(script: string): string {
   return `${prelude()}\n{ ${script}\n} </dev/null\necho ${changesMade}\n`;
 }

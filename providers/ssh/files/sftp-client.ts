@@ -3,15 +3,15 @@ import { brokenBy } from "../connection/channel-stream.ts";
 import { type Session, discard } from "../connection/sessions.ts";
 import { type Reply, packet, packetReader, sftp, textAt } from "./sftp-packets.ts";
 
-/** A request: its type, and its parts as for `packet`. */
+/** A request: its type, and its parts as in `packet`. */
 export type SftpRequest = readonly [type: number, ...parts: readonly (string | Buffer | number | bigint)[]];
 
 /** An SFTP session on the target. */
 export interface SftpClient {
   /** OpenSSH extensions announced by the server. */
   readonly extensions: ReadonlySet<string>;
-  /** Sends requests together and waits for all replies, in the order of the requests.
-   *  @throws unavailable when the session ends meanwhile. An aborted signal ends it: the server answers in order, and a
+  /** Pipelines requests and returns all replies, in the order of the requests.
+   *  @throws unavailable when the session ends meanwhile. An aborted signal ends the session: the server answers in order, so a
    *  hung request would block all later ones. */
   exchange(requests: readonly SftpRequest[], signal: AbortSignal): Promise<readonly Reply[]>;
   usable(): boolean;
@@ -87,7 +87,7 @@ export async function startSftp(session: Session, signal: AbortSignal): Promise<
   };
 }
 
-/** The version is followed by pairs of name and data. */
+/** Parses the extensions of a VERSION packet: pairs of name and data after the version. */
 function extensionsOf(body: Buffer): ReadonlySet<string> {
   const names = new Set<string>();
   for (let at = 4; at + 4 <= body.length; ) {

@@ -9,11 +9,11 @@ export interface OpenOptions {
   readonly noFollow: boolean;
   readonly client: SftpClient;
   readonly stat: (path: string, follow: boolean, signal: AbortSignal) => Promise<FileInfo>;
-  /** Deadline of one operation. */
+  /** Returns a signal with the timeout of one operation. */
   readonly within: (signal?: AbortSignal) => AbortSignal;
 }
 
-/** Bytes per read request, supported by every server. */
+/** Bytes per read request; every server supports this size. */
 const chunkBytes = 32 * 1024;
 /** Limit of concurrent read requests. */
 const mostChunks = 32;
@@ -21,7 +21,7 @@ const openForReading = 1;
 const attempts = 5;
 
 /** Opens a regular file for reading. SFTP can neither refuse links nor open a FIFO without blocking, so the path is
- *  inspected before and after, and must be the same file both times, by inode, owner and mode.
+ *  inspected before and after opening, and has to be the same file both times, by inode, owner and mode.
  *  @throws failed_precondition for any other kind of file. */
 export async function openFile(options: OpenOptions, signal: AbortSignal): Promise<HostFile> {
   for (let attempt = 1; ; attempt++) {
@@ -98,7 +98,7 @@ function hostFile({ path, client, within }: OpenOptions, { handle, inode, close 
         if (data.length > (sizes[index] ?? 0))
           throw new CodedError("unknown", `${path}: the target's SFTP server sent more than was asked for`);
         parts.push(data);
-        // After a short piece, the following pieces are not contiguous.
+        // The pieces after a short piece are not contiguous.
         if (data.length < (sizes[index] ?? 0)) break;
       }
       return Buffer.concat(parts);

@@ -2,7 +2,7 @@ import { CodedError, type ErrorCode } from "../../../src/lib/errors.ts";
 import { clipped } from "../connection/ssh2-peer.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** Numbers of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
+/** Packet types of the SSH file transfer protocol, version 3, and of OpenSSH's extensions.
  *  @see https://datatracker.ietf.org/doc/html/draft-ietf-secsh-filexfer-02
  *  @see https://github.com/openssh/openssh-portable/blob/master/PROTOCOL */
 export const sftp = {
@@ -56,7 +56,7 @@ function uint32(value: number): Buffer {
   return bytes;
 }
 
-/** Splits a byte stream into packets in linear time. @throws for a packet longer than any requested. */
+/** Splits a byte stream into packets in linear time. @throws for a packet longer than any expected reply. */
 export function packetReader(onPacket: (reply: Reply) => void): (chunk: Buffer) => void {
   const held = new KeptBytes(4 + longestPacket);
   /** Bytes until the length is known, then until the packet is complete. */
@@ -85,7 +85,7 @@ function packetLength(head: Buffer): number {
 
 const longestPacket = 512 * 1024;
 
-/** A length-prefixed string. */
+/** Reads a length-prefixed string. */
 export function textAt(body: Buffer, offset: number): Buffer {
   return body.subarray(offset + 4, offset + 4 + body.readUInt32BE(offset));
 }
@@ -128,7 +128,7 @@ const codes: Readonly<Record<number, ErrorCode>> = {
   8: "unimplemented",
 };
 
-/** The body of a reply of the expected type.
+/** Returns the body of a reply of the expected type.
  *  @throws the coded error of any other status.
  *  @param what path for the message. */
 export function expectReply({ type, body }: Reply, expected: number, what: string): Buffer {

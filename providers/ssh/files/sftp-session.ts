@@ -15,11 +15,11 @@ export interface SftpSessionOptions {
   readonly privileges: (signal: AbortSignal) => Promise<Privileges>;
 }
 
-/** The target's shared SFTP session. With sudo the SFTP server runs as root in an exec session. */
+/** The shared SFTP session of a target. With sudo the SFTP server runs as root in an exec session. */
 export interface SftpSession {
-  /** Opens it on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
+  /** Opens the session on a new connection. @throws LinkError NoSftp, a sentence with the remedy; the signal's reason. */
   begin(connection: Connection, privileges: Privileges, signal: AbortSignal): Promise<void>;
-  /** The session, reopened after its end. @throws unavailable, LinkError NoSftp. */
+  /** Returns the session, which is reopened if it has ended. @throws unavailable, LinkError NoSftp. */
   get(signal: AbortSignal): Promise<SftpClient>;
 }
 
@@ -68,7 +68,7 @@ export function createSftpSession({ link, sessions, clock, privileges }: SftpSes
   };
 }
 
-/** Requests sent together count as one exchange. */
+/** Counts each batch of requests as one exchange. */
 function counted(client: SftpClient, link: Link): SftpClient {
   return {
     ...client,
@@ -85,7 +85,7 @@ interface Start {
   readonly stop: AbortSignal;
 }
 
-/** Starts sshd's own subsystem, or else the server program. */
+/** Starts sshd's sftp subsystem, or else the server program. */
 async function startWith({ open, link, stop }: Start, rights: Privileges): Promise<SftpClient> {
   const start = async (how: SessionRequest["start"]): Promise<SftpClient> => {
     const session = await open(how);

@@ -16,16 +16,16 @@ export interface WatcherOptions {
 }
 
 const pollMs = 1000;
-/** Timeout for inotifywait to set up its watches, milliseconds: one per entry of a directory. */
+/** Timeout for inotifywait to set up its watches, one per entry of a directory, milliseconds. */
 const setUpMs = 60_000;
 /** Limit of a line of its output, bytes: a path has at most 4096. */
 const longestLine = 64 * 1024;
 const newline = 0x0a;
-/** A shell's exit codes for a program that it cannot run. */
+/** A shell's exit codes for a program that it cannot execute or find. */
 const [cannotExecute, notFound] = [126, 127];
 const events = ["modify", "attrib", "close_write", "create", "delete", "move", "delete_self", "move_self"];
 
-/** Hints of changes: from inotifywait when the target has it, else by polling every second. @see Host.watch */
+/** Creates `Host.watch`, which uses inotifywait if the target has it, and else polls every second. */
 export function createWatcher(options: WatcherOptions): NonNullable<Host["watch"]> {
   return async function* watch(path, signal) {
     try {
@@ -57,14 +57,14 @@ interface Watched extends Pick<WatcherOptions, "fs" | "clock"> {
   readonly signal: AbortSignal;
 }
 
-/** @returns false when inotifywait exists and cannot be run. */
+/** @returns false when inotifywait exists but cannot be run. */
 async function* notified(notifier: HostProcess, { path, fs, clock, signal }: Watched): AsyncGenerator<string, boolean> {
   await using child = notifier;
-  // The process's end is not awaited: a hung link reports it late.
+  // The exit of the process is not awaited: a hung link reports it late.
   addAbortSignal(signal, child.stdout);
   if (await untilAborted(established(child.stderr), clock.within(setUpMs, signal))) {
     child.stderr.resume();
-    // Covers changes from before the watch was set up.
+    // Covers changes made before the watches were set up.
     yield path;
     for (const { name } of await fs.list(path, signal).catch(() => [])) yield `${path}/${name}`;
     yield* lines(child.stdout);
@@ -99,7 +99,7 @@ async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
   const line = new KeptBytes(longestLine);
   const add = (part: Buffer) => {
     if (!line.add(part))
-      throw new CodedError("resource_exhausted", `inotifywait printed a line of over ${longestLine} bytes`);
+      throw new CodedError("resource_exhausted", `inotifywait printed a line of more than ${longestLine} bytes`);
   };
   for await (const chunk of stdout) {
     let from = 0;
@@ -115,7 +115,7 @@ async function* lines(stdout: AsyncIterable<Buffer>): AsyncGenerator<string> {
   }
 }
 
-/** Compares snapshots taken every second: of the path and, for a directory, of each entry. */
+/** Polls: compares snapshots, taken every second, of the path and, for a directory, of its entries. */
 async function* polled(options: WatcherOptions, path: string, signal: AbortSignal): AsyncGenerator<string> {
   let before = await look(options, path, signal);
   yield path;
@@ -128,14 +128,14 @@ async function* polled(options: WatcherOptions, path: string, signal: AbortSigna
   }
 }
 
-/** Snapshot by path of what distinguishes a file's versions. Names with newlines appear in parts. */
+/** Takes a snapshot: by path, the attributes that change with a file. Names with newlines appear in parts. */
 async function look({ run }: WatcherOptions, path: string, signal: AbortSignal): Promise<ReadonlyMap<string, string>> {
   const folder = quote(path);
   const snapshot = `for f in ${folder} ${folder}/* ${folder}/.[!.]*; do stat -c '%i %f %s %z|%n' -- "$f" 2>/dev/null; done; :`;
   const { stdout, code } = await run(script(snapshot), { signal, maxOutputBytes: 4 * 1024 * 1024 });
   if (signal.aborted) throw abortError(signal);
   if (code !== 0 || stdout === "")
-    throw new CodedError("not_found", `${path} can no longer be watched: it is not there`);
+    throw new CodedError("not_found", `${path} can no longer be watched: it does not exist`);
   return new Map(
     linesOf(stdout).flatMap((line) => {
       const at = line.indexOf("|");

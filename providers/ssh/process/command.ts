@@ -1,24 +1,24 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** Limit of a script for a pooled shell, bytes. Some shells read scripts byte by byte: a larger one gets its own
- *  session. */
+/** Limit of a script for a pooled shell, bytes. A larger script gets its own session, since some shells read scripts byte by
+ *  byte. */
 export const scriptLimit = 64 * 1024;
 
-/** A command, its input, and the limit of each output. */
+/** A command, its input, and the limit of each output stream, bytes. */
 export interface Command {
   readonly argv: readonly string[];
   readonly stdin: string | Uint8Array;
   readonly limit: number;
 }
 
-/** Result of a command; no code when there is no such program. */
+/** Result of a command; `code` is undefined if there is no such program. */
 export interface Ended {
   readonly code: number | undefined;
   readonly stdout: Buffer;
   readonly stderr: Buffer;
 }
 
-/** The program of a command. @throws invalid_argument without one. */
+/** Returns the program of a command. @throws invalid_argument without one. */
 export function programOf(argv: readonly string[]): string {
   const [program] = argv;
   if (program === undefined || program === "")

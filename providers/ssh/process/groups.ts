@@ -5,13 +5,13 @@ import type { Link } from "../connection/link.ts";
 import { type ProcessGroup, killScript } from "../shell/shell.ts";
 import type { ShellPool } from "../shell/shell-pool.ts";
 
-/** The processes started by graftlet on the target. */
+/** Process groups that graftlet has started on the target. */
 export interface ProcessGroups {
-  /** Signals a group without waiting for its end. One that could not be killed is killed on the next connection. */
+  /** Signals a group without waiting for its end. If killing fails, it is repeated on the next connection. */
   kill(group: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): void;
-  /** Registers a group to be killed after the loss of its connection, on the next one: the target may notice the loss
-   *  much later (half-open), and a lock held by the group would stay taken.
-   *  @returns a function that deregisters it. */
+  /** Registers a group to be killed on the next connection if its own connection is lost: the target may detect the loss
+   *  much later (half-open connection), and a lock held by the group would not be released until then.
+   *  @returns a function that deregisters the group. */
   own(group: ProcessGroup, lost: AbortSignal): () => void;
 }
 
@@ -23,7 +23,7 @@ export interface ProcessGroupsOptions {
 }
 
 const killTimeoutMs = 20_000;
-/** Limit of remembered groups. */
+/** Limit of groups to be killed on the next connection. */
 const mostLeftovers = 1000;
 
 export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOptions): ProcessGroups {
@@ -41,7 +41,8 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
       await send(groups, "SIGKILL");
     } catch (err) {
       for (const group of groups) leftovers.add(group);
-      if (!hasCode(err, "unavailable")) log.warn({ err }, "processes of a lost connection may still be running");
+      if (!hasCode(err, "unavailable"))
+        log.warn({ err }, "cannot kill processes of a lost connection; they may still be running");
     }
   };
   link.onChange(({ is }) => {
@@ -51,7 +52,7 @@ export function createProcessGroups({ link, pool, clock, log }: ProcessGroupsOpt
     kill(group, signal) {
       void send([group], signal).catch((err: unknown) => {
         if (signal === "SIGKILL") remember(group);
-        if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "a command could not be signalled");
+        if (!hasCode(err, "unavailable")) log.warn({ err, group: group.id }, "cannot signal command");
       });
     },
     own(group, lost) {

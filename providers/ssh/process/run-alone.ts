@@ -5,7 +5,7 @@ import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Command, Ended } from "./command.ts";
 import { type SpawnerOptions, createSpawner } from "./spawn.ts";
 
-/** Runs a command in its own session, for input too large for a pooled shell.
+/** Runs a command in its own session; used for input that is too large for a pooled shell.
  *  @throws cancelled or deadline_exceeded like the signal (the command is killed), unavailable. */
 export async function runAlone(
   parts: SpawnerOptions,

@@ -13,11 +13,11 @@ const defaultMaxOutput = 1024 * 1024;
 export interface RunnerOptions {
   readonly pool: ShellPool;
   readonly clock: Clock;
-  /** Options for commands in a session of their own. */
+  /** Options for commands that get their own session. */
   readonly alone: SpawnerOptions;
 }
 
-/** Runs commands to completion on the pooled shells. @see Host.run */
+/** Creates `Host.run`, which runs commands to completion on pooled shells. */
 export function createRunner({ pool, clock, alone }: RunnerOptions) {
   return async (argv: readonly string[], options: RunOptions = {}): Promise<RunResult> => {
     throwIfAborted(options.signal);
@@ -51,7 +51,7 @@ async function runPooled(pool: ShellPool, { argv, stdin, limit }: Command, stop:
 }
 
 function tooLate(program: string, timeoutMs: number): CodedError {
-  return new CodedError("deadline_exceeded", `${program} did not end within ${timeoutMs} ms and was killed`);
+  return new CodedError("deadline_exceeded", `${program} timed out after ${timeoutMs} ms and was killed`);
 }
 
 function textOf(bytes: Buffer, limit: number): string {

@@ -27,23 +27,23 @@ export interface SpawnerOptions {
   readonly forUser?: boolean;
 }
 
-/** A running command in its own session. */
+/** A command that runs in its own session. */
 export interface SshProcess extends HostProcess {
   /** Standard input and output as one stream. */
   readonly io: Duplex;
 }
 
 const never = new AbortController().signal;
-/** Timeout until a shell has started a command, milliseconds, and limit of its output before, bytes. */
+/** Timeout for a shell to start a command, milliseconds, and limit of its output before that, bytes. */
 const startWithinMs = 60_000;
 const prefaceBytes = 64 * 1024;
-/** Time to wait for the end of a killed command, milliseconds: killing takes a shell, and a new one may hang in its
- *  start-up files. */
+/** Time to wait for the end of a killed command, milliseconds. Killing needs a shell, which may hang in its start-up
+ *  files. */
 const endWithinMs = 5_000;
-/** The same after the caller has given up: a hung link reports nothing, and must not delay the caller. */
+/** The same after the caller's signal has aborted: a hung link must not delay the caller. */
 const endSoonMs = 1_000;
 
-/** Commands as streams, each in its own session. @see Host.spawn */
+/** Creates `Host.spawn`, which runs each command in its own session. */
 export function createSpawner({ link, sessions, groups, clock, command, forUser = false }: SpawnerOptions) {
   return async (argv: readonly string[], signal: AbortSignal = never): Promise<SshProcess> => {
     throwIfAborted(signal);
@@ -88,7 +88,7 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
         kill("SIGKILL");
         const late = clock.within(signal.aborted ? endSoonMs : endWithinMs);
         await untilAborted(exited, late).catch(() => undefined);
-        // An ended session counts at the target's sshd until the command ends: closing the channel now would miscount.
+        // sshd counts a session until its command ends: closing the channel now would free the slot too early.
         if (late.aborted) return letGo(io, stderr);
         io.destroy();
         stderr.destroy();
@@ -97,14 +97,14 @@ export function createSpawner({ link, sessions, groups, clock, command, forUser 
   };
 }
 
-/** Leaves a command to its end: closes its input and drops its output. */
+/** Abandons a command: closes its input and drops its output. */
 function letGo(io: Duplex, stderr: Readable): void {
   io.end();
   io.resume();
   stderr.resume();
 }
 
-/** Prints the marker once the shell has read its last line: later input is the command's. */
+/** Returns a script that prints the marker once the shell has read the script's last line: later input is the command's. */
 function script(argv: readonly string[], marker: string): string {
   const program = quoteAll(argv.slice(0, 1));
   return [
@@ -119,7 +119,7 @@ interface Introduced extends ProcessGroup {
   readonly pid: number;
 }
 
-/** Starts the command and reads the shell's report; undefined when there is no such program. */
+/** Starts the command and reads the shell's report; undefined if there is no such program. */
 function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Promise<Introduced | undefined> {
   const marker = randomUUID();
   const work = (async () => {
@@ -132,8 +132,8 @@ function introduce(io: Duplex, argv: readonly string[], signal: AbortSignal): Pr
   return untilAborted(work, signal);
 }
 
-/** Words of the line that starts with the marker; later bytes stay in the stream.
- *  @throws failed_precondition for a shell that ends without it, or prints too much before. */
+/** Reads up to the line that starts with the marker and returns its words; later bytes stay in the stream.
+ *  @throws failed_precondition when the shell ends without that line, or prints too much before it. */
 function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   return new Promise((resolve, reject) => {
     const seen = new KeptBytes(prefaceBytes);
@@ -169,9 +169,9 @@ function lineAfter(io: Duplex, marker: string): Promise<readonly string[]> {
   });
 }
 
-const tooTalkative = `the target's shell said more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
+const tooTalkative = `the target's shell printed more than ${prefaceBytes} bytes before it ran the command: let no start-up file of the login shell print anything.`;
 
-/** The complete line that starts with the marker. @param from start of the bytes not searched yet. */
+/** Finds the complete line that starts with the marker. @param from start of the bytes not yet searched. */
 function lineIn(
   seen: Buffer,
   marker: string,
@@ -194,7 +194,7 @@ const newline = 0x0a;
 /** Limit of the marker and the report, bytes. */
 const longestLine = 256;
 
-/** Exit code as in RunResult. Rejects with unavailable when the link breaks first; needs no handler. */
+/** Resolves with the exit code as in RunResult. Rejects with unavailable if the link breaks first; a rejection needs no handler. */
 export function exitOf({ channel, connection: { lost } }: Session): Promise<number> {
   const exited = new Promise<number>((resolve, reject) => {
     const onLost = () => reject(brokenBy(lost));

@@ -6,7 +6,7 @@ import { errnoOf } from "../../local/errors.ts";
 /** Public keys, by their base64 in SSH's wire format. */
 export type PublicKeys = ReadonlyMap<string, ParsedKey>;
 
-/** Public keys of a file as sshd's authorized_keys. Options before a key are refused: none of them is served.
+/** Reads the public keys of a file in the format of sshd's authorized_keys. Options before a key are not supported, and refused.
  *  @throws CodedError, a sentence with the file, the line and the remedy.
  *  @see https://man.openbsd.org/sshd.8#AUTHORIZED_KEYS_FILE_FORMAT */
 export async function readAuthorizedKeys(path: string): Promise<PublicKeys> {
@@ -25,7 +25,7 @@ export async function readAuthorizedKeys(path: string): Promise<PublicKeys> {
     if (key instanceof Error || key.isPrivateKey())
       throw new CodedError(
         "invalid_argument",
-        `providerConfig.reverse.authorizedKeysFile: line ${index + 1} of ${path} is no public key alone: write it as the machine's .pub file has it, without options.`,
+        `providerConfig.reverse.authorizedKeysFile: ${path}:${index + 1}: expected a bare public key (as in the .pub file), without options.`,
       );
     keys.set(key.getPublicSSH().toString("base64"), key);
   }

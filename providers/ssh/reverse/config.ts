@@ -1,14 +1,14 @@
 import { type ConfigFields, fieldsOf, invalidField } from "../../config-fields.ts";
 import { pathOf, portOf } from "../door.ts";
 
-/** A machine that dials in itself, and where graftlet waits for it. */
+/** Listener for a reverse tunnel: the machine connects to graftlet with `ssh -R`. */
 export interface Reverse {
-  /** Address and port of graftlet's own machine to listen at; nodes that name the same ones share the listener. */
+  /** Address and port of graftlet's own machine to listen on; nodes with the same address and port share the listener. */
   readonly address: string;
   readonly port: number;
-  /** Private key by which machines know the listener. */
+  /** Host key (private key) of the listener. */
   readonly hostKeyFile: string;
-  /** Public keys of this node's machine, as in sshd's authorized_keys: the key that a machine logs in with tells which node it is. */
+  /** Public keys of this node's machine, as in sshd's authorized_keys: the key of a login identifies the node. */
   readonly authorizedKeysFile: string;
 }
 
@@ -19,7 +19,9 @@ export function reverseOf(given: ConfigFields): Reverse | undefined {
   if (given.reverse === undefined) return undefined;
   const at = "providerConfig.reverse";
   if (given.proxy !== undefined)
-    throw invalidField(`providerConfig has both reverse and proxy: a machine that dials in is not dialled; keep one.`);
+    throw invalidField(
+      `providerConfig has both reverse and proxy: with reverse the machine connects to graftlet; keep one.`,
+    );
   const write = "write port, hostKeyFile and authorizedKeysFile";
   const {
     address = "0.0.0.0",
@@ -29,7 +31,7 @@ export function reverseOf(given: ConfigFields): Reverse | undefined {
   } = fieldsOf(given.reverse, { provider: "ssh", known: fields, write, at });
   if (typeof address !== "string" || !/^[\w.:%-]+$/.test(address))
     throw invalidField(
-      `${at}.address is ${JSON.stringify(address)}, not an address to listen at: write 0.0.0.0 or leave it out.`,
+      `${at}.address is ${JSON.stringify(address)}, not an address to listen on: write 0.0.0.0 or leave it out.`,
     );
   return {
     address,

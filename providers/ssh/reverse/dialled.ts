@@ -4,34 +4,34 @@ import { messageOf, throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import { LinkError } from "../connection/link-state.ts";
 
-/** A connection that a machine has dialled in with. */
+/** A reverse connection: an SSH connection that a machine has opened to graftlet. */
 export interface Dialled {
-  /** Has the machine open a connection to what it forwards to: its sshd. */
+  /** Opens a connection to the address that the machine forwards to, its sshd. */
   forward(signal: AbortSignal): Promise<Duplex>;
   close(): void;
 }
 
-/** The connections that one machine has dialled in with. */
+/** The reverse connections of one machine. */
 export interface DialledConnections {
   arrived(connection: Dialled): void;
   gone(connection: Dialled): void;
-  /** Calls back when the machine has dialled in. @returns what stops that. */
+  /** Registers a listener for new reverse connections. @returns a function that removes it. */
   onArrival(listener: () => void): () => void;
-  /** Opens a connection to the machine's sshd, by the newest of its connections that answers; those in doubt come last.
-   *  @throws LinkError NotDialledIn while there is none. */
+  /** Opens a connection to the machine's sshd over the newest reverse connection that works; suspect ones are tried last.
+   *  @throws LinkError NotDialledIn while there is no reverse connection. */
   open(signal: AbortSignal): Promise<Duplex>;
-  /** Reports whether what `open` returned led to the machine's host key.
-   *  @returns true if `open` has another connection to try that is not in doubt. */
+  /** Records whether a stream returned by `open` led to the machine's host key; if not, its reverse connection becomes suspect.
+   *  @returns true if there is another reverse connection that is not suspect. */
   judge(opened: Duplex, isRight: boolean): boolean;
   close(): void;
 }
 
-/** Connections that a machine may hold; the oldest is closed for another. One that lost its link leaves dead ones for a while. */
+/** Limit of reverse connections of one machine. More than one, since dead connections remain for a while after a machine has reconnected. */
 const mostConnections = 4;
-/** How long a machine that has just lost its connection is waited for, and how long each connection may take, milliseconds. */
+/** Time to wait for the machine to reconnect, and timeout for opening a stream over each reverse connection, milliseconds. */
 const [patienceMs, eachMs] = [2_000, 4_000];
 
-/** What is known of where connections lead. */
+/** Tracks which reverse connections have led to the machine's host key. */
 function createVerdicts() {
   const verdicts = new WeakMap<Dialled, boolean>();
   const openedBy = new WeakMap<Duplex, Dialled>();
@@ -43,17 +43,17 @@ function createVerdicts() {
       const connection = openedBy.get(stream);
       if (connection) verdicts.set(connection, isRight);
     },
-    /** Those in doubt come last. */
+    /** Sorts suspect connections to the end. */
     inOrder: (connections: readonly Dialled[]) => [
       ...connections.filter((each) => !isInDoubt(each)),
       ...connections.filter(isInDoubt),
     ],
-    /** The one to close for another: a stolen key must not push the machine's own connection out. @param old oldest first. */
+    /** Chooses a connection to evict: a stolen key must not displace the machine's own connection. @param old oldest first. */
     least: (old: readonly Dialled[]) => old.find(isInDoubt) ?? old.find((each) => !verdicts.has(each)) ?? old[0],
   };
 }
 
-/** Creates them. @param name of the node, for messages. */
+/** @param name name of the node, for messages. */
 export function createDialledConnections(name: string, clock: Clock): DialledConnections {
   let live: readonly Dialled[] = [];
   const verdicts = createVerdicts();
@@ -74,7 +74,7 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
     throw new LinkError(
       "LinkDown",
       "unavailable",
-      `the machine of ${name} has dialled in, and leads to no sshd (${messageOf(why)}): check the forward of its ssh -R, such as -R 22:127.0.0.1:22, and that sshd runs there.`,
+      `${name} is connected, but its forwarded port does not reach an sshd (${messageOf(why)}): check the forward of its ssh -R, such as -R 22:127.0.0.1:22, and that sshd runs there.`,
       { cause: why },
     );
   };
@@ -102,11 +102,11 @@ export function createDialledConnections(name: string, clock: Clock): DialledCon
       throwIfAborted(signal);
       if (live.length > 0) return throughOneOf(verdicts.inOrder(live), signal);
       const since =
-        lastAt === undefined ? "not dialled in yet" : `not dialled in again since ${new Date(lastAt).toISOString()}`;
+        lastAt === undefined ? "not connected yet" : `not reconnected since ${new Date(lastAt).toISOString()}`;
       throw new LinkError(
         "NotDialledIn",
         "unavailable",
-        `the machine of ${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
+        `${name} has ${since}: check that its ssh -N -R runs, reaches graftlet's address and port, and uses a key of authorizedKeysFile.`,
       );
     },
     judge(opened, isRight) {

@@ -1,28 +1,28 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 
-/** A connection that has not logged in yet. Exactly one of its ends is called; the others do nothing then. */
+/** A login attempt in progress. Only the first call of either method counts. */
 export interface Visit {
   loggedIn(): void;
-  /** It was closed, or turned away, without a login. */
+  /** The connection was closed or rejected without a login. */
   failed(): void;
 }
 
-/** Admission of connections that want to log in. */
+/** Limits login attempts. */
 export interface Doorkeeper {
-  /** @param from address of the peer. @param close ends the connection: it may have to make room for another.
-   *  @returns undefined for one to be turned away at once. */
+  /** Admits a new connection. @param from the peer's address. @param close closes the connection, which may be evicted for another one.
+   *  @returns undefined if the connection has to be rejected at once. */
   enter(from: string, close: () => void): Visit | undefined;
-  /** Connections that were turned away or did not log in, so far. */
+  /** Total number of connections that were rejected or did not log in. */
   refusals(): number;
 }
 
-/** Connections that may be logging in at once. */
+/** Limit of concurrent login attempts. */
 const mostGuests = 128;
-/** Connections a second of all addresses whose last login failed, and how many of them may come together. */
+/** Rate and burst of attempts, per second, shared by all addresses whose last login failed. */
 const [failingRate, failingBurst] = [30, 60];
-/** How long a failure is held against an address, milliseconds. */
+/** Time for which an address counts as failing after a failed login, milliseconds. */
 const forgetMs = 60_000;
-/** Addresses that are kept in mind; the oldest go first. */
+/** Limit of remembered addresses; the oldest are forgotten first. */
 const mostKept = 4096;
 
 interface Guest {
@@ -30,8 +30,8 @@ interface Guest {
   readonly close: () => void;
 }
 
-/** Creates the doorkeeper. It bounds the work and the memory that those who cannot log in cause. Addresses whose last login failed share
- *  few attempts a second, and make room for the others. */
+/** Bounds the CPU time and memory that unauthenticated peers can consume. Addresses whose last login failed share a low rate of attempts,
+ *  and are evicted in favour of other addresses. */
 export function createDoorkeeper(clock: Pick<Clock, "monotonic" | "jitter">): Doorkeeper {
   const guests = new Set<Guest>();
   const failures = new Map<string, number>();

@@ -17,13 +17,12 @@ export interface Joining {
   readonly log: Logger;
 }
 
-/** The listeners of a process. Nodes that name the same address and port share one; it listens from the first use to the end of the
- *  last node. */
+/** The reverse-tunnel listeners of a process. Nodes with the same address and port share one listener, which is open from its first use
+ *  until its last node is closed. */
 export interface Entrances {
   join(reverse: Reverse, node: Joining): ReverseWay;
 }
 
-/** Creates them. */
 export function createEntrances(): Entrances {
   const entrances = new Map<string, Entrance>();
   return {
@@ -39,11 +38,11 @@ export function createEntrances(): Entrances {
 interface Member extends Joining {
   readonly reverse: Reverse;
   readonly connections: DialledConnections;
-  /** Keys of the node's machine; undefined while they cannot be read. */
+  /** Returns the public keys of the node's machine; undefined while they cannot be read. */
   readonly keys: () => Promise<PublicKeys | undefined>;
 }
 
-/** Strangers may ask for keys as often as they like: a file is read at most so often, milliseconds. */
+/** Minimum interval between reads of a key file, milliseconds: unauthenticated peers can trigger lookups at any rate. */
 const readEveryMs = 1_000;
 
 function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Member["keys"] {
@@ -54,7 +53,7 @@ function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Membe
       last = {
         at: now,
         keys: readAuthorizedKeys(authorizedKeysFile).catch((error: unknown) => {
-          log.debug({ err: error }, "no keys of the node's machine");
+          log.debug({ err: error }, "cannot read authorized keys for the reverse tunnel");
           return undefined;
         }),
       };
@@ -62,21 +61,21 @@ function keysOf({ authorizedKeysFile }: Reverse, { clock, log }: Joining): Membe
   };
 }
 
-/** One listener and its nodes. */
+/** One reverse-tunnel listener and its nodes. */
 class Entrance {
   readonly #name: string;
-  readonly #members = new Set<Member>();
+  readonly #nodes = new Set<Member>();
   #server: Promise<ReverseServer> | undefined;
 
   constructor(name: string) {
     this.#name = name;
   }
 
-  /** @param empty is called when the last member has left. */
+  /** @param empty called when the last node has left. */
   join(reverse: Reverse, node: Joining, empty: () => void): ReverseWay {
     const connections = createDialledConnections(node.nodeName, node.clock);
     const member: Member = { ...node, reverse, connections, keys: keysOf(reverse, node) };
-    this.#members.add(member);
+    this.#nodes.add(member);
     return {
       onArrival: connections.onArrival,
       judge: connections.judge,
@@ -85,16 +84,16 @@ class Entrance {
         try {
           return await connections.open(signal);
         } catch (error) {
-          // A file of keys that cannot be read lets nobody in.
+          // An unreadable key file is the likely cause: its error is more useful.
           if (error instanceof LinkError && error.reason === "NotDialledIn")
             await readAuthorizedKeys(reverse.authorizedKeysFile).catch(notDialledIn);
           throw error;
         }
       },
       [Symbol.asyncDispose]: async () => {
-        if (!this.#members.delete(member)) return;
+        if (!this.#nodes.delete(member)) return;
         connections.close();
-        if (this.#members.size > 0) return;
+        if (this.#nodes.size > 0) return;
         empty();
         const server = await this.#server?.catch(() => undefined);
         await server?.[Symbol.asyncDispose]();
@@ -103,11 +102,9 @@ class Entrance {
   }
 
   async #listen({ reverse, clock, log }: Member): Promise<void> {
-    const [first = reverse] = [...this.#members].map((member) => member.reverse);
+    const [first = reverse] = [...this.#nodes].map((member) => member.reverse);
     if (first.hostKeyFile !== reverse.hostKeyFile)
-      throw trouble(
-        `its hostKeyFile is not that of another node at ${this.#name}: name the same file, or another port.`,
-      );
+      throw trouble(`another node at ${this.#name} has a different hostKeyFile: set the same file, or another port.`);
     const { address, port, hostKeyFile } = reverse;
     const start = async () => {
       const hostKey = hostKeyIn(hostKeyFile, await readSecret("reverse.hostKeyFile", hostKeyFile));
@@ -115,11 +112,11 @@ class Entrance {
         address,
         port,
         hostKey,
-        holderOf: (key) => this.#holderOf(key),
+        holderOf: (key) => this.#findKeyOwner(key),
         clock,
         log,
       });
-      log.info({ address, port: server.port }, "waiting for machines that dial in");
+      log.info({ address, port: server.port }, "listening for reverse connections");
       return server;
     };
     const server = (this.#server ??= start());
@@ -127,24 +124,24 @@ class Entrance {
       await server;
     } catch (error) {
       if (this.#server === server) this.#server = undefined;
-      const taken = hasErrno(error, "EADDRINUSE") ? ": name another port, or end what listens there" : "";
+      const taken = hasErrno(error, "EADDRINUSE") ? ": set another port, or stop the program that listens there" : "";
       throw trouble(`${messageOf(error)}${taken}.`, error);
     }
   }
 
-  async #holderOf(key: Buffer): Promise<KeyHolder | undefined> {
+  async #findKeyOwner(key: Buffer): Promise<KeyHolder | undefined> {
     const text = key.toString("base64");
     const holders: KeyHolder[] = [];
-    for (const { nodeName: name, connections, keys } of this.#members) {
+    for (const { nodeName: name, connections, keys } of this.#nodes) {
       const held = (await keys())?.get(text);
       if (held) holders.push({ name, key: held, arrived: connections.arrived, gone: connections.gone });
     }
     const [holder, another] = holders;
     if (!another) return holder;
-    for (const { log } of this.#members)
+    for (const { log } of this.#nodes)
       log.warn(
         { nodes: holders.map(({ name }) => name) },
-        "a key is that of several nodes' machines, and lets in none: give each its own",
+        "rejected a login: its key belongs to several nodes; give each machine its own key",
       );
     return undefined;
   }
@@ -154,7 +151,7 @@ function trouble(why: string, cause?: unknown): LinkError {
   return new LinkError(
     "NotDialledIn",
     "failed_precondition",
-    `graftlet cannot wait for the machine to dial in: ${why}`,
+    `graftlet cannot listen for the machine's reverse connection: ${why}`,
     { cause },
   );
 }

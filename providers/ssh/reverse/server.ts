@@ -23,7 +23,7 @@ import type { Dialled } from "./dialled.ts";
 import { type Doorkeeper, createDoorkeeper } from "./doorkeeper.ts";
 import { type Place, type Turnstiles, createTurnstiles } from "./turnstiles.ts";
 
-/** The machine that holds a key. */
+/** The machine that a key belongs to. */
 export interface KeyHolder {
   readonly name: string;
   readonly key: ParsedKey;
@@ -34,9 +34,9 @@ export interface KeyHolder {
 export interface ReverseServerOptions {
   readonly address: string;
   readonly port: number;
-  /** Private key that the server shows. */
+  /** Private host key of the server. */
   readonly hostKey: Buffer;
-  /** @param key in SSH's wire format. @returns undefined for one that is nobody's. */
+  /** Looks up the machine of a public key. @param key in SSH's wire format. @returns undefined for an unknown key. */
   readonly holderOf: (key: Buffer) => Promise<KeyHolder | undefined>;
   readonly clock: Clock;
   readonly log: Logger;
@@ -46,22 +46,22 @@ export interface ReverseServer extends AsyncDisposable {
   readonly port: number;
 }
 
-/** Time for a login, and after it for the forward, milliseconds. */
+/** Timeouts for the login, and then for requesting the forward, milliseconds. */
 const [loginMs, forwardMs] = [10_000, 10_000];
-/** A failed key is answered after this time, milliseconds; ssh tries each key of its agent. */
+/** Delay of the answer to a failed key, milliseconds; ssh tries each key of its agent. */
 const failureMs = 300;
 const mostKeysTried = 6;
-/** A login's questions: each key may be asked for before it is shown, after one free `none`. */
+/** Limit of authentication requests: two for each key (a query, then the signature), and one for the initial `none`. */
 const mostQuestions = 2 * mostKeysTried + 1;
-/** What a visitor may send before its login, bytes: identification, one key exchange, keys. */
+/** Limit of the data received before the login, bytes: identification, one key exchange, keys. */
 const bytesBeforeLogin = 64 * 1024;
-/** A dead machine is noticed after three of them, milliseconds. */
+/** Keepalive interval, milliseconds; a dead machine is detected after three intervals. */
 const keepaliveMs = 5_000;
-/** How often refused connections are told of, milliseconds. */
+/** Interval of log lines about rejected connections, milliseconds. */
 const tellMs = 60_000;
 
-/** An SSH server for machines that dial in: it takes logins by known keys and one forward (`-R`) of each connection, and nothing else:
- *  no session, no other forward, no password. @throws Error when the key is none, or the address cannot be listened at. */
+/** Starts the SSH server for reverse tunnels. It accepts logins with known keys and one forward (`-R`) per connection, and nothing else: no
+ *  sessions, other forwards or passwords. @throws Error when the host key is invalid, or the address cannot be listened on. */
 export async function startReverseServer(options: ReverseServerOptions): Promise<ReverseServer> {
   const { address, port, hostKey, clock, log } = options;
   const keeper = createDoorkeeper(clock);
@@ -82,8 +82,8 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
       else client.end();
     },
   );
-  // Its connections are passed in: it listens on nothing itself.
-  ssh.on("error", (err: Error) => log.warn({ err }, "the SSH server for machines that dial in has failed"));
+  // Connections are injected: this server does not listen itself.
+  ssh.on("error", (err: Error) => log.warn({ err }, "SSH server for reverse tunnels failed"));
   const net = createServer((socket) => {
     const visit = keeper.enter(socket.remoteAddress ?? "", () => socket.destroy());
     if (!visit) return void socket.destroy();
@@ -109,12 +109,12 @@ export async function startReverseServer(options: ReverseServerOptions): Promise
       sockets.delete(socket);
     });
     ssh.injectSocket(socket);
-    // ssh2 has paused it until it listens itself.
+    // ssh2 has paused the socket until it listens itself.
     socket.on("data", count);
   });
   await listening(net, address, port);
-  // Such as too many open files: those that wait are taken later.
-  net.on("error", (err) => log.warn({ err }, "a machine that dials in could not be taken"));
+  // For example too many open files: pending connections are accepted later.
+  net.on("error", (err) => log.warn({ err }, "cannot accept reverse connection"));
   const telling = tellOfRefusals(keeper, clock, log);
   return {
     port: (net.address() as AddressInfo).port,
@@ -141,13 +141,16 @@ function listening(net: NetServer, host: string, port: number): Promise<void> {
   });
 }
 
-/** One line for many. */
+/** Logs the number of rejected connections at intervals. */
 function tellOfRefusals(keeper: Doorkeeper, clock: Clock, log: Logger): { stop(): void } {
   let told = 0;
   const look = () => {
     const refused = keeper.refusals();
     if (refused > told)
-      log.warn({ refused: refused - told }, "connections to the listener for machines that did not log in");
+      log.warn(
+        { refused: refused - told },
+        "rejected connections to the reverse-tunnel listener, or closed without a login",
+      );
     told = refused;
     timer = clock.after(tellMs, look);
   };
@@ -174,12 +177,12 @@ function serve(client: ServerConnection, visitor: Visitor, options: Serving): vo
   limitMessages(peer, clock, exceeded);
   enforceWindows(peer, exceeded);
   client.on("error", (error) => {
-    log.debug({ err: error, from: socket.remoteAddress }, "a connection to the listener for machines failed");
+    log.debug({ err: error, from: socket.remoteAddress }, "connection to the reverse-tunnel listener failed");
     if (exceedsLimit(error)) socket.destroy();
   });
   client.on("authentication", (ctx) => {
     login.answer(ctx).catch((error: unknown) => {
-      log.warn({ err: error }, "a machine's key could not be looked up");
+      log.warn({ err: error }, "cannot look up the key of a reverse connection");
       client.end();
     });
   });
@@ -194,11 +197,11 @@ function serve(client: ServerConnection, visitor: Visitor, options: Serving): vo
 
 interface Login {
   answer(ctx: AuthContext): Promise<void>;
-  /** Who has logged in. */
+  /** Returns the machine that has logged in. */
   holder(): KeyHolder | undefined;
 }
 
-/** One connection's login. The first `none`, by which a client asks what it may show, is free. */
+/** Authenticates one connection. The initial `none`, by which a client asks for the supported methods, does not count as a failure. */
 function createLogin(client: ServerConnection, { socket }: Visitor, { clock, holderOf }: ReverseServerOptions): Login {
   let holder: KeyHolder | undefined;
   let [questions, tried] = [0, 0];
@@ -224,20 +227,20 @@ function createLogin(client: ServerConnection, { socket }: Visitor, { clock, hol
   };
 }
 
-/** Has the answer name the algorithm that was asked for: ssh2 would name the key's type, which OpenSSH from 10.6 on does not take for RSA. */
+/** Makes the answer name the requested algorithm: ssh2 would name the key's type, which OpenSSH from 10.6 on does not accept for RSA. */
 function nameAlgorithm({ key, hashAlgo }: PublicKeyAuthContext): void {
   if (key.algo === "ssh-rsa" && hashAlgo !== undefined) key.algo = `rsa-sha2-${hashAlgo === "sha256" ? "256" : "512"}`;
 }
 
-/** True if the key may be shown, or was proved to be held. */
+/** True for a query without a signature, and for a valid signature by the key. */
 function mayUse(key: ParsedKey, { signature, blob, hashAlgo }: PublicKeyAuthContext): boolean {
   if (signature === undefined) return true;
-  // ssh2 returns an Error for some of what is no signature, against its types.
+  // Contrary to its types, ssh2 returns an Error for some malformed signatures.
   const verdict: unknown = blob !== undefined && key.verify(blob, signature, hashAlgo);
   return verdict === true;
 }
 
-/** Serves a machine that has logged in. */
+/** Serves a machine that has logged in: accepts its forward. */
 function welcome(
   client: ServerConnection,
   { holder, socket, place }: { readonly holder: KeyHolder; readonly socket: Socket; readonly place: Place },
@@ -246,14 +249,14 @@ function welcome(
   const about = { machine: holder.name, from: socket.remoteAddress, key: fingerprintOf(holder.key.getPublicSSH()) };
   let dialled: Dialled | undefined;
   const late = clock.after(forwardMs, () => {
-    log.warn(about, "a machine has logged in and forwards nothing: its ssh needs -R 22:127.0.0.1:22");
+    log.warn(about, "closed a reverse connection without a forward: its ssh needs -R 22:127.0.0.1:22");
     client.end();
   });
   client.on("request", (accept, reject, name, info) => {
     if (name !== "tcpip-forward" || dialled) return reject?.();
     late.cancel();
     place.leave();
-    // What the machine was told must come back in each channel, to the letter.
+    // Each channel has to repeat exactly the address and port that were confirmed.
     const port = info.bindPort || anyPort;
     accept?.(port);
     const forward = (signal: AbortSignal) =>
@@ -262,27 +265,27 @@ function welcome(
         signal,
       );
     dialled = { forward, close: () => void socket.destroy() };
-    log.info(about, "a machine has dialled in");
+    log.info(about, "accepted reverse connection");
     holder.arrived(dialled);
   });
   socket.once("close", () => {
     late.cancel();
     place.leave();
     if (!dialled) return;
-    log.info(about, "a machine's connection is gone");
+    log.info(about, "reverse connection closed");
     holder.gone(dialled);
   });
 }
 
-/** The port that a machine is told which lets the server choose: nothing listens there. */
+/** The port that is confirmed if the machine lets the server choose one; nothing listens there. */
 const anyPort = 22;
 
-/** The private key of the listener. @throws Error, a sentence, for a file that holds none. */
+/** Validates the private host key of the listener. @throws Error, a sentence, when the file has none. */
 export function hostKeyIn(file: string, data: Buffer): Buffer {
   const key = ssh2.utils.parseKey(data);
   if (key instanceof Error || !key.isPrivateKey())
     throw new Error(
-      `${file} is no private key that can be used (${key instanceof Error ? messageOf(key) : "it is a public one"}): make one with ssh-keygen -t ed25519 -N ''`,
+      `${file} is not a usable private key (${key instanceof Error ? messageOf(key) : "it is a public key"}): create one with ssh-keygen -t ed25519 -N ''`,
     );
   return data;
 }

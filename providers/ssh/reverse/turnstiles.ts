@@ -1,22 +1,22 @@
 import type { Clock } from "../../../src/lib/clock.ts";
 import { createTokenBucket } from "../../../src/lib/token-bucket.ts";
 
-/** Admission of connections that have logged in with a key of a node's machine: the key may be stolen. */
+/** Limits connections that have logged in with a node's key, which may have been stolen. */
 export interface Turnstiles {
-  /** @param node whose machine has the key. @param close ends the connection: it may have to make room for another.
-   *  @returns undefined for one that comes too soon after others. */
+  /** Admits a connection after its login. @param node name of the key's node. @param close closes the connection, which may be evicted for
+   *  another one. @returns undefined if the login rate is exceeded. */
   enter(node: string, close: () => void): Place | undefined;
 }
 
-/** The place of a connection that forwards nothing yet. */
+/** The slot of a connection that has not requested its forward yet. */
 export interface Place {
-  /** It forwards now, or is closed. */
+  /** Frees the slot: the connection has requested its forward, or is closed. */
   leave(): void;
 }
 
-/** Logins of one node's machine, a second and at once. */
+/** Rate per second and burst of logins per node. */
 const [loginRate, loginBurst] = [1, 20];
-/** Its connections that forward nothing yet; the oldest makes room for another. */
+/** Limit of connections per node that have not requested their forward yet; the oldest is evicted for a new one. */
 const mostWaiting = 4;
 
 interface Turnstile {
@@ -24,7 +24,6 @@ interface Turnstile {
   readonly waiting: Set<() => void>;
 }
 
-/** Creates them. */
 export function createTurnstiles(clock: Pick<Clock, "monotonic">): Turnstiles {
   const turnstiles = new Map<string, Turnstile>();
   const of = (node: string): Turnstile => {

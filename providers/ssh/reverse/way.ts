@@ -1,12 +1,12 @@
 import type { Duplex } from "node:stream";
 
-/** The way to a machine that dials in. */
+/** The reverse tunnel of one node: streams to the machine's sshd over connections that the machine has opened to graftlet. */
 export interface ReverseWay extends AsyncDisposable {
   /** Opens a connection to the machine's sshd. @throws LinkError, a sentence with the remedy. */
   open(signal: AbortSignal): Promise<Duplex>;
-  /** Reports whether what `open` returned led to the machine's host key: a stolen key may offer another machine.
-   *  @returns true if there is another connection to try. */
+  /** Records whether a stream returned by `open` led to the machine's host key: a stolen login key could lead to another machine.
+   *  @returns true if there is another reverse connection to try. */
   judge(opened: Duplex, isRight: boolean): boolean;
-  /** Calls back when the machine has dialled in. @returns what stops that. */
+  /** Registers a listener for new reverse connections. @returns a function that removes it. */
   onArrival(listener: () => void): () => void;
 }

@@ -7,14 +7,14 @@ import type { Host } from "../../../src/seams/host.ts";
 import { splice } from "../../../src/streams/splice.ts";
 import { listenLocal } from "../../local/dial.ts";
 
-/** A socket on graftlet's own machine, bridged to one on the target. */
+/** A local socket that is bridged to a socket on the target. */
 export interface Bridge extends AsyncDisposable {
   /** Absolute path, in a directory accessible to graftlet's user only. */
   readonly path: string;
 }
 
-/** Opens the bridge, for clients that connect to local sockets only (gRPC). A connection lasts as long as the one on the
- *  target; when that cannot be opened, it is closed at once, as with a stopped server. */
+/** Opens a bridge, for clients that can connect to local sockets only (gRPC). Each connection is forwarded to the target and lasts as long
+ *  as the connection there; if that cannot be opened, it is closed at once, as by a stopped server. */
 export async function openBridge(host: Pick<Host, "dial" | "budget">, target: string): Promise<Bridge> {
   const directory = await mkdtemp(join(tmpdir(), "graftlet-"));
   const path = join(directory, "runtime.sock");

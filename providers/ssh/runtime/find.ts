@@ -5,11 +5,11 @@ import { nodeLabel } from "../../../src/pod/labels.ts";
 import type { Host } from "../../../src/seams/host.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
-/** Protocol of a socket on the target. */
+/** Protocol of a runtime's socket on the target. */
 export type Protocol = "cri" | "docker";
 
-/** Sockets of runtimes, in the order of preference between equals. Docker comes with a containerd whose CRI is often disabled, or has no
- *  network for pods: the first that answers and has one counts, not the first that exists. */
+/** Well-known sockets of runtimes, in order of preference. Docker comes with a containerd whose CRI plugin is often disabled, or has no pod
+ *  network, so the first socket that exists is not good enough: the runtime has to answer and to have a network. */
 export const knownSockets: readonly string[] = [
   "/run/containerd/containerd.sock",
   "/run/k3s/containerd/containerd.sock",
@@ -18,24 +18,24 @@ export const knownSockets: readonly string[] = [
 ];
 
 export interface FindDeps {
-  /** Name of the node: a runtime with its pods stays its runtime. */
+  /** Name of the node; a runtime that has pods of this node is preferred. */
   readonly nodeName: string;
   readonly host: Pick<Host, "fs" | "dial">;
   /** Creates the runtime for a socket; it connects on first use. */
   readonly make: (socket: string, protocol: Protocol) => Promise<Runtime>;
-  /** Resolves while the target is reachable. @throws CodedError unavailable when it is not. */
+  /** Resolves if the target is reachable. @throws CodedError unavailable if not. */
   readonly reach: (signal: AbortSignal) => Promise<unknown>;
   readonly log: Logger;
 }
 
-/** A runtime, and the path of its socket on the target. */
+/** A detected runtime, and the path of its socket on the target. */
 export interface FoundRuntime {
   readonly runtime: Runtime;
   readonly socket: string;
 }
 
-/** Finds the target's runtime: the configured socket, or of the known ones that answer the first that has pods of the node, else the first
- *  with a network for pods, else the first.
+/** Detects the target's runtime: the configured socket, or among the well-known sockets that answer, the first with pods of the node, else
+ *  the first with a pod network, else the first.
  *  @throws CodedError unavailable when the target is unreachable; failed_precondition, one sentence with the sockets
  *  tried, when no runtime answers. */
 export async function findRuntime(
@@ -55,13 +55,16 @@ export async function findRuntime(
     const others = answering.filter((one) => one !== chosen);
     unwanted.move();
     await Promise.all(others.map(dispose));
-    deps.log.info({ socket, runtime: version, others: others.map((one) => one.socket) }, "found the target's runtime");
+    deps.log.info(
+      { socket, runtime: version, others: others.map((one) => one.socket) },
+      "detected the target's runtime",
+    );
     return { runtime, socket };
   }
   await deps.reach(signal);
   throw new CodedError(
     "failed_precondition",
-    `no container runtime answers on the target, tried ${found.map(triedText).join(", ")}: start containerd, CRI-O or Docker there, or name its socket in providerConfig.runtime.`,
+    `no container runtime answers on the target, tried ${found.map(triedText).join(", ")}: start containerd, CRI-O or Docker there, or set its socket in providerConfig.runtime.`,
   );
 }
 
@@ -71,7 +74,7 @@ interface Answering extends FoundRuntime {
   readonly version: string;
 }
 
-/** A socket at which none answers, and why. */
+/** A socket without a runtime that answers, and why. */
 interface Silent {
   readonly socket: string;
   readonly why: string;
@@ -87,7 +90,7 @@ async function answeringAt({ host, make }: FindDeps, socket: string, signal: Abo
   try {
     const { kind } = await host.fs.stat(socket, signal);
     if (kind !== "socket") return { socket, why: "is not a socket" };
-    // A killed runtime leaves its socket behind.
+    // A killed runtime leaves its socket file behind.
     runtime = await make(socket, await protocolOf(host, socket, signal));
     const { runtimeName, runtimeVersion } = await runtime.version(signal);
     return { runtime, socket, version: `${runtimeName} ${runtimeVersion}` };
@@ -101,7 +104,7 @@ async function dispose({ runtime }: Answering): Promise<void> {
   await runtime[Symbol.asyncDispose]();
 }
 
-/** The runtime of several that the node is to have. @throws the errors of one that cannot tell: the node's pods may be there. */
+/** Chooses among several runtimes. @throws the error of a runtime that cannot list its pods: the node's pods may be there. */
 async function preferred(
   nodeName: string,
   answering: readonly Answering[],
@@ -117,7 +120,7 @@ async function preferred(
   return answering.find((_, at) => said[at] && hasNetwork(said[at])) ?? answering[0];
 }
 
-/** @throws errors of an unreachable target: they tell nothing about its sockets. */
+/** @throws errors of an unreachable target, which say nothing about its sockets. */
 function reasonOf(error: unknown): string {
   if (hasCode(error, "cancelled", "deadline_exceeded")) throw error;
   return hasCode(error, "not_found") ? "does not exist" : messageOf(error);

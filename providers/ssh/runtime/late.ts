@@ -1,9 +1,9 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 import type { Runtime } from "../../../src/seams/runtime.ts";
 
-/** A runtime found on first use: every call waits for `find` and goes to its result.
+/** Creates a lazy runtime, which is detected on first use: every call waits for `find` and is passed on to its result.
  *  @param find returns the same runtime each time, and throws while there is none.
- *  @param found the runtime, if already found. */
+ *  @param found returns the runtime if it has been detected already. */
 export function lateRuntime(
   find: (signal: AbortSignal) => Promise<Runtime>,
   found: () => Runtime | undefined,

@@ -1,7 +1,7 @@
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-/** Reads a shell's output up to the last line of an answer: the marker, unknown to commands, and some words. Nothing
- *  follows that line before the next question, so only the end is searched. */
+/** Parses a shell's output up to the last line of an answer, which has the marker (unknown to commands) and some words. Nothing follows that
+ *  line before the next question, so only the end of the output is searched. */
 export class Frame {
   readonly #marker: Buffer;
   readonly #kept: KeptBytes;
@@ -26,7 +26,7 @@ export class Frame {
         .split(" ");
       return { data: this.#kept.bytes(), words };
     }
-    // The marker's line may arrive in pieces: a possible beginning is held back.
+    // The marker's line may arrive in pieces, so a tail that may contain its beginning is held back.
     const held = Math.min(seen.length, this.#marker.length + longestWords);
     this.#kept.add(seen.subarray(0, seen.length - held));
     this.#tail = Buffer.from(seen.subarray(seen.length - held));

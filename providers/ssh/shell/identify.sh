@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034,SC2086
-# POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of its first process, in
-# ticks since boot; 0 when /proc does not tell. With sudo that process is sudo.
+# Sets gl_group to the shell's process group and gl_start to the start time of the group's first process, in ticks since boot; 0 if
+# /proc does not show it. With sudo that process is sudo.
 gl_group_in() { gl_group=$3; }
 gl_start_in() { shift 19; gl_start=$1; }
 gl_group=$$; gl_start=0

@@ -17,9 +17,9 @@ export interface LoginWatchDeps {
 /** Interval between checks while the link is up, milliseconds, before jitter. */
 const everyMs = 60_000;
 
-/** Checks every minute, while the link is up, that the login shell still answers. A hung one (a start-up file that waits
- *  for an unavailable file system) blocks new commands on the target, though running shells continue. A link whose shell
- *  fails two checks is reconnected until it answers. */
+/** Checks every minute, while the link is up, that the login shell still answers. A hung login shell (for example one whose start-up file
+ *  waits for an unavailable file system) blocks new commands on the target, though running shells continue. After two failed checks
+ *  in a row the link is taken down and reconnected until the shell answers. */
 export function watchLoginShell(deps: LoginWatchDeps): void {
   const { link } = deps;
   let standing: AbortController | undefined;
@@ -39,14 +39,14 @@ async function watch(deps: LoginWatchDeps, signal: AbortSignal): Promise<void> {
   for (;;) {
     await clock.sleep(everyMs * clock.jitter(0.8, 1.2), signal);
     const doubt = await hangs(deps, signal);
-    // A busy target may be late once.
+    // A busy target may miss the timeout once.
     const certain = doubt && (await hangs(deps, signal));
     if (certain) link.fail(certain);
   }
 }
 
 /** Starts a login shell.
- *  @returns the reason why the link is unfit when the shell is silent; undefined when it answers, or fails in another
+ *  @returns the error to take the link down with if the shell does not answer; undefined if it answers, or fails in another
  *  way, which its next user reports.
  *  @throws the signal's reason. */
 async function hangs({ config, sessions, clock }: LoginWatchDeps, signal: AbortSignal): Promise<LinkError | undefined> {

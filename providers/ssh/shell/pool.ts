@@ -2,7 +2,7 @@ import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { untilAborted } from "../../../src/lib/service-group.ts";
 import type { Shell } from "./shell.ts";
 
-/** Limit of pooled shells; further callers wait. */
+/** Limit of pooled shells; beyond it, callers wait. */
 const mostShells = 12;
 /** Limit of idle shells. */
 const mostIdle = 4;
@@ -10,16 +10,16 @@ const mostIdle = 4;
 type Kept = Pick<Shell, "usable" | "close">;
 
 export interface Pool<T extends Kept> {
-  /** An idle shell, if any. */
+  /** Acquires an idle shell, if there is one. */
   takeIdle(): T | undefined;
-  /** A free shell. @throws the error of starting one, if no other came free first; the signal's reason. */
+  /** Acquires a shell. @throws the error of starting one, if no other became free first; the signal's reason. */
   take(signal: AbortSignal): Promise<T>;
-  /** Returns a shell; to be called for each one taken. */
+  /** Returns an acquired shell to the pool. */
   giveBack(shell: T): void;
 }
 
-/** Pool of busy and idle shells. A caller that finds none idle has another started, and takes that one or the first
- *  returned: most questions take less time than starting a shell. */
+/** Pool of busy and idle shells. For a caller that finds no idle shell another one is started; the caller gets that one or the first
+ *  one released, since most questions take less time than starting a shell. */
 export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
   type Waiter = PromiseWithResolvers<T>;
   const idle: T[] = [];
@@ -40,7 +40,7 @@ export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
       shells -= 1;
       waiting.delete(waiter);
       waiter.reject(error);
-      // With no shell left to be returned, the next caller needs a start of its own.
+      // If no shell is left that could be released, the next waiter needs one to be started.
       const [next] = waiting;
       if (next && shells === 0) await grow(next);
     }
@@ -69,7 +69,7 @@ export function createPool<T extends Kept>(start: () => Promise<T>): Pool<T> {
     try {
       return await untilAborted(waiter.promise, signal);
     } catch (error) {
-      // A shell for a caller that gave up goes to the next one.
+      // A shell assigned to a caller that has given up goes to the next one.
       if (!waiting.delete(waiter)) void waiter.promise.then(giveBack, () => undefined);
       throw error;
     }

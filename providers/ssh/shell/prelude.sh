@@ -1,6 +1,6 @@
 # shellcheck shell=sh disable=SC2034,SC2059,SC2086,SC2094,SC2154
-# Functions loaded into every shell, in POSIX sh with head -c, tail -c, stat -c and readlink, which GNU, busybox and
-# toybox share. Arguments come quoted, data as a format for printf. The session's standard output and error are also
+# Functions loaded into every shell, in POSIX sh plus head -c, tail -c, stat -c and readlink, which GNU, busybox and
+# toybox support. Arguments are passed quoted, data as a format for printf. The session's standard output and error are also
 # open as 5 and 6. A function fails with a non-zero status and the system's message on standard error; commands run in
 # the C locale, so that messages are the same everywhere.
 unset CDPATH ENV

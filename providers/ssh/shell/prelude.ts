@@ -1,7 +1,7 @@
 import { programText } from "../../../src/lib/program-text.ts";
 
-/** POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of its first process, in
- *  ticks since boot; 0 when /proc does not tell. With sudo that process is sudo. */
+/** POSIX sh that sets gl_group to the shell's process group and gl_start to the start time of the group's first process,
+ *  in ticks since boot; 0 if /proc does not show it. With sudo that process is sudo. */
 export const identify = (): string => programText("providers/ssh/shell/identify.sh");
 
 /** Functions loaded into every shell: prelude.sh, and those of identify.sh and removal.sh. */

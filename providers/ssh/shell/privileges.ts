@@ -10,18 +10,18 @@ import { quote } from "./quote.ts";
 import { type Session, type Sessions, discard } from "../connection/sessions.ts";
 import { startShell } from "./shell.ts";
 
-/** A program that relays its standard streams to a socket; `docker` to a Docker Engine's only. */
+/** A program that relays its standard streams to a socket; `docker` only to a Docker Engine's. */
 export type RelayProgram = "python3" | "perl" | "socat" | "nc" | "docker";
 
 /** The login's privileges on the target. */
 export interface Privileges {
-  /** User of commands and file operations: root by login, root by sudo, or the user itself. */
+  /** How commands and file operations run: as root by login, as root by sudo, or as the login user. */
   readonly as: "root" | "sudo" | "user";
   readonly groups: readonly string[];
-  /** Path of the target's SFTP server, used when sshd offers none or it has to run as root. */
+  /** Path of the target's SFTP server program, used if sshd has no sftp subsystem or the server has to run as root. */
   readonly sftpServer?: string;
   readonly relays: readonly RelayProgram[];
-  /** Requirements of a whole node that the target lacks, one sentence each with the remedy. */
+  /** Unmet requirements of a full node, one sentence each with the remedy. */
   readonly missing: readonly string[];
 }
 
@@ -35,7 +35,7 @@ export interface PrivilegesOptions {
 /** Command line that starts a shell as the login user. */
 export const plainShell = "exec /bin/sh";
 const sudoShell = "exec sudo -n /bin/sh";
-/** Timeout of a login shell's answer, ms. */
+/** Timeout for a login shell's answer, ms. */
 export const answerWithinMs = 15_000;
 /** Time to wait for the session's end, ms: processes left by a login shell may hold it open. */
 const endWithinMs = 1_000;
@@ -48,12 +48,12 @@ const sftpServers = [
 ];
 const relayPrograms: readonly RelayProgram[] = ["python3", "perl", "socat", "nc", "docker"];
 
-/** The login's privileges, as found on the newest connection. */
+/** The login's privileges, as probed on the newest connection. */
 export interface PrivilegesProbe {
   /** Probes a new connection. Its session is free again on return.
    *  @throws LinkError LoginShellHangs, NoPosixShell, NoSessions; the signal's reason. */
   ask(connection: Connection, signal: AbortSignal): Promise<Privileges>;
-  /** The last result; waits for the link. @throws unavailable while that is down. */
+  /** Returns the last result; waits for the link. @throws unavailable while the link is down. */
   known(signal: AbortSignal): Promise<Privileges>;
 }
 
@@ -93,7 +93,7 @@ export function createPrivileges({ config, link, sessions, clock }: PrivilegesOp
   };
 }
 
-/** Lets the shell exit: until then its session counts. */
+/** Lets the shell exit: until then sshd counts its session. */
 async function endOf({ channel }: Session, stop: AbortSignal): Promise<void> {
   const closed = new Promise<void>((resolve) => void channel.once("close", () => resolve()));
   channel.on("error", () => undefined);
@@ -106,13 +106,13 @@ export function shellHangs(config: SshConfig, cause: unknown): LinkError {
   return new LinkError(
     "LoginShellHangs",
     "unavailable",
-    `the login shell of ${nameOf(config)} does not answer within ${answerWithinMs / 1000} s: look at what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
+    `the login shell of ${nameOf(config)} does not answer within ${answerWithinMs / 1000} s: check what its start-up files (~/.bashrc, ~/.profile, ~/.ssh/rc) or sudo wait for, and that /bin/sh is a POSIX shell.`,
     { cause },
   );
 }
 
-/** Command line that starts a shell with the privileges found. Plain words only: the login shell that reads it may be
- *  any. */
+/** Returns the command line that starts a shell with these privileges. It consists of plain words, since the login shell that
+ *  parses it may be of any kind. */
 export function shellCommand({ as }: Privileges): string {
   return as === "sudo" ? sudoShell : plainShell;
 }
@@ -131,14 +131,14 @@ function probeScript({ sudo }: SshConfig): string {
   ].join("\n");
 }
 
-/** The missing rights for the node. Pure. */
+/** Returns the missing privileges for the node. Pure. */
 export function missingRights({ as, missing }: Pick<Privileges, "as" | "missing">): MissingRights {
-  const fileOwner = "files of the target cannot be given to the pod's user: graftlet's login is not root there";
-  const mount = "nothing can be mounted on the target: graftlet's login is not root there";
+  const fileOwner = "the owner of the pod's files cannot be set on the target: graftlet's login is not root there";
+  const mount = "volumes cannot be mounted on the target: graftlet's login is not root there";
   return { sentences: missing, lacks: as === "user" ? { fileOwner, mount } : {} };
 }
 
-/** Parses the probe's lines. Pure. @throws failed_precondition when they are missing. */
+/** Parses the probe's output. Pure. @throws failed_precondition when lines are missing. */
 export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user" | "sudo">): Privileges {
   const [as, groups, sftpServer, relays, lacking, proc] = told.split("\n");
   if (as !== "root" && as !== "sudo" && as !== "user")
@@ -148,7 +148,7 @@ export function privilegesOf(told: string, { user, sudo }: Pick<SshConfig, "user
     ...(as === "user" ? [noRoot(user, sudo)] : []),
     ...(as === "sudo" && !found.some((name) => name !== "docker") ? [noRelay(found)] : []),
     ...wordsOf(lacking).map(
-      (name) => `The target has no ${name} program, which files need: install coreutils or busybox.`,
+      (name) => `The target has no ${name} program, which file operations need: install coreutils or busybox.`,
     ),
     ...(proc === "proc" ? [] : ["The target does not show /proc to its user: mount it, or relax its hidepid."]),
   ];
@@ -166,9 +166,9 @@ function wordsOf(line: string | undefined): string[] {
 }
 
 function noRelay(found: readonly string[]): string {
-  const which = found.length === 0 ? "" : " but Docker's";
+  const which = found.length === 0 ? "" : " except Docker's";
   const programs = relayPrograms.filter((name) => name !== "docker").join(", ");
-  return `The target has none of ${programs}, so root's sockets${which} are out of reach: install one of them.`;
+  return `The target has none of ${programs}, so root's sockets${which} cannot be connected to: install one of them.`;
 }
 
 function noRoot(user: string, sudo: SshConfig["sudo"]): string {
@@ -176,5 +176,5 @@ function noRoot(user: string, sudo: SshConfig["sudo"]): string {
     sudo === "never"
       ? "set sudo: auto, or log in as root"
       : `add the line \`${user} ALL=(ALL) NOPASSWD: ALL\` to its sudoers, or log in as root`;
-  return `User ${user} of the target is not root, so nothing can be mounted and no cgroup be made: ${remedy}.`;
+  return `User ${user} of the target is not root, so volumes cannot be mounted and cgroups cannot be created: ${remedy}.`;
 }

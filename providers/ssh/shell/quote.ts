@@ -1,6 +1,6 @@
 import { CodedError } from "../../../src/lib/errors.ts";
 
-/** Quotes a word as one argument for a POSIX shell. All external text enters command lines through this function.
+/** Quotes a word as one argument for a POSIX shell. All external text in command lines has to pass through this function.
  *  @throws invalid_argument for a NUL, which arguments cannot contain.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/V3_chap02.html#tag_19_02_02 */
 export function quote(word: string): string {
@@ -8,18 +8,18 @@ export function quote(word: string): string {
   return `'${word.replaceAll("'", `'\\''`)}'`;
 }
 
-/** A command line that runs `argv`, every word quoted. */
+/** Returns a command line that runs `argv`, every word quoted. */
 export function quoteAll(argv: readonly string[]): string {
   return argv.map(quote).join(" ");
 }
 
-/** Any bytes as a quoted format for printf: `printf FORMAT` prints exactly them. Bytes beyond printable ASCII are in octal, so
- *  that neither the shell's locale nor its reading of the line touches them. */
+/** Encodes any bytes as a quoted format for printf: `printf FORMAT` prints exactly these bytes. Bytes beyond printable ASCII are in octal,
+ *  which neither the shell's locale nor its line parsing can alter. */
 export function printfFormat(data: Uint8Array | string): string {
   const bytes = typeof data === "string" ? Buffer.from(data, "utf8") : data;
   const parts: string[] = [];
   for (const byte of bytes) parts.push(formatOf[byte] ?? "");
-  // A leading dash would be taken for an option.
+  // A leading dash would be parsed as an option.
   if (parts[0] === "-") parts[0] = "\\055";
   return `'${parts.join("")}'`;
 }

@@ -1,8 +1,8 @@
 # shellcheck shell=sh disable=SC2015
-# POSIX sh for removals. It changes into a directory before naming its entries, and names an entry by its base name
-# alone, so that links put in the way have no effect and no path is too long. GNU's rm does the same below. With
-# another rm (busybox's uses whole paths), trees are flattened: subdirectories are moved to the top before their parent
-# is removed, so that progress is kept at the deadline, however deep the tree.
+# POSIX sh for removals. It changes into a directory before it removes entries, and uses base names only, so that links created
+# concurrently have no effect and no path is too long. GNU's rm does the same for the tree below. With another rm (busybox's
+# uses whole paths) the tree is flattened: subdirectories are moved to the top before their parent is removed, so that a timeout
+# does not lose progress, even in deep trees.
 gl_files() { find . -mindepth 1 -maxdepth 1 ! -type d -exec rm -f -- {} +; }
 gl_flatten() {
   cd -P -- "$1" && [ "$(stat -c %d:%i ..)" = "$gl_top" ] || { gl_say "$1" 'Not a directory'; return; }

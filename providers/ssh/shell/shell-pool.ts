@@ -8,10 +8,10 @@ import { type Answer, type ProcessGroup, type Question, type Shell, killScript, 
 
 /** Pool of shells on the target. A hung shell blocks only its own caller. */
 export interface ShellPool {
-  /** Asks the next free shell. When the signal aborts, the running command and its children are killed.
+  /** Runs a question on the next free shell. When the signal aborts, the running command and its children are killed.
    *  @throws cancelled or deadline_exceeded like the signal, unavailable. */
   ask(question: Question, signal: AbortSignal): Promise<Answer>;
-  /** Asks at once, with a shell outside of the pool if none is idle. */
+  /** Runs a question at once, on a new shell outside of the pool if none is idle. */
   askUrgently(question: Question, signal: AbortSignal): Promise<Answer>;
 }
 
@@ -22,7 +22,7 @@ export interface ShellPoolOptions {
   readonly log: Logger;
   /** Command line that starts a shell, such as `exec /bin/sh`. */
   readonly command: (signal: AbortSignal) => Promise<string>;
-  /** Called with each shell's process group, which is to end with its connection. */
+  /** Called with each shell's process group, which has to be killed when its connection is lost. */
   readonly onStart: (group: ProcessGroup, lost: AbortSignal) => void;
 }
 
@@ -59,7 +59,7 @@ export function createShellPool({ link, sessions, clock, log, command, onStart }
       else shell.close();
     }
   };
-  /** Kills a command that did not end in time, and its children. */
+  /** Kills a command that has exceeded its timeout, and its children. */
   const abandon = async (shell: Shell): Promise<void> => {
     try {
       await askUrgently({ script: killScript(shell.group, "SIGKILL"), maxBytes: 0 }, clock.within(killTimeoutMs));

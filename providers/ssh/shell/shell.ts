@@ -5,7 +5,7 @@ import { prelude } from "./prelude.ts";
 import { brokenBy } from "../connection/channel-stream.ts";
 import type { Session } from "../connection/sessions.ts";
 
-/** A shell's answer. */
+/** A shell's answer to a question: its output and outcome. */
 export interface Answer {
   readonly stdout: Buffer;
   readonly stderr: Buffer;
@@ -14,7 +14,7 @@ export interface Answer {
 }
 
 export interface Question {
-  /** Complete commands in POSIX sh, which cannot break out of the enclosing braces. */
+  /** Complete commands in POSIX sh, which must not break out of the enclosing braces. */
   readonly script: string;
   /** Shell words printed as the outcome, expanded after the script; default `"$?"`. */
   readonly outcome?: string;
@@ -22,19 +22,19 @@ export interface Question {
   readonly maxBytes: number;
 }
 
-/** A process group on the target, distinguishable from a later one with the same ID. */
+/** A process group on the target; the start time distinguishes it from a later one with the same ID. */
 export interface ProcessGroup {
   readonly id: number;
-  /** Start time of its first process, in ticks since boot; 0 when the target cannot tell. */
+  /** Start time of its first process, in ticks since boot; 0 if unknown. */
   readonly startTicks: string;
 }
 
 /** A POSIX shell on the target that answers one question after another. */
 export interface Shell {
   readonly group: ProcessGroup;
-  /** True when it can be asked: it is alive and its last question was answered. */
+  /** True if the shell is alive and has answered its last question. */
   usable(): boolean;
-  /** Asks one question at a time. When the signal aborts, the shell is no longer usable: its group has to be killed.
+  /** Asks one question; there must not be another one in progress. When the signal aborts, the shell is no longer usable: its group has to be killed.
    *  @throws unavailable when the shell or the link ends meanwhile. */
   ask(question: Question, signal?: AbortSignal): Promise<Answer>;
   close(): void;
@@ -101,7 +101,7 @@ interface Exchange {
   fail(why: CodedError): void;
 }
 
-/** Collects an answer: both streams end with the marker, independently. */
+/** Collects an answer: both streams end with the marker, independently of each other. */
 function beginExchange(maxBytes: number): Exchange {
   const marker = randomUUID();
   const [out, err] = [new Frame(marker, maxBytes), new Frame(marker, maxBytes)];
@@ -141,7 +141,7 @@ function noPosixShell(cause?: unknown): CodedError {
   );
 }
 
-/** Script that signals a group, unless the ID has been reused. Needs our prelude. */
+/** Returns a script that signals a group, unless its ID has been reused. Needs our prelude. */
 export function killScript({ id, startTicks }: ProcessGroup, signal: "SIGTERM" | "SIGKILL"): string {
   return `gl_kill ${id} ${startTicks} ${signal.slice("SIG".length)}`;
 }

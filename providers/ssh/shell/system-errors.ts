@@ -1,7 +1,7 @@
 import { CodedError, type ErrorCode, codeOfErrno } from "../../../src/lib/errors.ts";
 
-/** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell
- *  report errors in no other way; they are coded here, at the seam, only. */
+/** Messages for failed system calls in the C locale, of C libraries (glibc, musl) and shells. Programs behind a shell report errors
+ *  only as text, which is mapped to codes here and nowhere else. */
 const words: readonly (readonly [RegExp, string])[] = [
   [/no such (file or directory|file)$|nonexistent directory$|directory nonexistent$/i, "ENOENT"],
   [/not a directory$/i, "ENOTDIR"],
@@ -26,7 +26,7 @@ const words: readonly (readonly [RegExp, string])[] = [
   [/connection timed out$/i, "ETIMEDOUT"],
 ];
 
-/** The errno, such as `ENOENT`, that a command or sshd reports, on the last line with a known message. */
+/** Returns the errno, such as `ENOENT`, that a command or sshd reports in its last line with a known message. */
 export function errnoOfComplaint(said: string): string | undefined {
   const lines = said.trimEnd().split("\n").reverse();
   for (const line of lines) {
@@ -36,7 +36,7 @@ export function errnoOfComplaint(said: string): string | undefined {
   return undefined;
 }
 
-/** Error code for a command's message on standard error. */
+/** Maps a command's message on standard error to an error code. */
 export function codeOfComplaint(stderr: string): ErrorCode {
   return codeOfErrno(errnoOfComplaint(stderr));
 }
@@ -46,13 +46,13 @@ export interface SystemError extends Error {
   readonly code: string;
 }
 
-/** The system error in a message; undefined when it has none. */
+/** Extracts the system error from a message; undefined if there is none. */
 export function systemError(said: string): SystemError | undefined {
   const code = errnoOfComplaint(said);
   return code === undefined ? undefined : Object.assign(new Error(said.trim().split("\n").at(-1)), { code });
 }
 
-/** Coded error for a failed command: its subject and the target's message. */
+/** Creates the coded error for a failed command: its subject and the target's message. */
 export function complaint(what: string, stderr: string): CodedError {
   const said = stderr.trim().split("\n").at(-1) ?? "";
   return new CodedError(codeOfComplaint(stderr), `${what}: ${said || "failed without a message"}`);

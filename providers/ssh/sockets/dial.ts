@@ -25,16 +25,15 @@ export interface DialerOptions {
 }
 
 const never = new AbortController().signal;
-/** Time for a target to answer, milliseconds: longer than a system's connect timeout, about 130 s. */
+/** Timeout for opening a connection, milliseconds: longer than the kernel's connect timeout, about 130 s. */
 const openWithinMs = 180_000;
 /** RFC 4254 §5.1: administratively prohibited. */
 const prohibited = 1;
 
-/** Connections from the target, as channels of the link; by a relay program when sshd does not forward, or when the
- *  socket belongs to root and the login is not root.
- *  @see Host.dial */
+/** Creates `Host.dial`, which opens connections from the target as channels of the link. Uses a relay program instead if sshd does
+ *  not forward, or if the socket belongs to root and the login is not root. */
 export function createDialer({ link, spawn, privileges, clock }: DialerOptions): Host["dial"] {
-  /** Connections on which sshd has forwarded to a unix socket. */
+  /** SSH connections on which sshd has already forwarded to a unix socket. */
   const forwarding = new WeakSet<Connection>();
   const relayed = async (to: Address, signal: AbortSignal, refused: CodedError): Promise<Duplex> => {
     const { relays } = await privileges(signal);
@@ -76,20 +75,20 @@ export function createDialer({ link, spawn, privileges, clock }: DialerOptions):
   };
 }
 
-/** sshd forwards to no socket whose path does not fit into an address. */
+/** Error for a socket whose path does not fit into a socket address, so that sshd cannot forward to it. */
 function tooLong(path: string): CodedError {
-  const why = `a socket's address has room for ${longestSocketPath} bytes, and the target lacks a program that dials from its directory`;
+  const why = `a socket's path is limited to ${longestSocketPath} bytes, and the target has no program to connect from its directory`;
   return new CodedError("unavailable", `${path}: ${why} (python3, perl, socat or nc)`);
 }
 
-/** Error for a failed connection, as reported by sshd or a relay; its cause is the system error, if named. */
+/** Creates the error for a failed connection, as reported by sshd or a relay. Its cause is the system error, if known. */
 function failureOf(to: Address, error: unknown): CodedError {
   const said = messageOf(error);
   const cause = systemError(said) ?? error;
   return new CodedError(codeOfDial(cause), `${nameOfAddress(to)}: ${said}`, { cause });
 }
 
-/** Maps to the two codes of Host.dial. */
+/** Maps an error to the two codes of Host.dial. */
 function codeOfDial(cause: unknown): "unavailable" | "deadline_exceeded" {
   return hasErrno(cause, "ETIMEDOUT") ? "deadline_exceeded" : "unavailable";
 }

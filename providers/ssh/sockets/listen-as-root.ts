@@ -6,7 +6,7 @@ import { greeting } from "./relay.ts";
 import type { SshProcess } from "../process/spawn.ts";
 import { type Argv, command, interpreted } from "../../../src/seams/command.ts";
 
-/** Listens on the first socket and joins each connection to the second; prints + once it listens. */
+/** Listens on the first socket and splices each connection to the second; prints + once it listens. */
 const python = `
 import os, socket, sys, threading
 def copy(a, b):
@@ -53,7 +53,7 @@ while (my $c = $l->accept) {
 }
 `;
 
-/** Command of a listener, by interpreter. */
+/** Commands of the listener, by interpreter. */
 const programs: Readonly<Partial<Record<RelayProgram, (path: string, inner: string) => Argv>>> = {
   python3: (path, inner) => interpreted("python3", python, path, inner),
   perl: (path, inner) => interpreted("perl", perl, path, inner),
@@ -67,8 +67,8 @@ export interface RootListenerOptions {
   readonly user: string;
 }
 
-/** A socket owned by root, for a login that is root only by sudo: sshd binds a socket as the login user in that user's
- *  directory, and a program running as root joins the two. */
+/** A socket owned by root, for a login that is root only by sudo: sshd binds an inner socket as the login user, in a directory of
+ *  that user, and a program that runs as root splices the two. */
 export interface RootListener extends AsyncDisposable {
   /** Path of the socket that sshd binds. */
   readonly inner: string;
@@ -76,7 +76,7 @@ export interface RootListener extends AsyncDisposable {
   open(path: string, signal: AbortSignal): Promise<void>;
 }
 
-/** @returns undefined when the target has no suitable program. */
+/** Creates the directory of the inner socket. @returns undefined if the target has no suitable program. */
 export async function prepareRootListener(
   { fs, run, spawn, user }: RootListenerOptions,
   { relays }: Privileges,
@@ -86,7 +86,8 @@ export async function prepareRootListener(
   const folder = `/tmp/graftlet-${randomUUID()}`;
   await fs.apply([{ do: "mkdir", path: folder, mode: 0o700 }]);
   const { code, stderr } = await run(command("chown", [], [user, folder]));
-  if (code !== 0) throw new CodedError("failed_precondition", `${folder} cannot be given to ${user}: ${stderr.trim()}`);
+  if (code !== 0)
+    throw new CodedError("failed_precondition", `cannot change the owner of ${folder} to ${user}: ${stderr.trim()}`);
   const inner = `${folder}/s`;
   let relay: SshProcess | undefined;
   return {

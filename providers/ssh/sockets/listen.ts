@@ -23,7 +23,7 @@ export interface ListenerOptions extends RootListenerOptions {
 
 type OnConnection = (connection: Duplex) => void;
 
-/** A connection that the target has opened a channel for. */
+/** A connection on the target for which a channel is offered. */
 interface Offered {
   readonly connection: Connection;
   take(): ClientChannel;
@@ -38,16 +38,15 @@ interface Forwarding {
 }
 
 const retryMs = 1000;
-/** Connections that one listener keeps open, and channels of an SSH connection, its own sessions and dials included. The target closes
- *  what is refused, as OpenSSH does. */
+/** Limit of open connections per listener, and of channels per SSH connection (including sessions and dialled connections). When a channel
+ *  is refused, OpenSSH closes the connection on the target. */
 const [mostOfListener, mostOfConnection] = [2_048, 4_096];
-const fullWarning = "a socket on the target has as many connections as graftlet keeps open; further ones are refused";
-/** Time for the target to close a socket, milliseconds: a hung target is not waited for. */
+const fullWarning = "connection limit of a socket on the target reached; refusing further connections";
+/** Timeout for closing a socket on the target, milliseconds. */
 const giveUpMs = 1_000;
 
-/** Sockets on the target whose connections come back over the link. They are bound again after a broken link, without
- *  their earlier connections.
- *  @see Host.listen */
+/** Creates `Host.listen`, which binds sockets on the target and forwards their connections over the link. After a broken link the sockets
+ *  are bound again, without their earlier connections. */
 export function createListeners(options: ListenerOptions) {
   const { fs, clock, log } = options;
   return async (at: Address, onConnection: OnConnection, signal?: AbortSignal): Promise<HostListener> => {
@@ -84,10 +83,11 @@ export function createListeners(options: ListenerOptions) {
           forwarding = await bind(address);
           return watchLoss();
         } catch (err) {
-          // Without its link the listener can never be made again, whether its owner has closed it or not.
+          // Without its link the listener can never be bound again, even if its owner has not closed it.
           if (closing.signal.aborted || options.link.state().is === "closed") return;
-          // The target's old sshd may hold the address until it notices the loss.
-          if (!hasCode(err, "unavailable")) log.warn({ err, address: nameOfAddress(address) }, "cannot listen yet");
+          // The sshd process of the lost connection may hold the address until it detects the loss.
+          if (!hasCode(err, "unavailable"))
+            log.warn({ err, address: nameOfAddress(address) }, "cannot listen on the target; retrying");
           await clock.sleep(retryMs, closing.signal).catch(() => undefined);
         }
       }
@@ -135,10 +135,10 @@ async function forward(
     const taken = "unix" in at ? await exists(fs, at.unix) : await canForward(connection, at.host);
     link.exchanged();
     throw taken
-      ? new CodedError("already_exists", `${nameOfAddress(at)} is taken on the target`, { cause: error })
+      ? new CodedError("already_exists", `${nameOfAddress(at)} is already in use on the target`, { cause: error })
       : new CodedError(
           "permission_denied",
-          `the target does not listen on ${nameOfAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
+          `the target refuses to listen on ${nameOfAddress(at)}: check that its sshd allows forwarding (AllowTcpForwarding, AllowStreamLocalForwarding) and that its user may bind there.`,
           { cause: error },
         );
   }
@@ -185,8 +185,8 @@ async function forwardTcp(
   };
 }
 
-/** Has the target listen. @param onConnection takes a connection, or refuses it.
- *  @returns the port, and what ends the calls. */
+/** Makes the target listen. @param onConnection accepts or refuses a connection.
+ *  @returns the port, and a function that removes `onConnection`. */
 function bindTcp(
   { client }: Connection,
   { host, port }: { readonly host: string; readonly port: number },
@@ -198,7 +198,7 @@ function bindTcp(
       const onTcp = (to: { readonly destPort: number }, take: () => ClientChannel, refuse: () => void) => {
         if (to.destPort === bound) onConnection(take, refuse);
       };
-      // A connection may come with the target's answer: one that finds no listener would never be answered.
+      // A connection may arrive together with the target's answer; without a handler it would never be answered.
       client.on("tcp connection", onTcp);
       resolve({ port: bound, stop: () => client.off("tcp connection", onTcp) });
     });
@@ -208,7 +208,7 @@ function bindTcp(
 async function forwardUnix(connection: Connection, at: { readonly unix: string }, accept: Accept): Promise<Forwarding> {
   const { client } = connection;
   const onUnix = ({ socketPath }: { readonly socketPath: string }, take: () => unknown, refuse: () => void) => {
-    // Typed as a server's channel; it is the client's, as for TCP.
+    // Typed as a server's channel, but it is a client's, as for TCP.
     if (socketPath === at.unix) accept({ connection, take: () => take() as ClientChannel, refuse });
   };
   client.on("unix connection", onUnix);
@@ -227,7 +227,7 @@ async function forwardUnix(connection: Connection, at: { readonly unix: string }
   return { address: at, connection, stop };
 }
 
-/** Sends a cancellation, unless the connection is lost, which cancels it anyway. */
+/** Cancels a forwarding, unless the connection is lost, which has cancelled it anyway. */
 async function unlessLost({ lost }: Connection, ask: (done: () => void) => unknown): Promise<void> {
   if (!lost.aborted) await new Promise<void>((resolve) => ask(() => resolve()));
 }
@@ -239,7 +239,7 @@ async function exists(fs: Pick<HostFs, "lstat">, path: string): Promise<boolean>
   );
 }
 
-/** True when the target forwards from a port of its own choice: then the refused one is in use. */
+/** True if the target can forward from a port of its own choice, so that a refused port must be in use. */
 async function canForward(connection: Connection, host: string): Promise<boolean> {
   try {
     const { port, stop } = await bindTcp(connection, { host, port: 0 }, (_take, refuse) => refuse());

@@ -11,8 +11,8 @@ import type { SshProcess } from "../process/spawn.ts";
 import { systemError } from "../shell/system-errors.ts";
 import { type Argv, command, commandWithoutDashes, interpreted, script } from "../../../src/seams/command.ts";
 
-/** Relays standard streams to a socket, each half closing by itself; prints + once connected. Under sudo, which keeps
- *  the streams open, exiting is the only way to pass on the peer's end. */
+/** Relays standard streams to a socket, with independent half-close; prints + once connected. sudo keeps the streams open, so
+ *  that under sudo the peer's end of stream can be passed on only by exiting. */
 const python = `
 import os, socket, sys, threading
 a = sys.argv[1:]
@@ -60,14 +60,14 @@ close STDOUT; close STDERR;
 waitpid($up, 0);
 `;
 
-/** Command of a relay, and whether it prints + once connected. */
+/** Command of a relay; `greets` is true if it prints + once connected. */
 interface RelayCommand {
   readonly argv: Argv;
   readonly greets: boolean;
 }
 
-/** A relay to an address, in the directory of a socket whose path is long; undefined when the address is unsafe for the program.
- *  Pure. */
+/** Returns the command of a relay to an address; for a socket with a long path it runs in the socket's directory. Undefined if the address
+ *  is unsafe for the program. Pure. */
 export function relayCommand(program: RelayProgram, to: Address): RelayCommand | undefined {
   if (!("unix" in to) || !isLongSocketPath(to.unix)) return plainCommand(program, to);
   const { dir, base } = posix.parse(to.unix);
@@ -84,13 +84,13 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
     case "perl":
       return { argv: interpreted("perl", perl, ...words), greets: true };
     case "socat": {
-      // Commas and colons are syntax for socat.
+      // Commas and colons are part of socat's address syntax.
       if (!plain || words.some((word) => word.includes(":"))) return undefined;
       const address = "unix" in to ? `UNIX-CONNECT:${to.unix}` : `TCP:${to.host}:${to.port}`;
       return { argv: socatCommand(address), greets: false };
     }
     case "docker":
-      // It connects to Docker Engines only, with a request before it relays.
+      // Works with Docker Engines only: it sends a request before it relays.
       return "unix" in to && plain && isEngine(to.unix)
         ? { argv: command(["docker", "--host", `unix://${to.unix}`, "system", "dial-stdio"]), greets: false }
         : undefined;
@@ -101,21 +101,21 @@ function plainCommand(program: RelayProgram, to: Address): RelayCommand | undefi
   }
 }
 
-/** True for a socket with a Docker Engine's name. */
+/** True for a socket that is named like a Docker Engine's. */
 function isEngine(socket: string): boolean {
   return /docker[^/]*$/.test(socket);
 }
 
-/** Time for a relay without greeting to fail, ms. */
+/** Time after which a relay without greeting counts as connected, ms. */
 const silenceMs = 300;
 
-/** Timeout of a greeting, ms: longer than a system's connect timeout. */
+/** Timeout for the greeting, ms: longer than the kernel's connect timeout. */
 const greetWithinMs = 180_000;
 
 /** Limit of a relay's error message, bytes. */
 const complaintBytes = 4096;
 
-/** A connected relay as a connection. @throws unavailable when it fails, with the system error as cause, if named. */
+/** Returns the connection of a relay once it is connected. @throws unavailable when it fails, with the system error as cause, if known. */
 export async function connectionOf(
   relay: SshProcess,
   greets: boolean,
@@ -130,19 +130,19 @@ export async function connectionOf(
   });
   failed.catch(() => undefined);
   try {
-    // A missing greeting is reported by the relay's end, with the reason.
+    // If the greeting is missing, the relay's exit gives the reason.
     const connected = greets ? greeting(relay).catch(() => failed) : clock.sleep(silenceMs, signal);
     await untilAborted(Promise.race([connected, failed]), clock.within(greetWithinMs, signal));
   } catch (error) {
     const gone = relay[Symbol.asyncDispose]();
-    // A hung link reports its end late, and a caller that has given up does not wait.
+    // A hung link reports the exit late, so this is not awaited after the caller's signal has aborted.
     if (!signal.aborted) await gone;
     throw error;
   }
   return relay.io;
 }
 
-/** Takes the + off the output of a program that prints it once ready. @throws unavailable when it ends without. */
+/** Waits for the + that a program prints once it is ready, and consumes it. @throws unavailable when the program ends without it. */
 export function greeting({ stdout }: SshProcess): Promise<void> {
   return new Promise((resolve, reject) => {
     const onReadable = () => {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { command, commandWithoutDashes, interpreted, script, wrapped } from "../../../src/seams/command.ts";
 
-test("operands follow --, whatever they begin with; without operands there is none", () => {
+test("puts operands after --, and omits -- without operands", () => {
   assert.deepEqual(
     command(
       "mount",
@@ -18,15 +18,15 @@ test("operands follow --, whatever they begin with; without operands there is no
   assert.deepEqual(command("uname", ["-n"]), ["uname", "-n"]);
 });
 
-test("a program without -- is given no operand that begins with a dash", () => {
+test("refuses operands that begin with a dash for programs without --", () => {
   assert.deepEqual(commandWithoutDashes("fsck", ["-a"], ["/dev/x"]), ["fsck", "-a", "/dev/x"]);
   assert.throws(() => commandWithoutDashes("fsck", ["-a"], ["-y"]), {
     code: "invalid_argument",
-    message: '"-y" begins with a dash, which fsck takes for an option: use another name',
+    message: '"-y" begins with a dash, which fsck would parse as an option: use another name',
   });
 });
 
-test("parameters of scripts and programs are no options of their interpreters", () => {
+test("does not pass parameters of scripts and programs as options of the interpreter", () => {
   assert.deepEqual(script("true", "-x"), ["sh", "-c", "true", "sh", "-x"]);
   assert.deepEqual(interpreted("perl", "1", "-x"), ["perl", "-e", "1", "--", "-x"]);
   assert.deepEqual(interpreted("python3", "1", "-x"), ["python3", "-c", "1", "-x"]);

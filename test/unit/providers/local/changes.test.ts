@@ -7,7 +7,7 @@ import { applyChange } from "../../../../providers/local/changes.ts";
 
 const modeOf = async (path: string) => (await stat(path)).mode & 0o7777;
 
-test("a new directory has exactly its mode, whatever the umask and its parent give it", async (t) => {
+test("creates a directory with exactly its mode, regardless of the umask and its parent", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "graftlet-mkdir-"));
   t.after(() => rm(dir, { recursive: true }));
   const made = async (name: string, mode?: number) => {
@@ -19,7 +19,7 @@ test("a new directory has exactly its mode, whatever the umask and its parent gi
     assert.deepEqual([await made("a"), await made("b", 0o777), await made("c", 0o1777)], [0o755, 0o777, 0o1777]);
     process.umask(0);
     assert.deepEqual([await made("d"), await made("e", 0o700)], [0o755, 0o700]);
-    // A parent with the set-group-ID bit gives it to what is made in it.
+    // Directories inherit the set-group-ID bit of their parent.
     await chmod(dir, 0o2755);
     assert.equal(await made("f"), 0o755);
   } finally {

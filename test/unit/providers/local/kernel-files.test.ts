@@ -4,22 +4,22 @@ import { test } from "node:test";
 import { localFs } from "../../../../providers/local/fs.ts";
 import { isKernelFile, readKernelFile } from "../../../../providers/local/kernel-files.ts";
 
-test("the kernel's figures are read whole, in one or several pieces", async () => {
+test("reads kernel pseudo-files completely, in one or several chunks", async () => {
   const meminfo = String(await localFs().readFile("/proc/meminfo"));
   assert.match(meminfo, /^MemTotal: +\d+ kB\n[^]*\n$/);
-  // Longer than one piece, and no file of the kernel's: the same each time.
+  // A regular file, longer than one chunk, with the same content each time.
   const program = process.execPath;
   assert.ok(readKernelFile(program, 2 ** 30).equals(readFileSync(program)));
 });
 
-test("only a node's own figures are read so: no path leads elsewhere", () => {
+test("accepts only known pseudo-files, and no path that leads elsewhere", () => {
   for (const path of ["/sys/fs/cgroup/memory/kubepods/memory.stat", "/proc/loadavg"])
     assert.ok(isKernelFile(path), path);
   for (const path of ["/sys/fs/cgroup/../../etc/passwd", "/proc/1/maps", "/proc/meminfo.old", "/var/sys/fs/cgroup/a"])
     assert.ok(!isKernelFile(path), path);
 });
 
-test("a missing file, a directory and a file above the limit fail as others do", async () => {
+test("fails for a missing file, a directory and a file above the limit like HostFs.readFile", async () => {
   const { readFile } = localFs();
   await assert.rejects(readFile("/sys/fs/cgroup/none/memory.stat"), { code: "not_found" });
   await assert.rejects(readFile("/sys/fs/cgroup/"), { code: "failed_precondition" });

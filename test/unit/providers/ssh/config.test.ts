@@ -4,7 +4,7 @@ import { readSshConfig } from "../../../../providers/ssh/config.ts";
 
 const least = { host: "machine.example", user: "root", privateKeyFile: "/k", knownHostsFile: "/h" };
 
-test("the least that is needed, and what the rest is then", () => {
+test("applies defaults to a minimal configuration", () => {
   assert.deepEqual(readSshConfig(least), {
     host: "machine.example",
     port: 22,
@@ -20,7 +20,7 @@ test("the least that is needed, and what the rest is then", () => {
   });
 });
 
-test("a machine that dials in", () => {
+test("reads reverse", () => {
   const reverse = { port: 2222, hostKeyFile: "/l", authorizedKeysFile: "/a" };
   assert.deepEqual(readSshConfig({ ...least, reverse }).reverse, { address: "0.0.0.0", ...reverse });
   const refused = (given: object, message: RegExp) =>
@@ -36,7 +36,7 @@ test("a machine that dials in", () => {
   );
 });
 
-test("namespaces that a tunneled node reaches", () => {
+test("reads serviceNamespaces of a tunneled node", () => {
   const tunneled = { ...least, network: "tunneled" };
   assert.deepEqual(readSshConfig({ ...tunneled, serviceNamespaces: ["shop"] }).serviceNamespaces, ["shop"]);
   assert.deepEqual(readSshConfig({ ...tunneled, serviceNamespaces: [] }).serviceNamespaces, []);
@@ -44,10 +44,10 @@ test("namespaces that a tunneled node reaches", () => {
     assert.throws(() => readSshConfig({ ...tunneled, ...given }), { code: "invalid_argument", message });
   refused({ serviceNamespaces: "shop" }, /serviceNamespaces is "shop", not a list of namespaces/);
   refused({ serviceNamespaces: ["Shop"] }, /serviceNamespaces is \["Shop"\], not a list/);
-  refused({ serviceNamespaces: ["a"], network: "isolated" }, /serviceNamespaces limits what the link carries/);
+  refused({ serviceNamespaces: ["a"], network: "isolated" }, /serviceNamespaces applies to tunneled nodes only/);
 });
 
-test("every field", () => {
+test("reads every field", () => {
   const fingerprint = `SHA256:${"a".repeat(43)}`;
   const { login, trust, ...rest } = readSshConfig({
     host: "fd00::1",
@@ -97,24 +97,20 @@ test("every field", () => {
 });
 
 const wrong: readonly (readonly [string, unknown, RegExp])[] = [
-  ["no map", undefined, /not a map of fields: write at least host, user/],
+  ["a missing configuration", undefined, /not a map of fields: write at least host, user/],
   ["a list", [], /not a map of fields/],
+  ["an unknown field", { ...least, hots: "x" }, /providerConfig\.hots is not a field of the ssh provider: remove it/],
+  ["a missing host", { ...least, host: undefined }, /providerConfig\.host is undefined/],
+  ["an invalid host", { ...least, host: "a b" }, /providerConfig\.host is "a b"/],
+  ["an empty user", { ...least, user: "" }, /providerConfig\.user is ""/],
+  ["an invalid port", { ...least, port: 70_000 }, /providerConfig\.port is 70000, not a port/],
+  ["a port as a string", { ...least, port: "22" }, /providerConfig\.port is "22", not a port/],
+  ["missing credentials", { ...least, privateKeyFile: undefined }, /has no credentials: add one of/],
+  ["two kinds of credentials", { ...least, agentSocket: "/a" }, /has both privateKeyFile and agentSocket: keep one/],
   [
-    "a field that is none",
-    { ...least, hots: "x" },
-    /providerConfig\.hots is not a field of the ssh provider: remove it/,
-  ],
-  ["no host", { ...least, host: undefined }, /providerConfig\.host is undefined/],
-  ["a host with an option in it", { ...least, host: "a b" }, /providerConfig\.host is "a b"/],
-  ["no user", { ...least, user: "" }, /providerConfig\.user is ""/],
-  ["a port that is none", { ...least, port: 70_000 }, /providerConfig\.port is 70000, not a port/],
-  ["a port as a text", { ...least, port: "22" }, /providerConfig\.port is "22", not a port/],
-  ["no login", { ...least, privateKeyFile: undefined }, /names no way to log in: add one of/],
-  ["two logins", { ...least, agentSocket: "/a" }, /has both privateKeyFile and agentSocket: keep one/],
-  [
-    "a passphrase for no key",
+    "a passphrase without a key",
     { ...least, privateKeyFile: undefined, agentSocket: "/a", passphraseFile: "/p" },
-    /opens no key/,
+    /passphraseFile has no key to decrypt/,
   ],
   [
     "a relative key file",
@@ -122,101 +118,113 @@ const wrong: readonly (readonly [string, unknown, RegExp])[] = [
     /providerConfig\.privateKeyFile is "key", not an absolute path/,
   ],
   [
-    "a certificate for no key",
+    "a certificate without a key",
     { ...least, privateKeyFile: undefined, agentSocket: "/a", certificateFile: "/c" },
-    /certificateFile certifies no key: add the privateKeyFile/,
+    /certificateFile has no key to certify: add the privateKeyFile/,
   ],
   ["a relative certificate", { ...least, certificateFile: "c" }, /certificateFile is "c", not an absolute path/],
-  ["no host key", { ...least, knownHostsFile: undefined }, /does not say how to know the machine/],
-  ["two ways to know it", { ...least, hostKeyFingerprints: [] }, /both knownHostsFile and hostKeyFingerprints/],
+  ["missing host-key verification", { ...least, knownHostsFile: undefined }, /does not say how to verify the host key/],
   [
-    "no fingerprint",
+    "two kinds of host-key verification",
+    { ...least, hostKeyFingerprints: [] },
+    /both knownHostsFile and hostKeyFingerprints/,
+  ],
+  [
+    "an invalid fingerprint",
     { ...least, knownHostsFile: undefined, hostKeyFingerprints: ["ab:cd"] },
     /not a list of fingerprints/,
   ],
   [
-    "an authority that is no fingerprint",
+    "an authority that is not a fingerprint",
     { ...least, knownHostsFile: undefined, hostCertificateAuthorities: "ca.pub" },
     /hostCertificateAuthorities is "ca\.pub", not a list of fingerprints: .* for the authority's public key/,
   ],
   [
-    "authorities in a file and here",
+    "authorities in addition to a known_hosts file",
     { ...least, hostCertificateAuthorities: [] },
     /both knownHostsFile and hostCertificateAuthorities: write the authority into that file/,
   ],
-  ["another word for first use", { ...least, hostKey: "any" }, /write trustOnFirstUse, or remove it/],
+  ["an unknown value of hostKey", { ...least, hostKey: "any" }, /write trustOnFirstUse, or remove it/],
   [
-    "first use without a file",
+    "trust on first use without a file",
     { ...least, knownHostsFile: undefined, hostKey: "trustOnFirstUse" },
-    /no place to keep the first key/,
+    /has no file to store the first key in/,
   ],
   [
-    "first use and fingerprints",
+    "trust on first use with fingerprints",
     { ...least, hostKey: "trustOnFirstUse", hostKeyFingerprints: [] },
     /both hostKey and hostKeyFingerprints/,
   ],
   [
-    "a runtime that is none",
+    "an invalid runtime",
     { ...least, runtime: "containerd" },
     /providerConfig\.runtime is "containerd": write auto, or a socket/,
   ],
   ["a relative root directory", { ...least, rootDir: "x" }, /providerConfig\.rootDir is "x", not an absolute path/],
-  ["sudo that is neither", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
-  ["a network that is neither", { ...least, network: "host" }, /write auto or isolated or tunneled or routed/],
+  ["an invalid sudo", { ...least, sudo: true }, /providerConfig\.sudo is true: write auto or never/],
+  ["an unknown network", { ...least, network: "host" }, /write auto or isolated or tunneled or routed/],
   [
-    "a proxy of another kind",
+    "a proxy with an unsupported scheme",
     { ...least, proxy: "ftp://proxy:21" },
     /proxy is "ftp:\/\/proxy:21", not a proxy: write socks5:/,
   ],
   ["a proxy with a path", { ...least, proxy: "http://proxy:3128/way" }, /not a proxy/],
   [
-    "a proxy with its password in the open",
+    "a proxy that contains its password",
     { ...least, proxy: "socks5://me:secret@proxy" },
-    /^providerConfig\.proxy has a password: write it into a file/,
+    /^providerConfig\.proxy contains a password: write it into a file/,
   ],
-  ["a proxy's user without a password", { ...least, proxy: "http://me@proxy" }, /add proxyPasswordFile/],
-  ["a password of no user", { ...least, proxy: "http://proxy", proxyPasswordFile: "/p" }, /is of no user/],
-  ["a password of no proxy", { ...least, proxyPasswordFile: "/p" }, /is of no proxy: add proxy/],
-  ["a way that is no list", { ...least, proxyJump: "jump" }, /proxyJump is not a list of at most 8 machines/],
+  ["a proxy with a user but no password", { ...least, proxy: "http://me@proxy" }, /add proxyPasswordFile/],
   [
-    "a way of nine hops",
+    "a proxy password without a user",
+    { ...least, proxy: "http://proxy", proxyPasswordFile: "/p" },
+    /is set without a user/,
+  ],
+  ["a proxy password without a proxy", { ...least, proxyPasswordFile: "/p" }, /is set without proxy: add proxy/],
+  [
+    "a proxyJump that is not a list",
+    { ...least, proxyJump: "jump" },
+    /proxyJump is not a list of at most 8 jump hosts/,
+  ],
+  [
+    "nine jump hosts",
     { ...least, proxyJump: Array.from({ length: 9 }, () => least) },
     /proxyJump is not a list of at most 8/,
   ],
   [
-    "a hop that is none",
+    "a jump host that is not a map",
     { ...least, proxyJump: ["jump"] },
     /proxyJump\[0\] of the ssh provider is not a map of fields/,
   ],
   [
-    "a hop with a field of the target's",
+    "a jump host with a field of the target",
     { ...least, proxyJump: [least, { ...least, runtime: "auto" }] },
     /proxyJump\[1\]\.runtime is not a field/,
   ],
   [
-    "a hop without a host",
+    "a jump host without a host",
     { ...least, proxyJump: [{ ...least, host: "" }] },
     /providerConfig\.proxyJump\[0\]\.host is ""/,
   ],
   [
-    "a hop that nobody knows",
+    "a jump host without host-key verification",
     { ...least, proxyJump: [{ ...least, knownHostsFile: undefined }] },
-    /providerConfig\.proxyJump\[0\] does not say how to know the machine/,
+    /providerConfig\.proxyJump\[0\] does not say how to verify the host key/,
   ],
   ["an API server without a port", { ...least, kubernetesService: "10.0.0.1" }, /write host:port/],
   [
-    "an API server with a port that is none",
+    "an API server with an invalid port",
     { ...least, kubernetesService: "a:99999" },
     /kubernetesService is 99999, not a port/,
   ],
 ];
 
 for (const [what, config, sentence] of wrong)
-  test(`refused with a sentence: ${what}`, () => {
+  test(`rejects ${what} with a sentence`, () => {
     assert.throws(() => readSshConfig(config), { code: "invalid_argument", message: sentence });
   });
 
-test("a proxy's ports are those that its kind usually has", () => {
+test("uses the default port of the proxy's scheme", () => {
   const of = (proxy: string, more: object = {}) => readSshConfig({ ...least, proxy, ...more }).proxy;
   assert.deepEqual(of("socks5://proxy"), { scheme: "socks5", host: "proxy", port: 1080 });
   assert.deepEqual(of("http://proxy"), { scheme: "http", host: "proxy", port: 3128 });

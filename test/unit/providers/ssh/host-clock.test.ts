@@ -3,14 +3,14 @@ import { test } from "node:test";
 import { sshClock, targetTime } from "../../../../providers/ssh/host-clock.ts";
 import { fakeClock } from "../../../fakes/clock.ts";
 
-test("the output of date is parsed with and without nanoseconds", () => {
+test("parses the output of date with and without nanoseconds", () => {
   assert.equal(targetTime("1795248139 927500000\n"), 1_795_248_139_927.5);
   assert.equal(targetTime("1795248139 %N\n"), 1_795_248_139_500);
   assert.equal(targetTime("1795248139 \n"), 1_795_248_139_500);
   assert.throws(() => targetTime("date: invalid option"), { code: "unknown" });
 });
 
-test("half of the round trip is taken off", async () => {
+test("subtracts half of the round-trip time", async () => {
   const clock = fakeClock(1_000_000);
   const { offsetMs } = sshClock({
     clock,

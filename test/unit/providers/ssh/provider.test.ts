@@ -3,22 +3,22 @@ import { test } from "node:test";
 import { LinkError, type LinkState } from "../../../../providers/ssh/connection/link-state.ts";
 import { criConfigOf, dockerConfigOf, networkOf, troubleOf } from "../../../../providers/ssh/provider.ts";
 
-test("a target's runtime is shared unless the settings say that it is the node's alone", () => {
+test("shares the target's runtime unless cri.sharing is exclusive", () => {
   assert.equal(criConfigOf({ cri: undefined }).sharing, "shared");
   assert.equal(criConfigOf({ cri: {} }).sharing, "shared");
   assert.equal(criConfigOf({ cri: { sharing: "exclusive" } }).sharing, "exclusive");
 });
 
-test("sockets are set in one place, and anything but a map of fields is refused", () => {
+test("rejects sockets in cri and docker, and values that are not maps", () => {
   const invalid = (message: RegExp) => ({ code: "invalid_argument", message });
-  const elsewhere = /name its socket in providerConfig\.runtime instead\.$/;
+  const elsewhere = /set the socket in providerConfig\.runtime instead\.$/;
   assert.throws(() => criConfigOf({ cri: { endpoint: "unix:///run/x.sock" } }), invalid(elsewhere));
   assert.throws(() => dockerConfigOf({ docker: { socket: "unix:///run/x.sock" } }, "n"), invalid(elsewhere));
   assert.throws(() => criConfigOf({ cri: "containerd" }), invalid(/is not a map of fields/));
   assert.throws(() => dockerConfigOf({ docker: ["x"] }, "n"), invalid(/is not a map of fields/));
 });
 
-test("each connection that is lost counts, also while others stand; one that is made does not", () => {
+test("counts each lost connection, also while others are up, and not new ones", () => {
   let state: LinkState = { is: "connecting", since: 0 };
   const listeners: ((state: LinkState) => void)[] = [];
   const trouble = troubleOf({ state: () => state, onChange: (listener) => (listeners.push(listener), () => {}) });
@@ -33,7 +33,7 @@ test("each connection that is lost counts, also while others stand; one that is 
   assert.deepEqual(counted, [0, 0, 1, 2, 2]);
 });
 
-test("the pods' network follows the configuration", () => {
+test("derives the pod network from the configuration", () => {
   assert.deepEqual(networkOf({ network: "isolated" }), { isolated: true });
   assert.deepEqual(networkOf({ network: "auto" }), { isolated: true, auto: true });
   const kubernetesService = { host: "api.example", port: 6443 };

@@ -7,7 +7,7 @@ import { CodedError } from "../../../../../src/lib/errors.ts";
 import { createLogger } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
-/** A connection whose other end has hung up: ssh2 fails each call, and may say later that the connection is lost. */
+/** A connection whose peer has hung up: ssh2 fails each call, and may report the loss of the connection later. */
 function hungUp() {
   const clock = fakeClock();
   const lost = new AbortController();
@@ -26,7 +26,7 @@ function hungUp() {
   return { clock, lost, opening: sessions.open({ start: { exec: "exec /bin/sh" } }) };
 }
 
-test("a call on a connection being lost is not reported as a refusal", async () => {
+test("reports a failed call as unavailable if the connection is being lost", async () => {
   const { clock, lost, opening } = hungUp();
   const failed = assert.rejects(opening, { code: "unavailable", message: "hung up" });
   await clock.advance(10);
@@ -34,7 +34,7 @@ test("a call on a connection being lost is not reported as a refusal", async () 
   await failed;
 });
 
-test("a call that fails on a live connection is a refusal", async () => {
+test("reports a failed call on a live connection as a refusal", async () => {
   const { clock, opening } = hungUp();
   const failed = assert.rejects(opening, { code: "failed_precondition", message: /refuses commands to this user/ });
   await clock.advance(250);

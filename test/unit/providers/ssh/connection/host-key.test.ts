@@ -7,7 +7,7 @@ import { certificateOf, sshKey } from "../../../../harness/ssh-keys.ts";
 import { fingerprintOf, keyType } from "../../../../../providers/ssh/connection/fingerprint.ts";
 import { hostKeyCheck } from "../../../../../providers/ssh/connection/host-key.ts";
 
-/** A key in SSH's wire format, as far as its check looks into it. */
+/** A key in SSH's wire format, with the parts that its check reads. */
 function keyOf(type: string, body: string): Buffer {
   const length = Buffer.alloc(4);
   length.writeUInt32BE(type.length);
@@ -29,12 +29,12 @@ async function withFile(text: string, use: (file: string) => Promise<void>): Pro
   }
 }
 
-test("a key says what it is", () => {
+test("returns the type and the fingerprint of a key", () => {
   assert.equal(keyType(one), "ssh-ed25519");
   assert.match(fingerprintOf(one), /^SHA256:[A-Za-z0-9+/]{43}$/);
 });
 
-test("a known key is taken, another is a mismatch, a revoked one too, and the known type is asked for first", async () => {
+test("accepts a known key, reports other and revoked keys as a mismatch, and offers the known key's type first", async () => {
   const file = `h ssh-rsa ${rsa.toString("base64")}\n@revoked h ssh-ed25519 ${other.toString("base64")}\n`;
   await withFile(file, async (path) => {
     const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
@@ -46,7 +46,7 @@ test("a known key is taken, another is a mismatch, a revoked one too, and the kn
   });
 });
 
-test("a host that is not in the file is unknown; so is every host without a file", async () => {
+test("reports HostKeyUnknown for a host that is not in the file, and without a file", async () => {
   await withFile("", async (path) => {
     const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     const refusal = check.refusal(one);
@@ -58,7 +58,7 @@ test("a host that is not in the file is unknown; so is every host without a file
   });
 });
 
-test("the first key is kept once it has proved itself, and then it is the only one", async () => {
+test("with trust on first use, saves the first key after the login and accepts only that key from then on", async () => {
   await withFile("", async (path) => {
     const trust = { by: "firstUse", file: `${path}-new` } as const;
     const first = await hostKeyCheck(trust, { host: "h", port: 2222 }, Date.now);
@@ -72,7 +72,7 @@ test("the first key is kept once it has proved itself, and then it is the only o
   });
 });
 
-test("by fingerprint", async () => {
+test("accepts keys by fingerprint", async () => {
   const check = await hostKeyCheck(
     { by: "fingerprints", fingerprints: [fingerprintOf(one)], authorities: [] },
     { host: "h", port: 22 },
@@ -82,11 +82,14 @@ test("by fingerprint", async () => {
   assert.equal(check.refusal(other)?.reason, "HostKeyMismatch");
 });
 
-test("certificates are asked for where an authority is trusted, and then before any key", async () => {
+test("offers certificate algorithms, before plain ones, only if an authority is trusted", async () => {
   await withFile(`h ssh-rsa ${rsa.toString("base64")}`, async (path) => {
     const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
     assert.deepEqual(check.certificateAlgorithms, []);
-    assert.match(check.refusal(certificateOf(key, authority))?.message ?? "", /its authority SHA256:\S+ is none/);
+    assert.match(
+      check.refusal(certificateOf(key, authority))?.message ?? "",
+      /its authority SHA256:\S+ is not trusted/,
+    );
   });
   await withFile(`@cert-authority h ${lineOf(authority)}\nh ssh-rsa ${rsa.toString("base64")}`, async (path) => {
     const check = await hostKeyCheck({ by: "knownHosts", file: path }, { host: "h", port: 22 }, Date.now);
@@ -109,9 +112,13 @@ function changed(blob: Buffer): Buffer {
 }
 
 const certificates: readonly (readonly [what: string, blob: Buffer, refusal: RegExp | undefined])[] = [
-  ["a good one", certificateOf(key, authority), undefined],
+  ["that is valid", certificateOf(key, authority), undefined],
   ["of an RSA authority", certificateOf(key, rsaAuthority), undefined],
-  ["of an RSA authority, with SHA-1", certificateOf(key, rsaAuthority, { algorithm: "ssh-rsa" }), /signature is wrong/],
+  [
+    "of an RSA authority, with SHA-1",
+    certificateOf(key, rsaAuthority, { algorithm: "ssh-rsa" }),
+    /signature is invalid/,
+  ],
   ["with several names", certificateOf(key, authority, { principals: ["other", "h.example"] }), undefined],
   ["with a pattern", certificateOf(key, authority, { principals: ["*.example", "*"] }), /it is for \*\.example, \*: /],
   [
@@ -119,18 +126,22 @@ const certificates: readonly (readonly [what: string, blob: Buffer, refusal: Reg
     certificateOf(key, authority, { principals: ["example", "h.example.org"] }),
     /it is for example, h/,
   ],
-  ["for nobody", certificateOf(key, authority, { principals: [] }), /no name at all/],
-  ["of another authority", certificateOf(key, key), /none that is trusted/],
-  ["of a user", certificateOf(key, authority, { type: "user" }), /it is a user's/],
-  ["with an option", certificateOf(key, authority, { critical: ["force-command"] }), /critical option "force-command"/],
-  ["that is over", certificateOf(key, authority, { before: 100n }), /it expired at 1970-01-01T00:01:40/],
-  ["that is to come", certificateOf(key, authority, { after: 101n }), /not valid before 1970-01-01T00:01:41/],
-  ["that was changed", changed(certificateOf(key, authority)), /signature is wrong/],
-  ["that is cut off", certificateOf(key, authority).subarray(0, -1), /cannot be read: it ends too early/],
+  ["without names", certificateOf(key, authority, { principals: [] }), /no name at all/],
+  ["of another authority", certificateOf(key, key), /is not trusted for this host/],
+  ["that is a user's", certificateOf(key, authority, { type: "user" }), /it is a user certificate/],
+  [
+    "with a critical option",
+    certificateOf(key, authority, { critical: ["force-command"] }),
+    /critical option "force-command"/,
+  ],
+  ["that has expired", certificateOf(key, authority, { before: 100n }), /it expired at 1970-01-01T00:01:40/],
+  ["that is not yet valid", certificateOf(key, authority, { after: 101n }), /not valid before 1970-01-01T00:01:41/],
+  ["that was modified", changed(certificateOf(key, authority)), /signature is invalid/],
+  ["that is truncated", certificateOf(key, authority).subarray(0, -1), /cannot be read: unexpected end of data/],
 ];
 
 for (const [what, blob, refusal] of certificates)
-  test(`a host's certificate ${what} is ${refusal ? "refused" : "taken"}`, async () => {
+  test(`${refusal ? "rejects" : "accepts"} a host certificate ${what}`, async () => {
     const trust = {
       by: "fingerprints",
       fingerprints: [],
@@ -140,11 +151,11 @@ for (const [what, blob, refusal] of certificates)
     const why = check.refusal(blob);
     if (!refusal) return assert.equal(why, undefined);
     assert.equal(why?.reason, "HostKeyUnknown");
-    assert.match(why.message, /^\[h\.example\]:2222 showed a certificate that is not taken: /);
+    assert.match(why.message, /^\[h\.example\]:2222 presented an untrusted certificate: /);
     assert.match(why.message, refusal);
   });
 
-test("a certificate that was taken is taken again on the same connection, when it has expired, too; no other one is", async () => {
+test("accepts the same certificate again after its expiry on the same connection, and no other expired one", async () => {
   let second = 99;
   await withFile(`@cert-authority *.example ${lineOf(authority)}`, async (file) => {
     const where = { host: "h.example", port: 22 };
@@ -159,7 +170,7 @@ test("a certificate that was taken is taken again on the same connection, when i
 
 const another = sshKey("ed25519");
 
-test("revoked keys and authorities; a known key needs no certificate; a key alone does not do where an authority is known", async () => {
+test("rejects revoked keys and authorities, needs no certificate for a known key, and rejects an unknown plain key if an authority is known", async () => {
   const of = async (...lines: readonly string[]) => {
     let verdict: string | undefined;
     await withFile(lines.join("\n"), async (file) => {
@@ -178,6 +189,6 @@ test("revoked keys and authorities; a known key needs no certificate; a key alon
   assert.equal(await of(`@cert-authority * ${lineOf(rsaAuthority)}`, `h.example ${lineOf(key)}`), "taken");
   assert.match(
     await of(`@cert-authority *,!h.example ${lineOf(authority)}`, `h.example ${lineOf(rsaAuthority)}`),
-    /none/,
+    /is not trusted for this host/,
   );
 });

@@ -5,7 +5,7 @@ import { knownKeys } from "../../../../../providers/ssh/connection/known-hosts.t
 
 const types = (file: string, host: string, port = 22) => knownKeys(file, host, port).map(({ key }) => key);
 
-test("names, lists, other ports, comments and nonsense", () => {
+test("matches names, lists and ports, and skips comments and invalid lines", () => {
   const file = [
     "# a comment",
     "",
@@ -23,7 +23,7 @@ test("names, lists, other ports, comments and nonsense", () => {
   assert.deepEqual(types(file, "three"), []);
 });
 
-test("patterns, and what they except", () => {
+test("matches patterns and their negations", () => {
   const file = "*.example,!bad.example,10.0.0.? ssh-ed25519 A";
   assert.deepEqual(types(file, "good.example"), ["A"]);
   assert.deepEqual(types(file, "bad.example"), []);
@@ -32,7 +32,7 @@ test("patterns, and what they except", () => {
   assert.deepEqual(types("a.c ssh-ed25519 A", "abc"), []);
 });
 
-test("hashed names", () => {
+test("matches hashed names", () => {
   const salt = Buffer.from("0123456789abcdefghij");
   const hash = createHmac("sha1", salt).update("[one]:2222").digest("base64");
   const file = `|1|${salt.toString("base64")}|${hash} ssh-ed25519 A`;
@@ -40,7 +40,7 @@ test("hashed names", () => {
   assert.deepEqual(types(file, "one"), []);
 });
 
-test("a line's marker tells what its key is; one that is none passes the line over", () => {
+test("classifies keys by the line's marker, and skips lines with an unknown marker", () => {
   const file = "@revoked one ssh-ed25519 A\n@cert-authority one ssh-ed25519 B\n@other one ssh-ed25519 C";
   assert.deepEqual(knownKeys(file, "one", 22), [
     { type: "ssh-ed25519", key: "A", as: "revoked" },
@@ -48,7 +48,7 @@ test("a line's marker tells what its key is; one that is none passes the line ov
   ]);
 });
 
-test("a line with a marker may name the host without its port, or with it; a host's own key has the port", () => {
+test("matches lines with a marker with or without the port, and plain lines only with it", () => {
   const file = ["@cert-authority *.example ssh-ed25519 A", "@revoked [h.example]:2222 ssh-ed25519 B"];
   assert.deepEqual(types([...file, "h.example ssh-ed25519 C"].join("\n"), "H.example", 2222), ["A", "B"]);
   assert.deepEqual(types(file.join("\n"), "h.example", 23), ["A"]);

@@ -12,7 +12,7 @@ import { systemClock } from "../../../../../src/lib/clock.ts";
 import { listen } from "../../../../harness/ports.ts";
 import { sshKey } from "../../../../harness/ssh-keys.ts";
 
-/** A connection to a server of this process, and the server's end of it. */
+/** A connection to a server in this process, and the server's end of it. */
 async function connected(t: TestContext) {
   const key = sshKey("rsa");
   const hostKey = key.privateKey.export({ type: "pkcs1", format: "pem" });
@@ -46,7 +46,7 @@ async function connected(t: TestContext) {
   return { connection, there: await there.promise };
 }
 
-test("a channel that nobody wants is refused", { timeout: 10_000 }, async (t) => {
+test("refuses a channel that no handler accepts", { timeout: 10_000 }, async (t) => {
   const { there } = await connected(t);
   await assert.rejects(
     new Promise((_resolve, reject) =>
@@ -56,7 +56,7 @@ test("a channel that nobody wants is refused", { timeout: 10_000 }, async (t) =>
   );
 });
 
-test("channels are counted until they are read to their end", { timeout: 10_000 }, async (t) => {
+test("counts channels until they have been read to the end", { timeout: 10_000 }, async (t) => {
   const { connection } = await connected(t);
   const open = () => opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
   const streams = [channelStream(await open(), connection), channelStream(await open(), connection)];
@@ -70,7 +70,7 @@ test("channels are counted until they are read to their end", { timeout: 10_000 
   while (connection.channels() > 0) await new Promise(setImmediate);
 });
 
-test("three hundred channels share the connection's windows, and all that they bring arrives", {
+test("three hundred channels share the connection's window limit without losing data", {
   timeout: 60_000,
 }, async (t) => {
   const { connection } = await connected(t);
@@ -87,12 +87,12 @@ test("three hundred channels share the connection's windows, and all that they b
   assert.deepEqual(new Set(arrived), new Set([data.length]));
 });
 
-test("a reader that goes on once the server has hung up ends nothing", { timeout: 10_000 }, async (t) => {
+test("resuming a reader after the server has hung up does not throw", { timeout: 10_000 }, async (t) => {
   const { connection, there } = await connected(t);
   const channel = await opened((done) => connection.client.forwardOut("127.0.0.1", 0, "10.0.0.1", 80, done));
   const stream = channelStream(channel, connection);
   stream.write(Buffer.alloc(600_000));
-  // Nobody reads: what comes back fills the window.
+  // The channel is not read, so the echoed data fills the window.
   await new Promise((resolve) => setTimeout(resolve, 300));
   const inside = connection.client as unknown as { readonly _sock: { emit(event: string): void } };
   there.end();

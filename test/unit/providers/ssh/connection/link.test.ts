@@ -16,7 +16,7 @@ const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHos
 const log = createLogger(0, { write: () => undefined });
 const down = (reason: LinkError["reason"] = "LinkDown") => new LinkError(reason, "unavailable", "it is away.");
 
-/** A target whose connections are made and broken by hand. */
+/** A target whose connections are opened and broken by the test. */
 function target(check?: LinkOptions["check"]) {
   const clock = fakeClock();
   const attempts: PromiseWithResolvers<Connection>[] = [];
@@ -64,7 +64,7 @@ test("the link connects on first use; all callers share one attempt", async () =
   await link[Symbol.asyncDispose]();
 });
 
-test("while it is down calls fail at once; it is tried again after growing delays, and says since when and why", async () => {
+test("calls fail at once while the link is down; it retries with growing delays and reports since when and why it is down", async () => {
   const { link, attempts, connect, refuse, clock } = target();
   const first = assert.rejects(link.connection(), { code: "unavailable" });
   await clock.advance(0);
@@ -92,7 +92,7 @@ test("while it is down calls fail at once; it is tried again after growing delay
   await link[Symbol.asyncDispose]();
 });
 
-test("a refused login is no permission_denied of a file: calls see unavailable, the state says why", async () => {
+test("calls fail with unavailable, not permission_denied, when the login is refused; the state has the reason", async () => {
   const { link, refuse, clock } = target();
   const why = new LinkError("LoginRefused", "permission_denied", "no such user");
   const call = assert.rejects(link.connection(), { code: "unavailable", message: /no such user/, cause: why });
@@ -106,7 +106,7 @@ test("a refused login is no permission_denied of a file: calls see unavailable, 
   await link[Symbol.asyncDispose]();
 });
 
-test("it stays up while one of its connections does; the last one's loss starts a reconnect", async () => {
+test("stays up until its last connection is lost, and then reconnects", async () => {
   const { link, attempts, connect, clock } = target();
   const states: string[] = [];
   link.onChange((state) => states.push(state.is === "up" ? `up ${state.connections}` : state.is));
@@ -132,7 +132,7 @@ test("it stays up while one of its connections does; the last one's loss starts 
   await link[Symbol.asyncDispose]();
 });
 
-test("a peer that is silent on one connection is lost on all of them at once, and for that reason", async () => {
+test("a keepalive timeout on one connection takes the whole link down, with that reason", async () => {
   const { link, connect, clock } = target();
   const asked = link.connection();
   await clock.advance(0);
@@ -154,7 +154,7 @@ test("a peer that is silent on one connection is lost on all of them at once, an
   await link[Symbol.asyncDispose]();
 });
 
-test("no more than three connections; one that cannot be added leaves the link up", async () => {
+test("opens at most three connections, and stays up if another one cannot be opened", async () => {
   const { link, connect, refuse, clock } = target();
   const asked = link.connection();
   await clock.advance(0);
@@ -175,7 +175,7 @@ test("no more than three connections; one that cannot be added leaves the link u
   await link[Symbol.asyncDispose]();
 });
 
-test("a link is up once the target has passed the check; until then callers wait, and a failed check is the reason", async () => {
+test("is up once the target has passed the check: callers wait for it, and a failed check is the reason for being down", async () => {
   const verdicts: PromiseWithResolvers<void>[] = [];
   const { link, connect, clock } = target(async () => {
     const verdict = Promise.withResolvers<void>();
@@ -201,7 +201,7 @@ test("a link is up once the target has passed the check; until then callers wait
   await link[Symbol.asyncDispose]();
 });
 
-test("a connection lost during the check: the loss is the reason", async () => {
+test("reports the loss of the connection if it is lost during the check", async () => {
   const { link, connect, clock } = target(
     (_connection, signal) =>
       new Promise((_resolve, reject) => signal.addEventListener("abort", () => reject(new Error("stopped")))),
@@ -215,7 +215,7 @@ test("a connection lost during the check: the loss is the reason", async () => {
   await link[Symbol.asyncDispose]();
 });
 
-test("a link that stood for a while begins its delays afresh; one that breaks at once does not", async () => {
+test("resets its retry delays after two seconds of uptime, and not if it breaks earlier", async () => {
   const { link, connect, clock } = target();
   const delays: number[] = [];
   void link.connection();
@@ -235,12 +235,12 @@ test("a link that stood for a while begins its delays afresh; one that breaks at
   await link[Symbol.asyncDispose]();
 });
 
-test("a target that allows few sessions on a connection gets more connections", () => {
+test("allows more connections if the target allows few sessions per connection", () => {
   const most = (...limits: number[]) => connectionsFor(limits.map((limit) => ({ limit })));
   assert.deepEqual([most(8), most(8, 8, 5), most(8, 3), most(2), most(1), most()], [3, 5, 8, 12, 12, 3]);
 });
 
-test("a caller may give up without ending the attempt", async () => {
+test("an aborted caller does not cancel the attempt", async () => {
   const { link, connect, clock } = target();
   const stop = new AbortController();
   const patient = link.connection();
@@ -253,7 +253,7 @@ test("a caller may give up without ending the attempt", async () => {
   await link[Symbol.asyncDispose]();
 });
 
-test("closed, it leaves no timer and no connection, and says so", async () => {
+test("disposal cancels the retry timer and closes all connections, and later calls fail", async () => {
   const { link, connect, clock } = target();
   const asked = link.connection();
   await clock.advance(0);
@@ -273,7 +273,7 @@ test("closed, it leaves no timer and no connection, and says so", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("problems that need a person are retried slowly", () => {
+test("retries problems that need human action slowly", () => {
   assert.deepEqual(
     [1, 2, 7, 50].map((failures) => retryDelay("LinkDown", failures)),
     [500, 1000, 30_000, 30_000],
@@ -288,7 +288,7 @@ test("problems that need a person are retried slowly", () => {
   );
 });
 
-test("failed by hand it is down for that reason, its connections are closed, and it is made anew", async () => {
+test("fail() takes the link down with the given reason, closes its connections and reconnects", async () => {
   const { link, attempts, connect, clock } = target();
   const first = link.connection();
   await clock.advance(0);

@@ -34,7 +34,7 @@ function setUp() {
   return { clock, live, answers, lose, reach: podsConnection(link, clock) };
 }
 
-test("pods have a connection beside the first, the same for all of them", async () => {
+test("pods share one connection that is not the first", async () => {
   const { live, answers, reach } = setUp();
   const own = await reach();
   assert.equal(own, live[1]);
@@ -42,7 +42,7 @@ test("pods have a connection beside the first, the same for all of them", async 
   assert.equal(answers.asked, 1);
 });
 
-test("one that is lost is followed by another, and so is one that has become the first", async () => {
+test("replaces the pods' connection if it is lost or has become the first", async () => {
   const { live, lose, reach } = setUp();
   const own = await reach();
   lose(own);
@@ -52,7 +52,7 @@ test("one that is lost is followed by another, and so is one that has become the
   assert.notEqual(await reach(), next);
 });
 
-test("where the target lets in no other the first is theirs, too, and it is asked again after a minute", async () => {
+test("falls back to the first connection if the target accepts no other, and retries after a minute", async () => {
   const { live, answers, clock, reach } = setUp();
   answers.refusal = new CodedError("unavailable", "turned away");
   assert.equal(await reach(), live[0]);

@@ -5,7 +5,7 @@ import { giveBackRead } from "../../../../../providers/ssh/connection/read-block
 
 const size = 64 * 1024;
 
-/** A connection with this cipher, and how long a block is for ssh2, and afterwards. */
+/** Lengths of a buffer as seen by ssh2, and afterwards, on a connection with this cipher. */
 function lengths(cipher: string) {
   const [client, socket] = [new EventEmitter(), new EventEmitter()];
   giveBackRead(client, socket);
@@ -19,11 +19,11 @@ function lengths(cipher: string) {
   return { heard, after: blocks.map(({ length }) => length) };
 }
 
-test("a block is freed once ssh2 has deciphered it, not before the keys are agreed upon", () => {
+test("recycles a buffer once ssh2 has decrypted it, but not before the first key exchange", () => {
   assert.deepEqual(lengths("aes128-gcm@openssh.com"), { heard: [size, size], after: [size, 0] });
 });
 
-test("a block in which ssh2 may keep a packet stays", () => {
+test("does not recycle buffers with ciphers for which ssh2 may keep a packet in them", () => {
   for (const cipher of ["chacha20-poly1305@openssh.com", "aes128-ctr"])
     assert.deepEqual(lengths(cipher), { heard: [size, size], after: [size, size] });
 });

@@ -3,7 +3,7 @@ import { Duplex } from "node:stream";
 import { test } from "node:test";
 import { sendTogether } from "../../../../../providers/ssh/connection/send-together.ts";
 
-/** A connection, and what each of its calls of the system has sent. */
+/** A connection, and the data sent by each of its system calls. */
 function recorded() {
   const sent: string[] = [];
   const connection = new Duplex({
@@ -22,7 +22,7 @@ function recorded() {
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-test("what one turn writes is sent at once, at its end, and told to who waits for it", async () => {
+test("coalesces the writes of one turn, sends them at its end and calls their callbacks", async () => {
   const { connection, sent } = recorded();
   const written: string[] = [];
   for (const part of ["head", "body", "tag"]) connection.write(part, () => written.push(part));
@@ -35,7 +35,7 @@ test("what one turn writes is sent at once, at its end, and told to who waits fo
   assert.deepEqual(sent, ["headbodytag", "next"]);
 });
 
-test("what has been written before the end is sent", async () => {
+test("flushes pending writes before the end of the stream", async () => {
   const { connection, sent } = recorded();
   connection.write("last");
   connection.end("word");
@@ -43,7 +43,7 @@ test("what has been written before the end is sent", async () => {
   assert.equal(sent.join(""), "lastword");
 });
 
-test("a write says when more waits than shall", () => {
+test("write returns false above the high-water mark", () => {
   const { connection } = recorded();
   assert.equal(connection.write(Buffer.alloc(connection.writableHighWaterMark)), false);
 });

@@ -11,16 +11,16 @@ import { fakeClock } from "../../../../fakes/clock.ts";
 const log = createLogger(0, { write: () => undefined });
 
 interface FakeOptions {
-  /** Milliseconds until the target notices that a session has ended. */
+  /** Milliseconds until the target detects the end of a session. */
   readonly slow?: number;
-  /** The target turns further connections away until this is true. */
+  /** The target rejects additional connections until this is true. */
   readonly welcomes?: () => boolean;
-  /** Sessions that the target's sshd allows on a connection. */
+  /** Sessions that the target's sshd allows per connection. */
   readonly allowed?: number;
   readonly connections?: number;
 }
 
-/** A link to a target with so many connections at most. */
+/** A link to a target with a limit of connections. */
 function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () => true }: FakeOptions = {}) {
   const clock = fakeClock();
   const connections: Connection[] = [];
@@ -61,7 +61,7 @@ function target({ allowed = 10, connections: most = 3, slow = 0, welcomes = () =
 
 const times = <T>(count: number, make: () => T): T[] => Array.from({ length: count }, make);
 
-test("a connection takes seven sessions, and an eighth that is urgent; more take another connection", async () => {
+test("opens seven sessions per connection, an eighth for urgent requests, and further ones on another connection", async () => {
   const { open, used } = target();
   await Promise.all(times(7, () => open()));
   assert.deepEqual(used(), [7]);
@@ -71,7 +71,7 @@ test("a connection takes seven sessions, and an eighth that is urgent; more take
   assert.deepEqual(used(), [8, 1]);
 });
 
-test("when all is taken the next waits for a session to end, in turn, or until its signal", async () => {
+test("requests beyond the limit wait in order for a session to end, or until their signal aborts", async () => {
   const { open, used, channels, clock } = target({ connections: 2 });
   await Promise.all(times(14, () => open()));
   assert.deepEqual(used(), [7, 7]);
@@ -93,7 +93,7 @@ for (const [allowed, most] of [
   [2, 12],
   [1, 12],
 ] as const)
-  test(`MaxSessions ${allowed}: users take at most half of the places, and the node's own sessions find one at once`, async () => {
+  test(`with MaxSessions ${allowed}, users hold at most half of the slots, and the node's own sessions never wait`, async () => {
     const { open, used, channels, clock } = target({ allowed, connections: most });
     const stop = new AbortController();
     const asked = times(40, () => open({ forUser: true, signal: stop.signal }));
@@ -104,14 +104,14 @@ for (const [allowed, most] of [
     assert.ok(taken > 0 && taken <= places / 2, `${taken} of ${places}`);
     await open();
     assert.equal(used().length, most);
-    // A user's place becomes the next user's.
+    // A user's slot goes to the next user.
     channels[0]?.emit("close");
     await clock.advance(1_000);
     assert.equal(channels.length, taken + 2);
     stop.abort();
   });
 
-test("a target that allows fewer sessions is learnt to", async () => {
+test("lowers its limit if the target allows fewer sessions", async () => {
   const { open, used } = target({ allowed: 2 });
   for (let count = 0; count < 4; count++) await open();
   assert.deepEqual(
@@ -124,12 +124,12 @@ test("a target that allows fewer sessions is learnt to", async () => {
   );
 });
 
-test("a target that allows no sessions gets an error with the remedy", async () => {
+test("reports NoSessions with the remedy if the target allows no sessions", async () => {
   const { open } = target({ allowed: 0 });
   await assert.rejects(open(), { code: "unavailable", reason: "NoSessions", message: /MaxSessions/ });
 });
 
-test("an ended session may count for a moment longer, which does not lower the limit", async () => {
+test("does not lower its limit if the target still counts a session that has just ended", async () => {
   const { open, used, channels, clock } = target({ allowed: 7, slow: 100 });
   await Promise.all(times(7, () => open()));
   channels[0]?.emit("close");
@@ -139,7 +139,7 @@ test("an ended session may count for a moment longer, which does not lower the l
   assert.deepEqual(used(), [7]);
 });
 
-test("a further connection that is turned away is tried again, and what waits for it goes on", async () => {
+test("retries a rejected additional connection, and serves the waiting requests", async () => {
   let welcome = false;
   const { open, used, clock } = target({ welcomes: () => welcome });
   await Promise.all(times(7, () => open()));

@@ -11,12 +11,12 @@ import { type SshKey, certificateOf, sshKey } from "../../../../harness/ssh-keys
 const algorithm = "rsa-sha2-512";
 const certified = "rsa-sha2-512-cert-v01@openssh.com";
 
-test("ssh2 is of the version whose inside is known here", () => {
+test("the installed ssh2 has the version whose internals are patched", () => {
   assert.match(readFileSync("package.json", "utf8"), /"ssh2": "1\.17\.0"/);
   assert.match(readFileSync("node_modules/ssh2/package.json", "utf8"), /"version": "1\.17\.0"/);
 });
 
-test("a client that is built otherwise is refused in one sentence", () => {
+test("rejects a client with different internals in one sentence", () => {
   const blob = certificateOf(sshKey("ed25519"), sshKey("ed25519"));
   const certificate = { ...parseCertificate(blob), blob };
   for (const protocol of [undefined, {}, { _kex: undefined, _offer: { lists: {} } }]) {
@@ -35,11 +35,15 @@ const impostors: readonly (readonly [what: string, shown: Shown, refusal: RegExp
   ["with a signature by another name", { blob: host, signer: key, named: "rsa-sha2-256" }, /Wrong signature type/],
   ["with a signature by SHA-1's name", { blob: host, signer: key, named: "ssh-rsa" }, /Wrong signature type/],
   ["with a signature by the certificate's name", { blob: host, signer: key, named: certified }, /Wrong signature type/],
-  ["that shows a key", { blob: key.wire, signer: key, named: algorithm }, /Host key does not match negotiated type/],
+  [
+    "that presents a plain key",
+    { blob: key.wire, signer: key, named: algorithm },
+    /Host key does not match negotiated type/,
+  ],
 ];
 
 for (const [what, shown, refusal] of impostors)
-  test(`a host ${what} is ${refusal ? "refused" : "taken"} by a verifier that takes everything`, {
+  test(`with a verifier that accepts everything, ${refusal ? "rejects" : "accepts"} a host ${what}`, {
     timeout: 10_000,
   }, async () => {
     await using server = await serverOf(shown);
@@ -53,15 +57,15 @@ for (const [what, shown, refusal] of impostors)
     if (!refusal) assert.deepEqual(seen, [host]);
   });
 
-/** What a server shows. */
+/** The host key or certificate that a server presents. */
 interface Shown {
   readonly blob: Buffer;
   readonly signer: SshKey;
-  /** The algorithm that it says it signed by. */
+  /** The signature algorithm that it claims. */
   readonly named: string;
 }
 
-/** An sshd on loopback that lets everybody in. */
+/** An sshd on loopback that accepts every login. */
 async function serverOf(shown: Shown): Promise<AsyncDisposable & { readonly port: number }> {
   const server = new ssh2.Server({ hostKeys: [pemOf(key)] }, (connection) => {
     impersonate(connection, shown);
@@ -88,11 +92,11 @@ interface Inside {
   readonly _kex: { readonly negotiated: { serverHostKey: string } };
 }
 
-/** Has ssh2's server show a certificate; it knows none either, and names a signature by the algorithm that was agreed on. */
+/** Makes ssh2's server present a certificate. ssh2's server does not support certificates either, and labels its signature with the negotiated algorithm. */
 function impersonate(connection: Connection, { blob, signer, named }: Shown): void {
   offerHostCertificates(connection as unknown as Client, [certified]);
   const { _protocol: protocol } = connection as unknown as { _protocol: Inside };
-  // Only the offer is the server's business.
+  // Only the server's offer has to be changed.
   Object.defineProperty(protocol, "_kex", { value: undefined, writable: true });
   const signingKey = ssh2.utils.parseKey(pemOf(signer)) as ParsedKey;
   protocol._hostKeys[certified] = {

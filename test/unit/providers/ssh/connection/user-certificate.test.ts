@@ -18,14 +18,14 @@ before(async () => {
 });
 after(() => rm(folder, { recursive: true }));
 
-/** Reads it at the 100th second. */
+/** Reads a certificate at the 100th second of the epoch. */
 async function reading(text: string) {
   const path = join(folder, "key-cert.pub");
   await writeFile(path, text);
   return readUserCertificate(path, key.wire, 100_000);
 }
 
-test("a certificate is read as ssh-keygen writes it, with a comment or none", async () => {
+test("reads a certificate as written by ssh-keygen, with and without a comment", async () => {
   const line = lineOf(key);
   for (const text of [line, `${line} me@here\n`, `\n${line}\r\n`]) {
     const { blob, keyType } = await reading(text);
@@ -35,18 +35,38 @@ test("a certificate is read as ssh-keygen writes it, with a comment or none", as
 });
 
 const unusable: readonly (readonly [what: string, text: string, sentence: RegExp])[] = [
-  ["nothing", "", /is no OpenSSH certificate \(it ends too early\): name the file KEY-cert\.pub/],
-  ["a key", `${key.type} ${key.wire.toString("base64")}`, /is no OpenSSH certificate \(its type "ssh-ed25519" is none/],
-  ["half of one", lineOf(key).slice(0, 200), /is no OpenSSH certificate \(it ends too early\)/],
-  ["one under another type", lineOf(key).replace(/^\S+/, "ssh-ed25519"), /its first word is not its type/],
-  ["a host's", lineOf(key, { type: "host" }), /is a host's certificate: ask its authority for a user's/],
-  ["another key's", lineOf(authority), /certifies the key SHA256:\S+, and privateKeyFile is SHA256:/],
-  ["one that is over", lineOf(key, { before: 100n }), /expired at 1970-01-01T00:01:40\.000Z: put a new certificate/],
-  ["one that is to come", lineOf(key, { after: 101n }), /is not valid before 1970-01-01T00:01:41\.000Z: check/],
+  ["an empty file", "", /is not an OpenSSH certificate \(unexpected end of data\): set it to the KEY-cert\.pub/],
+  [
+    "a key",
+    `${key.type} ${key.wire.toString("base64")}`,
+    /is not an OpenSSH certificate \(unsupported type "ssh-ed25519"/,
+  ],
+  ["half a certificate", lineOf(key).slice(0, 200), /is not an OpenSSH certificate \(unexpected end of data\)/],
+  [
+    "a certificate labelled with another type",
+    lineOf(key).replace(/^\S+/, "ssh-ed25519"),
+    /the first word of the file is not the certificate's type/,
+  ],
+  [
+    "a host certificate",
+    lineOf(key, { type: "host" }),
+    /is a host certificate: ask its authority for a user certificate/,
+  ],
+  ["another key's certificate", lineOf(authority), /certifies the key SHA256:\S+, but privateKeyFile has SHA256:/],
+  [
+    "an expired certificate",
+    lineOf(key, { before: 100n }),
+    /expired at 1970-01-01T00:01:40\.000Z: put a new certificate/,
+  ],
+  [
+    "a certificate that is not yet valid",
+    lineOf(key, { after: 101n }),
+    /is not valid before 1970-01-01T00:01:41\.000Z: check/,
+  ],
 ];
 
 for (const [what, text, sentence] of unusable)
-  test(`${what} is refused in one sentence`, async () => {
+  test(`rejects ${what} in one sentence`, async () => {
     await assert.rejects(reading(text), (error: Error) => {
       assert.match(error.message, /^providerConfig\.certificateFile: \S+key-cert\.pub [^\n]+\.$/);
       assert.match(error.message, sentence);
@@ -54,7 +74,7 @@ for (const [what, text, sentence] of unusable)
     });
   });
 
-test("a file that is not there is named", async () => {
+test("reports a missing file by its field", async () => {
   const path = join(folder, "none");
   await assert.rejects(readUserCertificate(path, key.wire, 0), {
     code: "not_found",

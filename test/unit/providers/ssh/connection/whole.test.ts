@@ -17,7 +17,7 @@ import { sshKey } from "../../../../harness/ssh-keys.ts";
 const bytes = randomBytes(8 * 1024 * 1024);
 const ciphers: readonly CipherAlgorithm[] = ["aes128-gcm@openssh.com", "chacha20-poly1305@openssh.com", "aes128-ctr"];
 
-/** An SSH server that answers on each forwarded connection with what comes there. */
+/** An SSH server that echoes the data of each forwarded connection. */
 function echoServer(cipher: CipherAlgorithm): ssh2.Server {
   const hostKey = sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" });
   return new ssh2.Server({ hostKeys: [hostKey], algorithms: { cipher: [cipher] } }, (connection) => {
@@ -31,7 +31,7 @@ function echoServer(cipher: CipherAlgorithm): ssh2.Server {
 }
 
 for (const cipher of ciphers)
-  test(`what goes over a link with ${cipher} and comes back is whole, and nothing of it is freed too early`, {
+  test(`echoes data over ${cipher} unchanged: no buffer is recycled too early`, {
     timeout: 60_000,
   }, async () => {
     const sshd = echoServer(cipher);

@@ -4,7 +4,7 @@ import { applyScript } from "../../../../../providers/ssh/files/apply-script.ts"
 
 const commands = (script: string) => script.split("\n").slice(2, -2);
 
-test("files of one mode get it together, before anything else happens to them", () => {
+test("sets the mode of consecutive files with the same mode in one chmod, before other changes", () => {
   const script = applyScript([
     { do: "mkdir", path: "/d", mode: 0o755 },
     { do: "write", path: "/d/a", data: "1" },
@@ -31,7 +31,7 @@ test("files of one mode get it together, before anything else happens to them", 
   ]);
 });
 
-test("a file written twice has its last mode, and a command never gets too many paths", () => {
+test("chmods a file once per write, and limits the paths of one chmod", () => {
   const twice = applyScript([
     { do: "write", path: "/f", data: "1" },
     { do: "write", path: "/f", data: "2" },
@@ -41,14 +41,14 @@ test("a file written twice has its last mode, and a command never gets too many 
   assert.equal(many.match(/gl_modes "\$@" \|\|/g)?.length, 3);
 });
 
-test("a directory is made with its mode, but for bits that mkdir does not give", () => {
+test("creates a directory with its mode unless it has bits that mkdir does not set", () => {
   const lines = (mode: number) => applyScript([{ do: "mkdir", path: "/d", mode }]);
   assert.match(lines(0o700), /gl_mkdir '\/d' 077 \|\|/);
   assert.match(lines(0o777), /gl_mkdir '\/d' 000 \|\|/);
   assert.match(lines(0o2775), /gl_mkdir '\/d' \|\|/);
 });
 
-test("parents are made from the top down", () => {
+test("creates parents from the top down", () => {
   const script = applyScript([{ do: "mkdir", path: "/a/b/c", mode: 0o700, parents: true }]);
   assert.deepEqual(
     [...script.matchAll(/gl_mkdir '([^']*)'/g)].map((match) => match[1]),
@@ -56,7 +56,7 @@ test("parents are made from the top down", () => {
   );
 });
 
-test("the others, one command each", () => {
+test("uses one command for each other change", () => {
   const script = applyScript([
     { do: "create", path: "/c" },
     { do: "symlink", path: "/l", target: "to" },

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { parseEntries, parseStat } from "../../../../../providers/ssh/files/file-info.ts";
 
-test("a line of stat", () => {
+test("parses the output of stat", () => {
   assert.deepEqual(parseStat("89a4 1 2 1484 55 2026-11-21 08:02:19.927550756 +0130\n"), {
     kind: "file",
     mode: 0o4644,
@@ -17,7 +17,7 @@ test("a line of stat", () => {
   assert.throws(() => parseStat("stat: command not found"), { code: "unknown" });
 });
 
-test("entries with any name", () => {
+test("parses directory entries with any name", () => {
   assert.deepEqual(parseEntries("/d", Buffer.from("fa\nb\0d.d\0l \0pp\0ss\0cc\0bb\0")), [
     { name: "a\nb", kind: "file" },
     { name: ".d", kind: "directory" },
@@ -30,7 +30,7 @@ test("entries with any name", () => {
   assert.deepEqual(parseEntries("/d", Buffer.alloc(0)), []);
 });
 
-test("refuses a directory with more than 100,000 entries", () => {
+test("rejects a directory with more than 100,000 entries", () => {
   assert.equal(parseEntries("/d", Buffer.from("fa\0".repeat(100_000))).length, 100_000);
   assert.throws(() => parseEntries("/d", Buffer.from("fa\0".repeat(100_001))), {
     code: "resource_exhausted",

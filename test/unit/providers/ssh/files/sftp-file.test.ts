@@ -7,7 +7,7 @@ import { packet, sftp } from "../../../../../providers/ssh/files/sftp-packets.ts
 const never = new AbortController().signal;
 const mode = 0o100644;
 
-/** A server with one file; it answers each read with so many bytes. */
+/** A server with one file, which answers each read with a given number of bytes. */
 function server(bytes: number): SftpClient {
   const body = (reply: Buffer) => reply.subarray(9);
   const replies: Readonly<Record<number, Buffer>> = {
@@ -48,7 +48,7 @@ const open = (bytes: number) =>
     never,
   );
 
-test("a reply longer than what was asked for is an error", async () => {
+test("rejects a reply that is longer than requested", async () => {
   await using honest = await open(10);
   assert.equal((await honest.read(0, 10)).length, 10);
   await using liar = await open(400_000);

@@ -10,7 +10,7 @@ import {
   sftp,
 } from "../../../../../providers/ssh/files/sftp-packets.ts";
 
-test("packets are cut out of any pieces", () => {
+test("splits packets from chunks of any size", () => {
   const stream = Buffer.concat([packet(sftp.data, 7, "some data"), packet(sftp.status, 8, 1, "end", "")]);
   for (const size of [1, 3, 5, stream.length]) {
     const found: Reply[] = [];
@@ -26,7 +26,7 @@ test("packets are cut out of any pieces", () => {
   }
 });
 
-test("a long packet in many small pieces costs no more than its length", () => {
+test("parses a long packet in many small chunks in linear time", () => {
   const long = packet(sftp.data, 7, Buffer.alloc(500_000, "x"));
   let found = 0;
   const read = packetReader(({ body }) => (found = body.length));
@@ -37,13 +37,13 @@ test("a long packet in many small pieces costs no more than its length", () => {
   assert.ok(user + system < 2_000_000, `${user + system} µs`);
 });
 
-test("a peer that does not speak SFTP is refused", () => {
+test("rejects a peer that does not speak SFTP", () => {
   assert.throws(() => packetReader(() => undefined)(Buffer.from("Welcome to this machine")), {
     code: "failed_precondition",
   });
 });
 
-test("attributes, with absent ones as zero", () => {
+test("parses attributes, with absent ones as zero", () => {
   const numbers = (...values: readonly number[]) => Buffer.concat(values.map((value) => packet(0, value).subarray(5)));
   const all = Buffer.concat([numbers(0b1111, 0, 4096, 1, 2, 0o100644, 11, 12)]);
   assert.deepEqual(attributesOf(all), { size: 4096, uid: 1, gid: 2, mode: 0o100644, modifiedAtSeconds: 12 });
@@ -56,7 +56,7 @@ test("attributes, with absent ones as zero", () => {
   });
 });
 
-test("a status is an error in gRPC's words", () => {
+test("maps a status to a gRPC code", () => {
   const status = (code: number): Reply => ({ type: sftp.status, body: packet(0, code, "said", "").subarray(5) });
   for (const [number, code] of [
     [2, "not_found"],
@@ -71,7 +71,7 @@ test("a status is an error in gRPC's words", () => {
   assert.throws(() => expectReply({ type: sftp.data, body: Buffer.alloc(4) }, sftp.handle, "/x"), { code: "unknown" });
 });
 
-test("an error text as long as the server likes is cut", () => {
+test("clips long error messages of the server", () => {
   const text = `no\n${"x".repeat(400_000)}`;
   const status = packet(sftp.status, 8, 4, text, "").subarray(9);
   assert.throws(

@@ -9,7 +9,7 @@ import { fakeClock } from "../../../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 
-/** A session whose shell prints what the test makes it print. */
+/** A session whose shell's output is controlled by the test. */
 function shellThat() {
   const written: string[] = [];
   const seen = { closed: false };
@@ -39,7 +39,7 @@ function shellThat() {
   return { channel, clock, spawn, seen, marker: () => /echo (\S+) \$\$/.exec(written.join(""))?.[1] ?? "" };
 }
 
-test("output before the marker is dropped, output after its line is the command's", async () => {
+test("drops output before the marker's line and passes on output after it", async () => {
   const { channel, spawn, marker } = shellThat();
   const spawning = spawn(["cat"]);
   await turn();
@@ -54,10 +54,13 @@ test("output before the marker is dropped, output after its line is the command'
   assert.equal(await text(child.stdout), "out");
 });
 
-test("a shell that prints too much before the command is given up, in pieces of any size", async () => {
+test("fails if the shell prints too much before the command, in chunks of any size", async () => {
   for (const size of [1, 32 * 1024]) {
     const { channel, spawn, seen } = shellThat();
-    const spawning = assert.rejects(spawn(["cat"]), { code: "failed_precondition", message: /said more than 65536/ });
+    const spawning = assert.rejects(spawn(["cat"]), {
+      code: "failed_precondition",
+      message: /printed more than 65536/,
+    });
     for (let said = 0; said <= 96 * 1024 && !seen.closed; said += size) {
       channel.push(Buffer.alloc(size, "x"));
       if (said % (16 * size) === 0) await turn();
@@ -67,7 +70,7 @@ test("a shell that prints too much before the command is given up, in pieces of 
   }
 });
 
-test("one that says nothing has a minute", async () => {
+test("times out after a minute if the shell prints nothing", async () => {
   const { clock, spawn, seen } = shellThat();
   const spawning = assert.rejects(spawn(["cat"]), { code: "deadline_exceeded" });
   await turn();

@@ -5,7 +5,7 @@ import { type Dialled, createDialledConnections } from "../../../../../providers
 import { abortError } from "../../../../../src/lib/errors.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
-test("who has stopped waiting is told so at once, also where nobody has dialled in", async () => {
+test("an aborted open fails at once, also without any reverse connection", async () => {
   const connections = createDialledConnections("edge", fakeClock());
   const over = new AbortController();
   const waiting = connections.open(over.signal);
@@ -14,7 +14,7 @@ test("who has stopped waiting is told so at once, also where nobody has dialled 
   await assert.rejects(connections.open(over.signal), { message: abortError(over.signal).message });
 });
 
-/** A machine's connection that leads to a stream of its own. */
+/** A reverse connection that opens its own stream. */
 function dialled(): { readonly connection: Dialled; readonly stream: Duplex; readonly closed: () => boolean } {
   const stream = new Duplex({ read: () => undefined, write: (_chunk, _encoding, done) => done() });
   let isClosed = false;
@@ -24,7 +24,7 @@ function dialled(): { readonly connection: Dialled; readonly stream: Duplex; rea
 
 const never = new AbortController().signal;
 
-test("a connection that led to a false host key is tried after the others", async () => {
+test("tries a connection that led to a wrong host key after the others", async () => {
   const connections = createDialledConnections("edge", fakeClock());
   const [machine, thief] = [dialled(), dialled()];
   connections.arrived(machine.connection);
@@ -38,7 +38,7 @@ test("a connection that led to a false host key is tried after the others", asyn
   assert.equal(connections.judge(thief.stream, false), false, "there is no other");
 });
 
-test("many connections with a stolen key do not push out the one that led to the machine", async () => {
+test("does not evict the connection that led to the machine for connections with a stolen key", async () => {
   const connections = createDialledConnections("edge", fakeClock());
   const machine = dialled();
   connections.arrived(machine.connection);

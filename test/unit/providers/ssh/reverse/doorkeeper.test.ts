@@ -3,11 +3,11 @@ import { describe, test } from "node:test";
 import { createDoorkeeper } from "../../../../../providers/ssh/reverse/doorkeeper.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
-describe("who may try to log in", () => {
+describe("login-attempt limiter", () => {
   const closed: string[] = [];
   const closing = (name: string) => () => void closed.push(name);
 
-  test("addresses whose last login failed share a rate, others and those that get in do not", async () => {
+  test("addresses whose last login failed share a rate; others and successful ones do not", async () => {
     const clock = fakeClock();
     const keeper = createDoorkeeper(clock);
     keeper.enter("bad", closing("bad"))?.failed();
@@ -27,7 +27,7 @@ describe("who may try to log in", () => {
     assert.equal(Array.from({ length: 90 }, () => keeper.enter("bad", closing("bad"))).filter(Boolean).length, 90);
   });
 
-  test("at the limit those of a failing address make room, and are refused themselves when all others are clean", () => {
+  test("at the limit, attempts of failing addresses are evicted, and rejected if all other addresses are clean", () => {
     const keeper = createDoorkeeper(fakeClock());
     keeper.enter("bad", closing("bad"))?.failed();
     const bad = Array.from({ length: 60 }, () => keeper.enter("bad", closing("bad")));
@@ -45,7 +45,7 @@ describe("who may try to log in", () => {
     assert.equal(closed.length, 1, "one of the clean makes room");
   });
 
-  test("a visit ends once", () => {
+  test("an attempt ends once", () => {
     const keeper = createDoorkeeper(fakeClock());
     const visit = keeper.enter("a", closing("a"));
     visit?.loggedIn();

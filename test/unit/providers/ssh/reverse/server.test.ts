@@ -21,7 +21,7 @@ interface Inside {
 
 const machine = sshKey("rsa").privateKey.export({ type: "pkcs1", format: "pem" });
 
-/** The listener, with one node whose machine has the key `machine`. */
+/** A listener with one node, whose machine has the key `machine`. */
 async function listener(t: TestContext) {
   const key = ssh2.utils.parseKey(machine);
   assert.ok(!(key instanceof Error));
@@ -56,7 +56,7 @@ async function listener(t: TestContext) {
     });
     return { client, inside: client as unknown as Inside, closed, errors };
   };
-  /** A client that has exchanged keys and does not log in. */
+  /** Connects a client that has exchanged keys and does not log in. */
   const visitor = async (algorithms?: Algorithms) => {
     const one = connect(algorithms);
     one.inside._protocol._handlers.SERVICE_ACCEPT = () => undefined;
@@ -74,21 +74,21 @@ for (const [what, algorithms] of [
   ["a key exchange of 8192 bits", { kex: ["diffie-hellman-group18-sha512"] }],
   ["SHA-1", { cipher: ["aes128-ctr"], hmac: ["hmac-sha1"] }],
 ] satisfies readonly [string, Algorithms][])
-  test(`a machine that offers ${what} alone is turned away`, async (t) => {
+  test(`rejects a machine that offers only ${what}`, async (t) => {
     const { connect } = await listener(t);
     const { errors, closed } = connect(algorithms);
     await closed;
     assert.match(errors.join(), /no matching/i);
   });
 
-test("a visitor who exchanges keys again before the login is closed at once", async (t) => {
+test("closes a connection at once that requests a second key exchange before the login", async (t) => {
   const { visitor } = await listener(t);
   const { inside, closed } = await visitor();
   inside._protocol.rekey();
   assert.ok(await within(closed, 3_000));
 });
 
-test("a visitor who sends more than 64 KiB before the login is closed at once", async (t) => {
+test("closes a connection at once that sends more than 64 KiB before the login", async (t) => {
   const { visitor } = await listener(t);
   const { client, inside, closed } = await visitor();
   const ignored = sshAttacks["long ignored message"]?.begin;
@@ -98,7 +98,7 @@ test("a visitor who sends more than 64 KiB before the login is closed at once", 
   assert.ok(inside._sock.bytesWritten > 64 * 1024);
 });
 
-test("the first login without a key is free, the others take time and are counted", async (t) => {
+test("answers the initial method none at once, and delays and limits further failures", async (t) => {
   const { connect } = await listener(t);
   const { inside, closed, client } = connect();
   let answers = 0;
@@ -114,7 +114,7 @@ test("the first login without a key is free, the others take time and are counte
   assert.ok(await within(closed, 4_000));
 });
 
-test("the question whether an RSA key may be shown is answered with the algorithm asked for", async (t) => {
+test("answers the query for an RSA key with the requested algorithm", async (t) => {
   const { connect, arrived } = await listener(t);
   const { client, inside } = connect({}, machine);
   const { _handlers: handlers } = inside._protocol;
@@ -130,7 +130,7 @@ test("the question whether an RSA key may be shown is answered with the algorith
   while (arrived() === 0) await sleep(10);
 });
 
-test("a machine that exchanges keys without end after its login is closed", async (t) => {
+test("closes a connection that exceeds the rate of key exchanges after the login", async (t) => {
   const { connect } = await listener(t);
   const { client, inside, closed } = connect({}, machine);
   await once(client, "ready");
@@ -144,7 +144,7 @@ test("a machine that exchanges keys without end after its login is closed", asyn
   assert.ok(exchanges < 60, `${exchanges} key exchanges`);
 });
 
-test("of one machine's connections that forward nothing, the fifth closes the first", async (t) => {
+test("a machine's fifth connection without a forward closes its first", async (t) => {
   const { connect } = await listener(t);
   const all = [];
   for (let n = 0; n < 5; n += 1) {
@@ -156,7 +156,7 @@ test("of one machine's connections that forward nothing, the fifth closes the fi
   assert.ok(!(await within(Promise.race(all.slice(1)), 300)));
 });
 
-test("one machine's logins have a rate", async (t) => {
+test("limits the rate of logins per machine", async (t) => {
   const { connect } = await listener(t);
   let loggedIn = 0;
   for (let n = 0; n < 26; n += 1) {

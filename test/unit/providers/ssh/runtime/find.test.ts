@@ -14,7 +14,7 @@ const never = new AbortController().signal;
 const containerd = "/run/containerd/containerd.sock";
 const docker = "/var/run/docker.sock";
 
-/** A target with a containerd that does not answer unless `alive`, and a Docker Engine unless `engine` is false. */
+/** A target with a containerd, which answers only if `alive`, and a Docker Engine unless `engine` is false. */
 async function target({ engine = true, alive = false, reached = () => Promise.resolve() } = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -65,13 +65,13 @@ async function addPod(runtime: FakeRuntime, node: string): Promise<void> {
   await runtime.runPodSandbox(RunPodSandboxRequest.fromPartial({ config: { metadata, labels } }), never);
 }
 
-test("of two that answer the first is taken, and the other let go", async () => {
+test("chooses the first of two runtimes that answer, and disposes of the other", async () => {
   const { find, disposed } = await target({ alive: true });
   assert.equal((await find("auto")).socket, containerd);
   assert.deepEqual(disposed, [docker]);
 });
 
-test("one without a network for pods comes after one that has it, but before none", async () => {
+test("prefers a runtime with a pod network, but accepts one without it if there is no other", async () => {
   const both = await target({ alive: true });
   both.containerd.setCondition("NetworkReady", false);
   assert.equal((await both.find("auto")).socket, docker);
@@ -80,7 +80,7 @@ test("one without a network for pods comes after one that has it, but before non
   assert.equal((await both.find("auto")).socket, containerd);
 });
 
-test("the one that has pods of the node stays its runtime, whatever its network says; others' pods count for nothing", async () => {
+test("prefers the runtime with pods of the node regardless of its network, and ignores pods of other nodes", async () => {
   const { find, ...runtimes } = await target({ alive: true });
   await addPod(runtimes.containerd, "node-2");
   await addPod(runtimes.docker, "node-1");
@@ -88,20 +88,20 @@ test("the one that has pods of the node stays its runtime, whatever its network 
   assert.equal((await find("auto")).socket, docker);
 });
 
-test("one that cannot tell whether it has pods of the node keeps the other from being taken", async () => {
+test("chooses no runtime while one of them cannot list its pods", async () => {
   const { find, disposed, ...runtimes } = await target({ alive: true });
   runtimes.containerd.failNext("listPodSandbox", failing);
   await assert.rejects(find("auto"), failing);
   assert.deepEqual(disposed.toSorted(), [containerd, docker]);
 });
 
-test("a dead socket is skipped for one with a runtime", async () => {
+test("skips a socket without a runtime", async () => {
   const { find, made } = await target();
   assert.equal((await find("auto")).socket, docker);
   assert.deepEqual(made, [[docker, "docker"]]);
 });
 
-test("when no runtime answers, the error lists the sockets tried, with reasons", async () => {
+test("lists the sockets tried, with reasons, if no runtime answers", async () => {
   const { find } = await target({ engine: false });
   await assert.rejects(find("auto"), (error: CodedError) => {
     assert.equal(error.code, "failed_precondition");
@@ -117,7 +117,7 @@ test("when no runtime answers, the error lists the sockets tried, with reasons",
   });
 });
 
-test("an unreachable target gives no other error", async () => {
+test("passes on the error of an unreachable target", async () => {
   const away = new CodedError("unavailable", "root@box is out of reach");
   const { find } = await target({ engine: false, reached: () => Promise.reject(away) });
   await assert.rejects(find("auto"), away);

@@ -13,7 +13,7 @@ const config = readSshConfig({ host: "h", user: "u", agentSocket: "/a", knownHos
 /** Behaviour of a started login shell. */
 type Shell = "answers" | "hangs" | "ends";
 
-/** A session whose shell is asked which group it is, as every shell of ours. */
+/** A session whose shell reports its process group, as every shell of ours does. */
 function sessionOf(shell: Shell): Session {
   const stderr = Object.assign(new EventEmitter(), { resume: () => undefined });
   const channel = Object.assign(new EventEmitter(), {
@@ -33,7 +33,7 @@ function sessionOf(shell: Shell): Session {
   return { channel, connection } as unknown as Session;
 }
 
-/** A link that stands, to a target whose login shell does what `shell` says at the time. */
+/** A link that is up, to a target whose login shell behaves as `shell` returns at the time. */
 function standing() {
   const clock = fakeClock();
   const at = { state: { is: "up", since: 0, connections: 1 } as LinkState, shell: "answers" as Shell };
@@ -60,7 +60,7 @@ function standing() {
   return { clock, at, become, failures, started: () => started };
 }
 
-test("a login shell is checked once a minute, and other failures do not take the link down", async () => {
+test("checks the login shell once a minute; other failures do not take the link down", async () => {
   const { clock, at, failures, started } = standing();
   await clock.advance(150_000);
   assert.equal(started(), 3);
@@ -69,7 +69,7 @@ test("a login shell is checked once a minute, and other failures do not take the
   assert.deepEqual([started() > 3, failures], [true, []]);
 });
 
-test("a login shell that begins to hang takes the link down within two minutes, with a reason of its own", async () => {
+test("takes the link down with LoginShellHangs within two minutes after the login shell hangs", async () => {
   const { clock, at, failures, started } = standing();
   await clock.advance(50_000);
   at.shell = "hangs";
@@ -81,13 +81,13 @@ test("a login shell that begins to hang takes the link down within two minutes, 
     ]),
     [["LoginShellHangs", true]],
   );
-  // No checks until the link is up again, which takes a check of its own.
+  // No checks until the link is up again, for which it has a check of its own.
   const before = started();
   await clock.advance(300_000);
   assert.equal(started(), before);
 });
 
-test("a login shell that is late once does not", async () => {
+test("keeps the link up if the login shell misses the timeout once", async () => {
   const { clock, at, failures } = standing();
   at.shell = "hangs";
   await clock.advance(50_000);
@@ -96,7 +96,7 @@ test("a login shell that is late once does not", async () => {
   assert.deepEqual(failures, []);
 });
 
-test("a closed link is no longer checked", async () => {
+test("stops checking when the link is closed", async () => {
   const { clock, become, started } = standing();
   become({ is: "closed" });
   await clock.advance(300_000);

@@ -6,7 +6,7 @@ import { CodedError } from "../../../../../src/lib/errors.ts";
 const never = new AbortController().signal;
 const soon = () => new Promise(setImmediate);
 
-/** A pool whose shells start when the test says so. */
+/** A pool whose shells are started by the test. */
 function rig() {
   const starting: PromiseWithResolvers<Fake>[] = [];
   let made = 0;
@@ -35,7 +35,7 @@ class Fake {
   close = () => void (this.closed = true);
 }
 
-test("a caller that finds no idle shell takes the first returned; the one started for it is kept", async () => {
+test("a caller without an idle shell gets the first one released; the one started for it is kept", async () => {
   const { pool, starting, shell, started } = rig();
   const first = await started();
   const second = pool.take(never);
@@ -48,7 +48,7 @@ test("a caller that finds no idle shell takes the first returned; the one starte
   assert.equal(starting.length, 0);
 });
 
-test("a failed start is its caller's error, unless another shell is returned first", async () => {
+test("a caller gets the error of a failed start unless another shell is released first", async () => {
   const { pool, starting, started } = rig();
   const refused = assert.rejects(pool.take(never), { code: "unavailable" });
   starting.shift()?.reject(new CodedError("unavailable", "no more sessions"));
@@ -60,7 +60,7 @@ test("a failed start is its caller's error, unless another shell is returned fir
   assert.equal(await second, first);
 });
 
-test("at most twelve shells; a dead one makes room for a waiting caller", async () => {
+test("starts at most twelve shells, and replaces a dead one for a waiting caller", async () => {
   const { pool, starting, shell, started } = rig();
   const all = await Promise.all(Array.from({ length: 12 }, started));
   const waiting = pool.take(never);
@@ -74,7 +74,7 @@ test("at most twelve shells; a dead one makes room for a waiting caller", async 
   assert.equal(await waiting, next);
 });
 
-test("a caller that gives up holds no shell: it goes to the next one", async () => {
+test("the shell of an aborted caller goes to the next one", async () => {
   const { pool, starting, shell } = rig();
   const giveUp = new AbortController();
   const given = assert.rejects(pool.take(giveUp.signal), { code: "cancelled" });
@@ -86,7 +86,7 @@ test("a caller that gives up holds no shell: it goes to the next one", async () 
   assert.equal(await next, early);
 });
 
-test("at most four idle shells are kept", async () => {
+test("keeps at most four idle shells", async () => {
   const { pool, started } = rig();
   const all = await Promise.all(Array.from({ length: 6 }, started));
   for (const shell of all) pool.giveBack(shell);
@@ -96,7 +96,7 @@ test("at most four idle shells are kept", async () => {
   );
 });
 
-test("when every start fails, callers beyond the limit fail too", async () => {
+test("callers beyond the limit fail too if every start fails", async () => {
   const { pool, starting } = rig();
   const all = Array.from({ length: 13 }, () => pool.take(never));
   const refused = Promise.all(all.map((each) => assert.rejects(each, { code: "unavailable" })));

@@ -5,7 +5,7 @@ import { missingRights, privilegesOf, shellCommand } from "../../../../../provid
 const config = { user: "me", sudo: "auto" } as const;
 const told = (...lines: readonly string[]) => `${lines.join("\n")}\n`;
 
-test("root lacks nothing", () => {
+test("reports no missing privileges for root", () => {
   const found = privilegesOf(told("root", "root", "/usr/lib/sftp-server", "perl python3 ", "", "proc"), config);
   assert.deepEqual(found, {
     as: "root",
@@ -17,7 +17,7 @@ test("root lacks nothing", () => {
   assert.equal(shellCommand(found), "exec /bin/sh");
 });
 
-test("a user with sudo needs a relay", () => {
+test("reports a missing relay program for a user with sudo", () => {
   const found = privilegesOf(told("sudo", "me docker", "", "", "", "proc"), config);
   assert.equal(shellCommand(found), "exec sudo -n /bin/sh");
   assert.deepEqual(found.groups, ["me", "docker"]);
@@ -25,7 +25,7 @@ test("a user with sudo needs a relay", () => {
   assert.match(found.missing[0] ?? "", /none of python3, perl, socat, nc/);
 });
 
-test("a user without rights, programs that are not there, no /proc", () => {
+test("reports missing root privileges, programs and /proc", () => {
   const { missing, as } = privilegesOf(told("user", "me", "", "nc ", "stat awk ", ""), config);
   assert.equal(as, "user");
   assert.match(missing[0] ?? "", /me ALL=\(ALL\) NOPASSWD: ALL/);
@@ -36,7 +36,7 @@ test("a user without rights, programs that are not there, no /proc", () => {
   assert.match(never.missing[0] ?? "", /set sudo: auto, or log in as root/);
 });
 
-test("only a non-root login holds pods back; every missing right is reported", () => {
+test("only a non-root login makes pod features unsupported; every missing privilege is reported", () => {
   const sudo = privilegesOf(told("sudo", "me", "", "", "awk ", ""), config);
   assert.deepEqual(missingRights(sudo), { sentences: sudo.missing, lacks: {} });
   assert.equal(sudo.missing.length, 3);
@@ -44,6 +44,6 @@ test("only a non-root login holds pods back; every missing right is reported", (
   assert.deepEqual(Object.keys(missingRights(user).lacks), ["fileOwner", "mount"]);
 });
 
-test("an invalid answer is an error", () => {
+test("rejects an invalid answer", () => {
   assert.throws(() => privilegesOf("", config), { code: "failed_precondition" });
 });

@@ -26,16 +26,16 @@ const hostile = [
   "x\n",
 ];
 
-test("a quoted word reaches a command as it is", () => {
+test("a quoted word reaches a command unchanged", () => {
   for (const word of hostile) assert.equal(sh(`printf %s ${quote(word)}`).toString(), word, JSON.stringify(word));
   assert.equal(sh(`printf '<%s>' ${quoteAll(hostile)}`).toString(), hostile.map((word) => `<${word}>`).join(""));
 });
 
-test("a NUL is refused", () => {
+test("rejects a NUL", () => {
   assert.throws(() => quote("a\0b"), { code: "invalid_argument" });
 });
 
-test("a format prints exactly the bytes that it was made of", () => {
+test("a printf format prints exactly the bytes that it encodes", () => {
   const every = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
   assert.ok(sh(`printf ${printfFormat(every)}`).equals(every));
   for (const text of hostile) assert.equal(sh(`printf ${printfFormat(text)}`).toString(), text, JSON.stringify(text));

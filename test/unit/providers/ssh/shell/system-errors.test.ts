@@ -32,11 +32,11 @@ const cases: readonly (readonly [string, string])[] = [
 ];
 
 for (const [said, code] of cases)
-  test(`${JSON.stringify(said)} is ${code}`, () => {
+  test(`maps ${JSON.stringify(said)} to ${code}`, () => {
     assert.equal(codeOfComplaint(`${said}\n`), code);
   });
 
-test("the last line that names an error counts, and a name with such words in it does not mislead", () => {
+test("uses the last line with an error message, and ignores such words in file names", () => {
   assert.equal(
     codeOfComplaint("mkdir: x: File exists\nchmod: x: Operation not permitted\n0 bytes copied\n"),
     "permission_denied",
@@ -44,7 +44,7 @@ test("the last line that names an error counts, and a name with such words in it
   assert.equal(codeOfComplaint("mkdir: 'File exists': No such file or directory"), "not_found");
 });
 
-test("a coded error has the subject and the target's message", () => {
+test("puts the subject and the target's message into the coded error", () => {
   assert.equal(
     complaint("/x", "rm: cannot remove '/x': Permission denied\n").message,
     "/x: rm: cannot remove '/x': Permission denied",

@@ -8,7 +8,7 @@ import { CodedError } from "../../../../../src/lib/errors.ts";
 import { silentLog } from "../../../../../src/lib/log.ts";
 import { fakeClock } from "../../../../fakes/clock.ts";
 
-/** A listener on a connection that is then lost. @param after state of the link from then on. */
+/** Runs a listener whose connection is lost. @param after state of the link after the loss. */
 async function lostListener(after: "connecting" | "closed") {
   const clock = fakeClock();
   const loss = new AbortController();
@@ -42,10 +42,10 @@ async function lostListener(after: "connecting" | "closed") {
   return asked;
 }
 
-test("a listener whose connection is lost asks for another one until it has it", async () => {
+test("retries to bind a listener after its connection is lost", async () => {
   assert.ok((await lostListener("connecting")) >= 10);
 });
 
-test("a listener whose link has been closed asks for no further connection", async () => {
+test("does not retry after the link has been closed", async () => {
   assert.equal(await lostListener("closed"), 2);
 });
