@@ -7,8 +7,9 @@ export interface RelayProgram {
   readonly connected: RegExp;
 }
 
-/** socat's address for its standard streams that closes standard output when the server has said all. Since version 1.8 the short form,
- *  `-`, does not. @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
+/** socat's address for its standard streams that closes standard output when the server has sent everything. Since version 1.8 the short
+ *  form, `-`, does not.
+ *  @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
 const standardStreams = "STDIN!!STDOUT,shut-close";
 
 /** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
@@ -33,7 +34,7 @@ fi >/dev/null 2>&1
 echo "$name"
 `;
 
-/** The program that `findProgram` printed; undefined when there is none. */
+/** The program that `findProgram` printed; undefined if none was found. */
 export function relayProgram(told: string): RelayProgram | undefined {
   return programs[told.trim()];
 }
@@ -99,8 +100,8 @@ close STDOUT;
 waitpid $sender, 0;
 `;
 
-/** socat keeps writing to standard error: a pipe passes that on until socat is connected. The shell keeps no file
- *  descriptor that socat closes. */
+/** socat keeps writing to standard error: a pipe forwards that until socat is connected. The shell keeps no file descriptor that socat
+ *  closes. */
 const quietly = `
 trap "" PIPE
 exec 3<&0 4>&1

@@ -37,7 +37,7 @@ test("a node's belongings at the daemon are what its trials left, its networks, 
   const all = await dockerBelongings(engine.parts, signal);
   assert.deepEqual(
     all.map(({ name }) => name),
-    ["trial container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
+    ["probe container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
   );
   for (const each of all) await each.remove(signal);
   assert.deepEqual(

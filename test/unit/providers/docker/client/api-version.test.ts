@@ -24,7 +24,7 @@ test("a daemon that calls itself something else is refused by that name", () => 
     agreedVersion({ ApiVersion: "1.41", Version: "5.4.2", Components }, socket);
   assert.throws(() => of([{ Name: "Podman Engine" }, { Name: "Engine" }]), {
     code: "failed_precondition",
-    message: `what answers at ${socket} calls itself "Podman Engine": graftlet runs pods on a Docker Engine alone; name its socket in providerConfig.socket.`,
+    message: `the server at ${socket} identifies itself as "Podman Engine", and graftlet supports only the Docker Engine: set providerConfig.socket to a Docker Engine's socket.`,
   });
   assert.equal(of([{ Name: "Engine" }, { Name: "containerd" }]), "1.41");
   assert.equal(of([]), "1.41");

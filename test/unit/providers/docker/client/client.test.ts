@@ -65,7 +65,7 @@ test("an answer that does not end is given up, and no more of it is held than th
   });
   const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
   await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
-  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json with more than/ });
+  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json exceeds/ });
   assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
 });
 
@@ -74,7 +74,7 @@ test("a peer that is not a Docker Engine is reported as such", async () => {
   await using _listener = await listen();
   await assert.rejects(list(docker), {
     code: "failed_precondition",
-    message: `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
+    message: `the server at ${socket} is not a Docker Engine: set providerConfig.socket to the Docker Engine's socket.`,
   });
 });
 
@@ -83,7 +83,7 @@ test("a daemon that is not there is unavailable, and works as soon as it is; ano
   const { docker, asked, listen } = await engineThat((path) =>
     path === "/version" ? { status: 200, body: { ApiVersion: api, Version: "x" } } : { status: 200, body: [] },
   );
-  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine answers at ${socket}: start it`) };
+  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine responds at ${socket}: start it`) };
   await assert.rejects(list(docker), away);
   {
     await using _listener = await listen();

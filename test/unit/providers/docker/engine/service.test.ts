@@ -77,8 +77,11 @@ test("the daemon's info: handlers, cgroup driver, missing features", async () =>
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
   assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
   assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
-  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only beside its memory/);
-  assert.match((await capabilities.lacks("imageVolume", signal())) ?? "", /mounts no images.*use containerd/);
+  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only together with its memory/);
+  assert.match(
+    (await capabilities.lacks("imageVolume", signal())) ?? "",
+    /image volumes are not supported.*use containerd/,
+  );
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
     assert.equal(await capabilities.lacks(feature, signal()), undefined);
 });
@@ -173,7 +176,7 @@ test("no daemon: version and status say what to do", async () => {
   const daemon = await engine;
   await daemon[Symbol.asyncDispose]();
   const { status, version } = serviceOf(daemon.parts);
-  const gone = { code: "unavailable", message: /^no Docker Engine answers at \/run\/docker\.sock: start it/ };
+  const gone = { code: "unavailable", message: /^no Docker Engine responds at \/run\/docker\.sock: start it/ };
   await assert.rejects(version(signal()), gone);
   await assert.rejects(status(signal()), gone);
 });

@@ -46,7 +46,7 @@ test("each frame has one last piece, an empty one too", () => {
 test("an invalid frame is an error, not output", async () => {
   const stdout = new KeptOutput(1000);
   await assert.rejects(demultiplex(blocks(Buffer.from("plain text, no frames"), 5), { stdout, tty: false }, never), {
-    message: /not in its own format/,
+    message: /invalid stream frame/,
   });
   assert.equal(stdout.bytes().length, 0);
 });

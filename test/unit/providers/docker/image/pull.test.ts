@@ -76,7 +76,7 @@ test("an image in no registry is not_found, and every failure names the image", 
         setImmediate(() => response.destroy());
       },
       code: "unavailable",
-      words: "no Docker Engine answers",
+      words: "no Docker Engine responds",
     },
   ];
   for (const { answer, code, words } of cases) {
