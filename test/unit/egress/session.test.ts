@@ -6,7 +6,7 @@ import { encodeMessage } from "../../../src/egress/messages.ts";
 import { serveSession } from "../../../src/egress/session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("what a server dials after the end of its session is not opened: nobody would close it", async () => {
+test("does not open connections requested after the session has ended", async () => {
   const socket = Object.assign(new EventEmitter(), {
     readyState: 1,
     OPEN: 1,

@@ -51,7 +51,7 @@ function watch() {
   };
 }
 
-test("64 MiB each way over SPDY arrive unchanged, a bounded part of them at a time", async () => {
+test("64 MiB in each direction over SPDY arrive unchanged in bounded memory", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.command(request, cat));
   const error = await client.open({ streamtype: "error" });
@@ -65,7 +65,7 @@ test("64 MiB each way over SPDY arrive unchanged, a bounded part of them at a ti
   watched.check();
 });
 
-test("64 MiB each way over WebSocket arrive unchanged, a bounded part of them at a time", async () => {
+test("64 MiB in each direction over WebSocket arrive unchanged in bounded memory", async () => {
   await using server = startServer();
   const client = await dialWebSocket(server.command(request, cat), "v5.channel.k8s.io");
   const watched = watch();
