@@ -6,7 +6,7 @@ import type { Message } from "../../../src/egress/messages.ts";
 import { listen } from "../../harness/ports.ts";
 import { waitFor } from "../../harness/wait.ts";
 
-/** A carrier to a server of the test's. The link to the API server holds as many bytes as the test says. */
+/** A multiplexer connected to a test server. The tunnel buffers as many bytes as the test says. */
 async function rig(serve: (socket: Socket) => void) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {

@@ -13,7 +13,7 @@ test("does not open connections requested after the session has ended", async ()
     bufferedAmount: 0,
     send: () => undefined,
     ping: () => undefined,
-    // The library hands on what it has read already, also after this.
+    // The library emits messages already read even after this.
     terminate: () => undefined,
   });
   const dialled: string[] = [];

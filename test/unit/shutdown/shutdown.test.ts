@@ -26,7 +26,7 @@ async function until(holds: () => boolean): Promise<void> {
   }
 }
 
-/** A node with these pods, whose machine has logind unless told otherwise. */
+/** A node with these pods, on a machine with logind by default. */
 async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   const clock = fakeClock();
   const host = fakeHost({ clock });

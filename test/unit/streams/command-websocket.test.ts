@@ -8,7 +8,7 @@ import { ask, dialWebSocket, startServer, until } from "./clients.ts";
 
 const all: CommandRequest = { stdin: true, stdout: true, stderr: true, tty: false };
 
-/** Answers what it heard, once it has heard all; exits with 4. */
+/** Echoes its input once it has ended; exits with 4. */
 const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   assert.ok(stdin && stdout && stderr);
   stdout.write(`heard: ${await text(stdin)}`);
@@ -16,7 +16,7 @@ const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   return 4;
 };
 
-/** Does nothing until the client is gone. */
+/** Does nothing until the client disconnects. */
 const idle: RunCommand = (_streams, signal) =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 
@@ -207,7 +207,7 @@ test("stops answering pings of a client that does not read the pongs", async () 
   let answered = 0;
   upgraded.on("data", (part: Buffer) => (answered += part.length / 2));
   for (let turn = 0; turn < 1000; turn++) await new Promise(setImmediate);
-  // As many as the connection itself holds, and a few more.
+  // As many as the connection itself buffers, and a few more.
   assert.ok(answered > 0 && answered < (1 << 15) + 100, `${answered} pongs were waiting`);
   upgraded.destroy();
 });

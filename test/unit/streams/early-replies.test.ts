@@ -9,7 +9,7 @@ import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "..
 
 const soon = () => new Promise(setImmediate);
 
-/** A client, and the far end of what it is joined to. */
+/** A client, and the far end of the connection it is spliced to. */
 function rig(t: TestContext) {
   const [socket, near] = connectionPair();
   const [far, server] = connectionPair();
@@ -37,7 +37,7 @@ test("accepts streams before the server has seen them, once each, and drops the 
   const error = await client.open({ streamtype: "error" });
   const output = await client.open({ streamtype: "stdout" });
   await soon();
-  // What the client said has gone on as it was: two SYN_STREAMs.
+  // The client's bytes were forwarded unchanged: two SYN_STREAMs.
   assert.deepEqual([heard().readUInt16BE(2), heard().length > 40], [1, true]);
   const compress = headerCompressor();
   for (const { id } of [error, output]) write(server, controlFrame(2, Buffer.concat([words(id), await compress({})])));
@@ -62,7 +62,7 @@ test("answers the client's pings itself, and forwards the client's replies to th
   );
 });
 
-/** Pings, many of them. @returns how many bytes were taken before the other side took no more for some turns. */
+/** Sends many pings. @returns the number of bytes accepted until the other side accepted no more for some turns of the event loop. */
 async function flood(socket: Duplex, most: number): Promise<number> {
   const pings = Buffer.concat(Array.from({ length: 1000 }, () => controlFrame(6, words(1))));
   const so = { taken: 0, idle: 0 };

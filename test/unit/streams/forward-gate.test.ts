@@ -14,7 +14,7 @@ import { until } from "./clients.ts";
 
 const { toPod, toNode } = mostForwarded;
 
-/** Pods whose servers say their port and then what they hear; clients of them, each with a gate of its own before the runtime. */
+/** Pods whose servers send their port and then echo; clients of them, each with its own gate in front of the runtime. */
 function rig(t: TestContext) {
   const clock = fakeClock();
   const places = createForwardPlaces(clock);
@@ -55,7 +55,7 @@ function ownOf(places: ForwardPlaces, pod: string) {
   return taken.place;
 }
 
-/** The two streams of a connection; the second fails where the first has been told why. */
+/** The two streams of a connection; the second fails if the first has already received the reason. */
 async function connectTo(client: SpdyClient, requestid: string) {
   const error = await client.open({ streamtype: "error", port: "80", requestid });
   await error.end();
@@ -63,7 +63,7 @@ async function connectTo(client: SpdyClient, requestid: string) {
   return { error, data };
 }
 
-/** Outcome of a promise while time goes on. */
+/** Outcome of a promise while fake time advances. */
 async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
   const so = { settled: false };
   const note = () => {

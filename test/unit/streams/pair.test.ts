@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
 
-/** Everything to the end; leaves the stream as it is. */
+/** Reads everything to the end; leaves the stream as it is. */
 async function text(stream: Readable): Promise<string> {
   const parts: Buffer[] = [];
   stream.on("data", (part: Buffer) => parts.push(part));

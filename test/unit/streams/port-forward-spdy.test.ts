@@ -20,7 +20,7 @@ async function openPair(client: SpdyClient, port: number, requestid: string) {
   return { error, data };
 }
 
-/** A pod whose servers say their port and then what they hear, until the client has ended. */
+/** A pod whose servers send their port and then echo until the client has ended. */
 const echoing: ConnectPort = (port) => {
   const [near, far] = connectionPair();
   far.on("error", () => undefined);

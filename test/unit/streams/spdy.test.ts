@@ -88,7 +88,7 @@ test("finds frames however the bytes are split", () => {
   }
 });
 
-/** A command that waits for its client to go. */
+/** A command that waits for its client to disconnect. */
 const waiting: RunCommand = (_streams, signal) =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 

@@ -7,7 +7,7 @@ import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "..
 
 const lost = Buffer.from("lost");
 
-/** A client, and the server's end of what it is joined to. */
+/** A client, and the server's end of the connection it is spliced to. */
 function rig(t: TestContext) {
   const [socket, near] = connectionPair();
   const [far, server] = connectionPair();
@@ -23,7 +23,7 @@ function rig(t: TestContext) {
   return { socket, server };
 }
 
-/** A client with an error stream and an output, which the server has accepted. */
+/** A client with an error stream and an output stream, both accepted by the server. */
 async function opened(t: TestContext) {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);

@@ -123,7 +123,7 @@ test("delivers what a side sent before it closed, even if it is written to after
   client.near.on("data", (part: Buffer) => {
     got += part.length;
     if (backend.readableEnded) return;
-    // Slowly, so that the end is still on its way when the client speaks.
+    // Slowly, so that the end is still in transit when the client writes.
     client.near.pause();
     setImmediate(() => client.near.resume());
   });

@@ -12,7 +12,7 @@ import { noTracer } from "../../../src/lib/tracer.ts";
 import { openTracer } from "../../../src/tracing/tracer.ts";
 import { startCollector } from "../../harness/otlp.ts";
 
-/** A tracer of a node, with its log. */
+/** A node's tracer, with its log. */
 async function opened(endpoint: string | undefined, samplingRatePerMillion?: number) {
   const logged: string[] = [];
   const log = createLogger(0, { write: (line: string) => void logged.push(line) });

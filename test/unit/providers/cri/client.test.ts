@@ -177,7 +177,7 @@ test("a call ends at its deadline or signal, and not earlier without a limit", a
   await arrived.promise;
   stop.abort();
   await assert.rejects(call, { code: "cancelled" });
-  // The server hears of the end of each call that came to it; the first may never have, on a busy machine.
+  // The server is notified of the end of each call that reached it; on a busy machine the first may not have.
   await Promise.all(ended);
 });
 

@@ -108,7 +108,7 @@ test("falls back to containerd's event service, and logs a missing source once",
     ]);
   }
   assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/delete"'));
-  // The end of each command that a probe runs in a container would come along.
+  // Would also deliver the end of each command that a probe runs in a container.
   assert.ok(!asked[0]?.filters.some((filter) => filter.includes("/tasks/exit")));
   assert.equal(namespaces[0], "k8s.io");
   assert.deepEqual(logged, [{ source: "CRI GetContainerEvents" }]);

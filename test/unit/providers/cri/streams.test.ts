@@ -10,7 +10,7 @@ import { selfSigned } from "../../../fakes/certificate.ts";
 
 const patience = (): AbortSignal => AbortSignal.timeout(5000);
 
-/** A host that notes what is dialled and connects to `port` of our loopback. */
+/** A host that records dialled addresses and connects to `port` of our loopback. */
 function hostOf(port: number) {
   const dialled: Address[] = [];
   const dial = async (to: Address) => {

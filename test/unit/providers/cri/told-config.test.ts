@@ -7,7 +7,7 @@ import { type SocketRig, socketRig } from "./server.ts";
 const { status } = runtimeService;
 const never = (): AbortSignal => new AbortController().signal;
 
-/** A runtime that does not know CRI's RuntimeConfig, and shows so much in a verbose status. */
+/** A runtime without CRI's RuntimeConfig that reports this configuration in its verbose status. */
 const showing = (rig: SocketRig, info: Readonly<Record<string, string>>) =>
   rig.serve((server) =>
     server.addService(

@@ -8,7 +8,7 @@ const { signal } = new AbortController();
 const filterOf = ({ query }: EngineCall, name: string): string =>
   (JSON.parse(query.get("filters") ?? "{}") as Record<string, string[]>)[name]?.[0] ?? "";
 
-/** A daemon with a trial container and a network of node n1's, and the image that graftlet makes. */
+/** A daemon with a probe container and a network of node n1, and the image built by graftlet. */
 function engineWith({ user, attached = false }: { readonly user?: string; readonly attached?: boolean } = {}) {
   return fakeEngine((call) => {
     const { method, path } = call;

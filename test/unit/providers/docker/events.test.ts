@@ -35,7 +35,7 @@ test("an event has its pod and container, and marks an exit", () => {
   assert.equal(runtimeEvent({ Action: "die" }), undefined);
 });
 
-/** A daemon whose clock says 12:00:00.5 and that hands out its answers to /events. */
+/** A daemon whose clock is at 12:00:00.5, with scripted responses to /events. */
 async function eventEngine() {
   const opened: { readonly query: URLSearchParams; readonly response: ServerResponse }[] = [];
   const engine = await rawEngine(({ path, query, response }) => {

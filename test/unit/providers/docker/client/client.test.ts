@@ -11,7 +11,7 @@ import { fakeHost } from "../../../../fakes/host.ts";
 const socket = "/run/docker.sock";
 const never = new AbortController().signal;
 
-/** A server on a fake host's socket that answers by path, `undefined` never. */
+/** A server on a fake host's socket that responds by path; `undefined` means never. */
 async function engineThat(answer: (path: string) => { readonly status: number; readonly body: unknown } | undefined) {
   const clock = fakeClock();
   const host = fakeHost({ clock });

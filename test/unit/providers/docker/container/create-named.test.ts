@@ -9,7 +9,7 @@ import { createdState, inspection } from "../inspection.ts";
 const name = "k8s_main_web_default_uid-1_0";
 const signal = () => AbortSignal.timeout(5000);
 
-/** A daemon on which a container of `owner` has the name, and this node's containers have the names given. */
+/** A daemon on which a container of `owner` has the name, and this node's containers have the given names. */
 function engineWith(owner: string | undefined, ours: readonly string[] = []) {
   return fakeEngine(({ method, path, query }: EngineCall) => {
     if (method === "POST" && query.get("name") === name)

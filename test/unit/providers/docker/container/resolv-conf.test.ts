@@ -12,7 +12,7 @@ const dns = { servers: ["10.96.0.10"], searches: ["a.b", "c"], options: ["ndots:
 const text = "search a.b c\nnameserver 10.96.0.10\noptions ndots:5 edns0\n";
 const { signal } = new AbortController();
 
-/** A host whose sandbox has this file, with its changes and log. */
+/** A host with this file for the sandbox, its changes and log. */
 async function withFile(content: string, refuse?: CodedError) {
   const files = fakeHost({ clock: fakeClock() });
   await files.fs.apply([

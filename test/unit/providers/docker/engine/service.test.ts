@@ -22,7 +22,7 @@ const info = {
   Runtimes: { runc: {}, runsc: {} },
 };
 
-/** A daemon with the sandbox image, on which the containers for which `starts` says no do not start. */
+/** A daemon with the sandbox image that fails to start the containers for which `starts` returns false. */
 function engineWith({
   starts = () => true,
   left = [],

@@ -21,7 +21,7 @@ test("notices the end of a silent command, even before a listener is attached", 
   engine.parts.memory.containers.set("c", { imageRef: "busybox" });
   const id = await createExec(engine.parts, wish, signal);
   const running = await startExec(engine.parts, { id, tty: false }, signal);
-  // More has been asked for already, as an HTTP client does.
+  // An HTTP client has already requested more, too.
   running.connection.read(0);
   daemon?.end();
   await turn();

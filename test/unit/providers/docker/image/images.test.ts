@@ -56,7 +56,7 @@ test("lists an untagged image without names", async () => {
   );
 });
 
-/** Answers to a removal, with the containers that `users` made of images. */
+/** Responses to a removal, with the containers that `users` created from images. */
 function removal(users: readonly object[]) {
   return ({ method, path }: EngineCall): EngineAnswer => {
     if (path === "/containers/json") return { status: 200, body: users };

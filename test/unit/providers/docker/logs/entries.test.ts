@@ -33,7 +33,7 @@ for (const size of [1, 33, 4096, 1_000_000]) {
 
   test(`splits a terminal's output in blocks of ${size} at timestamps; the last line may be incomplete`, () => {
     const long = "x".repeat(16_384);
-    // Invalid UTF-8 takes more room in the answer than in the line.
+    // Invalid UTF-8 is longer in the response than in the line.
     const longer = `${"x".repeat(16_380)}\ufffd\ufffd`;
     const bytes = Buffer.from(
       `${time(1)} one\r\n${time(2)} ${long}${time(2)} ${longer}${time(2)} end Z \r\n${time(3)} said at ${time(9)} \r\n${time(4)} $ `,
@@ -90,7 +90,7 @@ test("keeps all parts of a long line, which share their time, once", () => {
   const isNew = createRepeatFilter();
   const count = (...seconds: number[]) => seconds.map((second) => isNew(line(second, "part")) && second).filter(Number);
   assert.deepEqual(count(1, 2, 2, 2, 3, 4, 4), [1, 2, 2, 2, 3, 4, 4]);
-  // Repeated from the second on; two more parts of the fourth have come meanwhile.
+  // Repeated from the second line on; two more parts of the fourth have arrived meanwhile.
   assert.deepEqual(count(2, 2, 2, 3, 4, 4, 4, 4, 5), [4, 4, 5]);
   const long = (...texts: string[]) => texts.filter((text) => isNew(line(6, text)));
   assert.deepEqual(long("x", "x", "end\n"), ["x", "x", "end\n"]);

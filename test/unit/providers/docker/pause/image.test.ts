@@ -6,7 +6,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const { signal } = new AbortController();
 
-/** A daemon with some images, that can pull `pullable` and import anything. */
+/** A daemon with some images that can pull `pullable` and import anything. */
 async function engineWith({
   images = [],
   pullable = [],

@@ -9,7 +9,7 @@ import { assemble, jump, label } from "../../../../../providers/docker/pause/ass
 import { pauseProgram } from "../../../../../providers/docker/pause/program.ts";
 import { tarOfProgram } from "../../../../../providers/docker/pause/tar.ts";
 
-/** Output of GNU as for the same instructions, so that each architecture checks both. */
+/** Output of GNU as for the same instructions; each architecture checks both programs. */
 const codes = {
   amd64:
     "6802400100b80e00000031ff4889e631d241ba080000000f05b8800000004889e731f631d241ba080000000f0583f811740d85c078e3" +
@@ -48,7 +48,7 @@ test("the program for this machine waits, and exits with 0 on a signal", { skip 
       const running = spawn(file, { stdio: "ignore" });
       const exited = once(running, "exit");
       await once(running, "spawn");
-      // Node reports a start before the program itself has run; once it has, it sleeps.
+      // Node reports the start before the program itself has run; afterwards it sleeps.
       while (statusOf(running.pid, "State") !== "S") await new Promise(setImmediate);
       running.kill("SIGCHLD");
       while (!/^0+$/.test(statusOf(running.pid, "ShdPnd"))) await new Promise(setImmediate);

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { findProgram } from "../../../../../providers/docker/port-forward/programs.ts";
 
-/** The program found on a machine whose socat does this once it relays. */
+/** The program found on a machine whose socat does this when it relays. */
 async function foundWith(t: TestContext, relays: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "graftlet-socat-"));
   t.after(() => rm(folder, { recursive: true }));

@@ -12,7 +12,7 @@ const request = RunPodSandboxRequest.fromPartial({
   config: { metadata: { name: "web", namespace: "default", uid: "uid-1", attempt: 0 } },
 });
 
-/** A daemon that has networks until `refuse` says otherwise of a sandbox's start. */
+/** A daemon with networks; `refuse` decides about a sandbox's start. */
 async function daemonWith(refuse: (network: string) => { status: number; message: string } | undefined) {
   const networks: string[] = [];
   const sandboxes = new Map<string, string>();

@@ -7,7 +7,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const { signal } = new AbortController();
 
-/** A daemon that starts slowly and answers an inspection as told. */
+/** A daemon that starts slowly, with a scripted inspection. */
 async function slowStarter(look: typeof createdState) {
   const asked: string[] = [];
   let start: RawCall | undefined;

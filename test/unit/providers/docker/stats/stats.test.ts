@@ -21,7 +21,7 @@ const all = [
   entry("s1", "podsandbox", "running"),
 ];
 
-/** Lists by type and id as the daemon does: an id filter is the beginning of one. */
+/** Lists by type and ID like the daemon: an ID filter matches a prefix. */
 function daemon({ path, query }: EngineCall): EngineAnswer {
   if (path === "/info") return { status: 200, body: { DockerRootDir: "/d", MemTotal: 8000 } };
   if (path === "/containers/c1/stats" || path === "/containers/s1/stats") return { status: 200, body: sample };
