@@ -148,7 +148,7 @@ function createShutDown(
   };
 }
 
-/** Reports the node as ready again after a cancelled shutdown. Its pods have ended. */
+/** Reports that the shutdown was cancelled. The pods have ended. */
 async function callOff(deps: ShutdownDeps, take: () => Promise<void>): Promise<void> {
   show(deps, undefined, "Shutdown manager detected shutdown cancellation");
   await take();
