@@ -1,7 +1,7 @@
 import type { ProviderFactory } from "../src/seams/provider.ts";
 
-/** Providers by their names in `--provider` and GraftletConfiguration, for the nodes of one process. A provider's code is loaded on first
- *  use, to save memory. */
+/** Provider factories by the names in `--provider` and GraftletConfiguration, for the nodes of one process. A provider's code is loaded on
+ *  first use, to save memory. */
 export function createProviders(): Readonly<Record<string, ProviderFactory>> {
   let ssh: Promise<ProviderFactory> | undefined;
   return {

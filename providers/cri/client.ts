@@ -13,11 +13,11 @@ export interface Method<Request, Response> {
   readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
-/** How long a unary call may take: milliseconds, or no limit but the signal's. */
+/** Timeout of a unary call: milliseconds, or none except the signal. */
 export type Limit = number | "none";
 
-/** A gRPC connection to a unix socket. It connects on the first call and reconnects by itself. While the socket does not
- *  answer, calls fail with `unavailable`: at once, or after `patienceMs`. */
+/** A gRPC connection to a unix socket. It connects on the first call and reconnects automatically. While the socket does not respond, calls
+ *  fail with `unavailable`: at once, or after `patienceMs`. */
 export interface Channel {
   /** @param limit deadline of the call; the channel's own when omitted. @throws CodedError with the server's message. */
   call<Request, Response>(
@@ -45,14 +45,14 @@ export interface ChannelOptions {
   readonly patienceMs?: number;
   /** Headers for the next unary call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
-  /** Charged with what the answers take. */
+  /** Charged with the memory of the responses. */
   readonly budget?: TargetBudget;
   readonly clock: Clock;
 }
 
 const { maxMessageBytes } = runtimeLimits;
 
-/** Time after which a stream of messages lets others have a turn, milliseconds: the library delivers what has arrived without a pause. */
+/** Time after which a message stream yields to the event loop, milliseconds: the library delivers all received messages without a pause. */
 const longestTurnMs = 20;
 
 const channelOptions = {
@@ -147,8 +147,8 @@ interface UnaryOptions {
   readonly signal: AbortSignal;
 }
 
-/** `client.makeUnaryRequest` without interceptors, emitter and the caller's stack, which make up nine tenths of a call's
- *  cost: a node with many probes makes fifty calls a second. */
+/** `client.makeUnaryRequest` without interceptors, emitter and stack capture, which make up nine tenths of a call's cost: a node with many
+ *  probes makes fifty calls a second. */
 function unary<Request, Response>(
   client: Client,
   method: Method<Request, Response>,
@@ -169,7 +169,7 @@ function unary<Request, Response>(
     onReceiveStatus({ code, details }) {
       signal.removeEventListener("abort", cancel);
       if (code !== status.OK) return reject(codedStatus(code, details));
-      if (!message) return reject(new CodedError("unknown", `${method.path} answered without a message`));
+      if (!message) return reject(new CodedError("unknown", `${method.path} returned no message`));
       try {
         resolve(decodeBounded(method.responseDeserialize, message, runtimeLimits, budget));
       } catch (error) {

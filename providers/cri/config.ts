@@ -8,7 +8,7 @@ export interface CriConfig {
   /** Absolute path of the image service's socket. */
   readonly imageSocket: string;
   readonly sharing: Sharing;
-  /** True when graftlet runs in a Pod of the machine. */
+  /** True if graftlet runs in a Pod on this machine. */
   readonly inPod: boolean;
 }
 

@@ -4,7 +4,7 @@ import { CodedError, type ErrorCode, abortError } from "../../src/lib/errors.ts"
 import { RuntimeError, runtimeReasons } from "../../src/seams/runtime.ts";
 
 const codes: Readonly<Partial<Record<status, ErrorCode>>> = {
-  // The caller's own cancellation is handled below: here the server gave the call up, for example on shutdown.
+  // Cancellation by the caller is handled below; this is the server's, for example on shutdown.
   [status.CANCELLED]: "unavailable",
   [status.INVALID_ARGUMENT]: "invalid_argument",
   [status.DEADLINE_EXCEEDED]: "deadline_exceeded",

@@ -30,9 +30,9 @@ export interface CriEventsOptions {
   readonly log: Logger;
 }
 
-/** Events from the best source that the runtime has: CRI's own (containerd 2), else containerd's event service. A
- *  missing source is tried once per connection (the runtime may have been upgraded) and logged the first time.
- *  @throws unimplemented when there is neither. */
+/** Events from the runtime's best source: CRI's own (containerd 2), otherwise containerd's event service. A missing source is tried once
+ *  per connection, because the runtime may have been upgraded, and logged the first time.
+ *  @throws unimplemented if there is no source. */
 export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { runtime, log } = options;
   const sources: readonly Source[] = [criSource(runtime), containerdSource(runtime)];
@@ -44,20 +44,19 @@ export function criEvents(options: CriEventsOptions): (signal: AbortSignal) => A
         return;
       } catch (error) {
         if (!hasCode(error, "unimplemented")) throw error;
-        if (!lacking.has(source.name))
-          log.info({ source: source.name }, "the runtime does not have this source of events");
+        if (!lacking.has(source.name)) log.info({ source: source.name }, "event source not supported by the runtime");
         lacking.add(source.name);
       }
     }
-    throw new CodedError("unimplemented", "the runtime has no events");
+    throw new CodedError("unimplemented", "the runtime provides no container events");
   };
 }
 
-/** Time after an answer on the same connection until an earlier subscription counts as established, milliseconds. */
+/** Delay after the probing call's response until the subscription counts as established, milliseconds. */
 const settleMs = 50;
 
-/** Yields `listening`, then the source's events. Go servers send nothing on a stream before its first message: a
- *  subscription is established when a later call on the same connection is answered and the stream has not been refused. */
+/** Yields `listening`, then the source's events. Go servers send no headers before the first message: a subscription is established when a
+ *  later call on the same connection has been answered and the stream has not been refused. */
 async function* standing(
   source: Source,
   { runtime, clock }: CriEventsOptions,
@@ -109,8 +108,8 @@ export function criEvent({ containerId, containerEventType, podSandboxStatus }: 
   };
 }
 
-/** containerd deletes a task once its container has ended, just before the CRI status shows it. The exit event comes
- *  earlier, but so do the exits of all exec probes, and no filter separates the two. */
+/** containerd deletes a task once its container has ended, just before the CRI status shows it. The exit event comes earlier, but the exits
+ *  of all exec probes have the same topic, and no filter separates them. */
 const topics = ["/tasks/start", "/tasks/oom", "/tasks/delete", "/containers/create", "/containers/delete"];
 
 function containerdSource(runtime: Channel): Source {
@@ -126,7 +125,7 @@ function containerdSource(runtime: Channel): Source {
   };
 }
 
-/** Converts a containerd event, which does not distinguish sandboxes from containers; undefined when it carries nothing. */
+/** Converts a containerd event, which does not distinguish sandboxes from containers; undefined if it has no payload. */
 export function containerdEvent({ topic, event }: Envelope): RuntimeEvent | undefined {
   if (!event) return undefined;
   if (topic.startsWith("/tasks/")) {

@@ -32,8 +32,7 @@ export function criSandboxes(runtime: Channel, requestTimeoutMs: number): Sandbo
   };
 }
 
-/** Containers over CRI. A call that waits for a container (stop, execSync) gets that time on top of the ordinary
- *  deadline. */
+/** Containers over CRI. Calls that wait for a container (stop, execSync) get that time in addition to the ordinary deadline. */
 export function criContainers(runtime: Channel, requestTimeoutMs: number): Containers {
   return {
     createContainer: (request, signal) => runtime.call(runtimeService.createContainer, request, signal),
@@ -52,7 +51,7 @@ export function criContainers(runtime: Channel, requestTimeoutMs: number): Conta
       await runtime.call(runtimeService.removeContainer, { containerId }, signal);
     },
     async checkpointContainer(request, signal) {
-      // A limit below that of an ordinary call counts as that, as in a kubelet.
+      // Like the kubelet: the ordinary timeout is the minimum.
       const patienceMs = Math.max(requestTimeoutMs, Number(request.timeout) * 1000);
       const timeout = BigInt(Math.floor(patienceMs / 1000));
       await runtime.call(runtimeService.checkpointContainer, { ...request, timeout }, signal, patienceMs);

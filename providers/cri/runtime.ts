@@ -21,7 +21,7 @@ export interface CriRuntimeOptions {
   readonly patienceMs?: number;
   /** Headers for the next call. */
   readonly callHeaders?: () => Readonly<Record<string, string>>;
-  /** Dials the runtime's stream URLs: the machine that the runtime runs on. */
+  /** Dials the runtime's streaming URLs from the machine that the runtime runs on. */
   readonly host: Pick<Host, "dial" | "forUsers" | "budget">;
   readonly clock: Clock;
   readonly log: Logger;

@@ -3,8 +3,8 @@ import { parseImageName } from "../../src/pod/image-name.ts";
 import type { Channel } from "./client.ts";
 import { toldConfig } from "./told-config.ts";
 
-/** Pins the runtime's sandbox image, without which no pod starts, where the runtime does not do that itself: containerd 1.6 tells its
- *  name only with the configuration in its status. It is asked once, and by runtimes that pin images not at all. */
+/** Marks the runtime's sandbox image as pinned if the runtime does not do so itself; without that image no pod starts. containerd 1.6
+ *  reports the name only in its status's configuration. The name is read once; runtimes that pin images themselves are not asked. */
 export function createSandboxPin(
   runtime: Channel,
 ): (images: readonly Image[], signal: AbortSignal) => Promise<readonly Image[]> {
@@ -19,7 +19,7 @@ export function createSandboxPin(
   };
 }
 
-/** An image's full name; undefined for what is none. */
+/** The image's full name; undefined for an invalid name. */
 function fullName(image: unknown): string | undefined {
   if (typeof image !== "string") return undefined;
   try {

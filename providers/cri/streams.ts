@@ -7,8 +7,8 @@ import type { Host } from "../../src/seams/host.ts";
 import type { Endpoint, Streams } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
-/** exec, attach and port-forward over CRI: the runtime returns a URL of its own streaming server, dialled from the
- *  target because such URLs name the target's loopback. */
+/** exec, attach and port-forward over CRI: the runtime returns a URL of its own streaming server, which is dialled from the target because
+ *  such URLs use the target's loopback. */
 export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams {
   return {
     exec: async (request, signal) => endpointOf((await runtime.call(runtimeService.exec, request, signal)).url, host),
@@ -24,7 +24,7 @@ export function criStreams(runtime: Channel, host: Pick<Host, "dial">): Streams 
 export function endpointOf(text: string, host: Pick<Host, "dial">): Endpoint {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (url?.protocol !== "http:" && url?.protocol !== "https:")
-    throw new CodedError("unknown", `the runtime named a stream URL that is neither http nor https: ${text}`);
+    throw new CodedError("unknown", `the runtime returned a streaming URL that is neither http nor https: ${text}`);
   const tls = url.protocol === "https:";
   const address = { host: reachable(hostIn(url)), port: Number(url.port || (tls ? 443 : 80)) };
   return {

@@ -9,7 +9,7 @@ import { hasCode } from "../../src/lib/errors.ts";
 import type { RuntimeConfig } from "../../src/seams/runtime.ts";
 import type { Channel } from "./client.ts";
 
-/** The configuration that containerd shows in its status, as far as it is read here.
+/** The part of containerd's configuration, from its verbose status, that is used here.
  *  @see https://github.com/containerd/containerd/blob/v1.6.20/pkg/cri/config/config.go */
 interface ToldConfig {
   readonly sandboxImage?: unknown;
@@ -21,7 +21,7 @@ interface ToldConfig {
   };
 }
 
-/** The runtime's configuration where it tells one as JSON; undefined where it tells none. */
+/** The runtime's configuration as reported in its verbose status; undefined if it reports none as JSON. */
 export async function toldConfig(runtime: Channel, signal: AbortSignal): Promise<ToldConfig | undefined> {
   const { info } = await runtime.call(runtimeService.status, { verbose: true }, signal);
   try {
@@ -32,11 +32,11 @@ export async function toldConfig(runtime: Channel, signal: AbortSignal): Promise
   }
 }
 
-/** The shim whose option says who makes cgroups: runc's, and of all that take runc's place. */
+/** The shim whose options include the cgroup driver: runc's, and those of its drop-in replacements. */
 const runcShim = "io.containerd.runc.v2";
 
-/** The runtime's configuration by CRI; its cgroup driver as containerd 2 would tell it where the runtime is an older containerd.
- *  @throws unimplemented where the runtime tells it in neither way. */
+/** The runtime's configuration over CRI; for older containerd, its cgroup driver from the reported configuration.
+ *  @throws unimplemented if the runtime reports it in neither way. */
 export async function runtimeConfig(runtime: Channel, signal: AbortSignal): Promise<RuntimeConfig> {
   try {
     return await runtime.call(runtimeService.runtimeConfig, RuntimeConfigRequest.fromPartial({}), signal);

@@ -12,9 +12,8 @@ import { trialContainers } from "./engine/trials.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** This node's belongings other than pods: trial containers left by an interrupted start, networks with the node's
- *  label, the sandbox image built by graftlet unless a foreign container uses it, and the machine's iptables rules of
- *  host ports. */
+/** Resources of this node other than pods: probe containers left by an interrupted start, networks with the node's label, the sandbox image
+ *  built by graftlet unless a foreign container uses it, and the machine's iptables rules of host ports. */
 export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promise<readonly Belonging[]> {
   const [trials, networks, image, rules] = await Promise.all([
     trialContainers(parts, signal),
@@ -24,7 +23,7 @@ export async function dockerBelongings(parts: Parts, signal: AbortSignal): Promi
   ]);
   return [
     ...trials.map((id) => ({
-      name: `trial container (${id.slice(0, 13)})`,
+      name: `probe container (${id.slice(0, 13)})`,
       remove: (stop: AbortSignal) => forceRemove(parts, id, stop),
     })),
     ...networks,

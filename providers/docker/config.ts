@@ -4,20 +4,20 @@ import { readInPod } from "../local/in-pod.ts";
 export interface DockerConfig {
   /** Absolute path of the daemon's socket. */
   readonly socket: string;
-  /** Name of the Docker network of the node's pods; created when missing. */
+  /** Name of the Docker network of the node's pods; created if missing. */
   readonly network: string;
-  /** Subnet of that network when the node has no spec.podCIDR; Docker chooses when there is neither. */
+  /** Subnet of that network if the node has no spec.podCIDR; Docker chooses one if there is neither. */
   readonly podCIDR?: string;
   /** Image of the container that holds a pod's namespaces. */
   readonly sandboxImage: string;
-  /** True when graftlet runs in a Pod of the machine. */
+  /** True if graftlet runs in a Pod on this machine. */
   readonly inPod: boolean;
 }
 
 const fields = ["socket", "network", "podCIDR", "sandboxImage", "inPod"];
 const defaultSocket = "/var/run/docker.sock";
 const defaultSandboxImage = "registry.k8s.io/pause:3.10.2";
-/** The sandbox image that graftlet builds where the configured one cannot be pulled. */
+/** The sandbox image that graftlet builds if the configured one cannot be pulled. */
 export const localPauseImage = "graftlet.dev/pause:1";
 
 /** Reads the docker provider's `providerConfig`: `socket`, `network`, `podCIDR`, `sandboxImage`, `inPod`, all optional.
@@ -69,7 +69,7 @@ function cidrOf(value: unknown): string {
   return `${address}/${bits}`;
 }
 
-/** Accepts /8 to /29: a smaller subnet has no room beside the gateway. */
+/** Accepts /8 to /29: a smaller subnet has no room besides the gateway. */
 function isIPv4Prefix(address: string, bits: string): boolean {
   const parts = /^(\d{1,3})\.(\d{1,3})\.(\d{1,3})\.(\d{1,3})$/.exec(address)?.slice(1).map(Number);
   if (!parts || parts.some((part) => part > 255) || !/^\d{1,2}$/.test(bits)) return false;

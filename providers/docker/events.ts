@@ -16,9 +16,8 @@ const actions = ["create", "start", "die", "oom", "pause", "unpause", "rename", 
 /** Events that change the list of images, or the daemon's info. */
 const otherActions = ["pull", "load", "import", "tag", "untag", "delete", "reload"];
 
-/** The daemon's event stream. Events of this node's sandboxes and containers are passed on; others invalidate cached
- *  answers. A stream resumes where the previous one ended, since the daemon keeps its latest events; some may be
- *  repeated.
+/** The daemon's event stream. Events of this node's sandboxes and containers are passed on; others invalidate cached responses. A stream
+ *  resumes where the previous one ended, since the daemon keeps its latest events; some may be repeated.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/System/operation/SystemEvents */
 export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => AsyncGenerator<RuntimeEvent> {
   const { docker, config, nodeName, cache } = parts;
@@ -27,7 +26,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
   /** Nanoseconds since the epoch by the daemon's clock. */
   let since: bigint | undefined;
   const listen = async (signal: AbortSignal) => {
-    // The answer's head arrives just before the subscription is active: `since` covers the gap.
+    // The response's headers arrive just before the subscription is active: `since` covers the gap.
     since ??= nanoseconds((await engineInfo(parts, signal)).SystemTime);
     const query = { filters, since: seconds(since) };
     return docker.call(
@@ -58,7 +57,7 @@ export function dockerEvents(parts: DockerParts): (signal: AbortSignal) => Async
       cache.end();
       answer?.destroy();
     }
-    if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine ended its stream of events");
+    if (!signal.aborted) throw new CodedError("unavailable", "the Docker Engine closed its event stream");
   };
 }
 
@@ -90,7 +89,7 @@ function timeOf({ timeNano }: EngineEvent): bigint | undefined {
   return timeNano === undefined ? undefined : BigInt(timeNano) - 1000n;
 }
 
-/** A time as the Engine API takes it: seconds with nine decimals. */
+/** A time in the Engine API's format: seconds with nine decimals. */
 function seconds(time: bigint): string {
   return `${time / 1_000_000_000n}.${String(time % 1_000_000_000n).padStart(9, "0")}`;
 }

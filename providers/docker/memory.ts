@@ -1,7 +1,7 @@
 import type { ContainerInspectInfo } from "dockerode";
 import { type BoundedMap, createBoundedMap } from "../../src/lib/bounded-map.ts";
 
-/** Cache of immutable facts by container ID, to save round trips. Evicted entries are asked for again. */
+/** Cache of immutable facts by container ID, to save round trips. Evicted entries are requested again. */
 export interface Memory {
   readonly sandboxes: BoundedMap<SeenSandbox>;
   /** Inspections of sandboxes that have just started. */
@@ -28,7 +28,7 @@ export interface SeenContainer {
 }
 
 export interface MadeContainer {
-  /** Resolves when the log is linked, or cannot be. */
+  /** Resolves once the log is linked, or linking has failed. */
   readonly linked: Promise<void>;
 }
 

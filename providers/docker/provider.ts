@@ -3,8 +3,8 @@ import { localHost } from "../local/host.ts";
 import { readDockerConfig } from "./config.ts";
 import { dockerRuntime } from "./runtime.ts";
 
-/** The local machine with a Docker Engine on a unix socket. The daemon may have other users: the node touches only what
- *  carries its label. */
+/** The local machine with a Docker Engine on a unix socket. The daemon may have other users: the node touches only resources with its
+ *  label. */
 export const dockerProvider: ProviderFactory = async ({
   config,
   requestTimeoutMs,

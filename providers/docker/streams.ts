@@ -8,9 +8,8 @@ import type { DockerParts } from "./parts.ts";
 import { createPortRelay } from "./port-forward/relay.ts";
 import { inspectRunning, inspectRunningSandbox } from "./container/running.ts";
 
-/** exec, attach and port-forward. The Docker Engine does not serve Kubernetes' protocols: `server` does, in this
- *  process. Requests fail before there is an endpoint: not_found, or failed_precondition when the container is not
- *  running. */
+/** exec, attach and port-forward. The Docker Engine does not support Kubernetes' streaming protocols: `server` serves them in this process.
+ *  Requests fail before there is an endpoint: not_found, or failed_precondition if the container is not running. */
 export function dockerStreams(parts: DockerParts, server: StreamServer): Streams {
   const connectTo = createPortRelay(parts);
   return {

@@ -3,37 +3,37 @@ import { messageOf } from "../lib/errors.ts";
 import type { Message } from "./messages.ts";
 
 export interface CarrierDeps {
-  /** Where to connect for what the server dials; undefined for what it may not. */
+  /** Address to connect to for a target that the server dials; undefined for targets that are not allowed. */
   readonly leadsTo: (protocol: string, address: string) => { readonly host: string; readonly port: number } | undefined;
-  /** Sends a message. @param sent told once it is out. */
+  /** Sends a message. @param sent called once it has been sent. */
   readonly send: (message: Message, sent?: () => void) => void;
-  /** Bytes that wait to be sent. */
+  /** Number of bytes waiting to be sent. */
   readonly unsent: () => number;
 }
 
-/** Connections that an API server has opened through a tunnel. */
+/** Multiplexes the connections that an API server has opened through a tunnel. */
 export interface Carrier {
   take(message: Message): void;
-  /** Their numbers, in order. */
+  /** IDs of the open connections, in order. */
   known(): readonly bigint[];
-  /** Ends all of them. */
+  /** Closes all connections. */
   close(): void;
 }
 
 interface Carried {
   readonly socket: Socket;
-  /** The server takes no more of it for now. */
+  /** The server has paused this connection: nothing is read from the socket. */
   paused: boolean;
-  /** The server was asked to send no more of it for now. */
+  /** The server was asked to pause: the socket's write buffer is full. */
   full: boolean;
 }
 
-/** Bytes of a connection that may wait here before the server is asked to pause; the library's number. */
+/** Maximum number of buffered bytes of a connection before the server is asked to pause; remotedialer's value. */
 const mostWaiting = 2 ** 21;
-/** Bytes that may wait for the link to the server before connections are read no further. */
+/** Maximum number of bytes queued for the server before reading from connections stops. */
 const mostUnsent = 2 ** 20;
 
-/** Carries connections between a tunnel and what it leads to. */
+/** Forwards connections between a tunnel and the allowed target. */
 export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   const carried = new Map<bigint, Carried>();
   const room = createRoom(unsent);
@@ -45,7 +45,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   };
   const open = ({ connection, protocol, address }: Message & { type: "connect" }) => {
     const place = leadsTo(protocol, address);
-    if (!place) return send({ type: "error", connection, text: `${protocol}/${address} is not served here` });
+    if (!place) return send({ type: "error", connection, text: `${protocol}/${address} is not allowed` });
     const socket = connect({ ...place, noDelay: true });
     socket.on("error", (error) => end(messageOf(error)));
     const known: Carried = { socket, paused: false, full: false };
@@ -61,7 +61,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, room.goOn);
     });
     socket.on("drain", () => {
-      // While the server holds us up, its own end of that would be lost: it hears this with our answer to it.
+      // While the server has paused us, its own write side would miss this; it gets it with our answer to its resume.
       if (known.full && !known.paused) send({ type: "resume", connection });
       known.full = false;
     });
@@ -83,7 +83,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
     if (!known) return;
     known.paused = paused;
     if (paused) return void known.socket.pause();
-    // The library has one flag for both ways, and forgets to wake its writer when it resumes by itself: it is told anew how we stand.
+    // remotedialer keeps one flag for both directions and does not wake its writer when it resumes by itself: repeat our own state.
     send({ type: known.full ? "pause" : "resume", connection });
     if (!room.waits(known)) known.socket.resume();
   };
@@ -103,7 +103,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
   };
 }
 
-/** Room on the link to the server: while much waits for it, connections are read no further, whosever it is. */
+/** Backpressure of the tunnel: while too much is queued for the server, reading stops for every connection that has more data. */
 function createRoom(unsent: () => number) {
   const waiting = new Set<Carried>();
   return {
@@ -122,7 +122,7 @@ function createRoom(unsent: () => number) {
   };
 }
 
-/** Connections that are over for the server, and still take what it had sent. */
+/** Connections that the server has closed and that still have received data to write. */
 function createEnding() {
   const sockets = new Set<Socket>();
   return {

@@ -1,25 +1,25 @@
 import { BinaryReader, BinaryWriter } from "@bufbuild/protobuf/wire";
 import { CodedError } from "../lib/errors.ts";
 
-/** A message of an egress tunnel: of rancher's remotedialer, by which k3s and RKE2 reach kubelets.
+/** A message of rancher's remotedialer, the tunnel through which k3s and RKE2 reach kubelets.
  *  @see https://github.com/rancher/remotedialer */
 export type Message =
   | { readonly type: "data"; readonly connection: bigint; readonly data: Uint8Array }
   /** Open a connection, such as `tcp` to `127.0.0.1:10250`. */
   | { readonly type: "connect"; readonly connection: bigint; readonly protocol: string; readonly address: string }
-  /** The connection's end; `EOF` for an orderly one. */
+  /** The end of a connection; `EOF` for a normal close. */
   | { readonly type: "error"; readonly connection: bigint; readonly text: string }
   | { readonly type: "pause" | "resume"; readonly connection: bigint }
-  /** Connections that the sender knows: others are over. */
+  /** The sender's open connections; the receiver closes all others. */
   | { readonly type: "known"; readonly connections: readonly bigint[] };
 
 const numbers = { data: 1, connect: 2, error: 3, pause: 6, resume: 7, known: 8 } as const;
-/** A field that nobody reads any more: milliseconds. */
+/** An obsolete field that receivers ignore: milliseconds. */
 const deadline = 15_000;
-/** The far end reads no more of an error. */
+/** Maximum length of an error that the peer reads. */
 const longestError = 100;
 
-/** A message as it is sent. @param id tells messages apart in a debugger; no meaning beyond. */
+/** Encodes a message. @param id identifies the message in a debugger only. */
 export function encodeMessage(message: Message, id: bigint): Uint8Array {
   const writer = new BinaryWriter();
   writer.sint64(id).sint64(message.type === "known" ? 0n : message.connection);
@@ -47,7 +47,7 @@ function bodyOf(message: Message): Uint8Array | undefined {
   }
 }
 
-/** Reads a message; undefined for one of a kind that concerns peers of the server alone. @throws CodedError invalid_argument */
+/** Decodes a message; undefined for message types between servers. @throws CodedError invalid_argument */
 export function decodeMessage(bytes: Uint8Array): Message | undefined {
   const reader = new BinaryReader(bytes);
   try {
@@ -61,7 +61,7 @@ export function decodeMessage(bytes: Uint8Array): Message | undefined {
     return messageOf(type, connection, body);
   } catch (cause) {
     if (cause instanceof CodedError) throw cause;
-    throw new CodedError("invalid_argument", "the egress tunnel carried what is no message", { cause });
+    throw new CodedError("invalid_argument", "malformed remotedialer message", { cause });
   }
 }
 
@@ -76,7 +76,7 @@ function messageOf(type: Message["type"], connection: bigint, body: Buffer): Mes
     case "error":
       return { type, connection, text: body.toString() };
     case "known": {
-      if (body.length % 8 !== 0) throw new CodedError("invalid_argument", "a list of connections is cut off");
+      if (body.length % 8 !== 0) throw new CodedError("invalid_argument", "truncated list of connections");
       const count = body.length / 8;
       return { type, connections: Array.from({ length: count }, (_, index) => body.readBigInt64LE(index * 8)) };
     }

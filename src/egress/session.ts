@@ -10,14 +10,14 @@ export interface SessionDeps extends Pick<CarrierDeps, "leadsTo"> {
   readonly clock: Pick<Clock, "sleep">;
 }
 
-/** Times of the library, milliseconds: the far end gives up after a minute without a ping. */
+/** remotedialer's intervals, milliseconds: the peer gives up after a minute without a ping. */
 const pingMs = 5_000;
 const knownMs = 60_000;
-/** Silence after which the server is taken for dead, milliseconds. */
+/** Time without any message after which the server is considered dead, milliseconds. */
 const silenceMs = 30_000;
 
-/** Serves what an API server dials through its end of a tunnel, until that or the signal ends it.
- *  @throws CodedError unavailable when the server falls silent, or says what is no message. */
+/** Serves the connections that an API server dials through a tunnel, until the tunnel closes or the signal aborts. @throws CodedError
+ *  unavailable if the server is silent for too long, or sends a malformed message. */
 export async function serveSession(
   server: WebSocket,
   { leadsTo, clock }: SessionDeps,
@@ -37,7 +37,7 @@ export async function serveSession(
   };
   const carrier = createCarrier({ leadsTo, send, unsent: () => server.bufferedAmount });
   server.on("message", (bytes: Buffer) => {
-    // Messages that were read before the end come after it, too: a connection that is opened then would stay.
+    // Messages already read are delivered even after the end: a connection opened then would never be closed.
     if (until.aborted) return;
     try {
       const message = decodeMessage(bytes);
@@ -62,7 +62,7 @@ interface Beat extends Pick<SessionDeps, "clock"> {
   readonly fail: (error: unknown) => void;
 }
 
-/** Keeps the session known to the server, which forgets connections that are not named, and notices its silence. */
+/** Sends pings and the list of open connections (the server closes those not listed), and detects a silent server. */
 async function beat(server: WebSocket, { carrier, send, clock, fail }: Beat, until: AbortSignal): Promise<void> {
   let silent = 0;
   for (const event of ["message", "ping", "pong"] as const) server.on(event, () => (silent = 0));
@@ -70,7 +70,8 @@ async function beat(server: WebSocket, { carrier, send, clock, fail }: Beat, unt
     await clock.sleep(pingMs, until).catch(() => undefined);
     if (until.aborted || server.readyState !== server.OPEN) return;
     silent += pingMs;
-    if (silent > silenceMs) return fail(new CodedError("unavailable", "the server has fallen silent"));
+    if (silent > silenceMs)
+      return fail(new CodedError("unavailable", `the server has sent nothing for ${silenceMs / 1000} s`));
     server.ping();
     if (ms % knownMs === 0) send({ type: "known", connections: carrier.known() });
   }

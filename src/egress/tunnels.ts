@@ -9,25 +9,25 @@ import { onAbort, type Service, untilAborted } from "../lib/service-group.ts";
 import type { EndpointSlice } from "../objects.ts";
 import { serveSession } from "./session.ts";
 
-/** A distribution whose API server dials kubelets through a tunnel that each node opens. */
+/** A distribution whose API servers dial kubelets through a tunnel that each node opens. */
 export type Distribution = "k3s" | "rke2";
 
 export interface TunnelDeps {
-  /** Which distribution the cluster is of; undefined for one without tunnels. Asked once it can be known. */
+  /** The cluster's distribution; undefined if it uses no tunnels. Resolves once it is known. */
   readonly distribution: (signal: AbortSignal) => Promise<Distribution | undefined>;
-  /** Credentials of the node: its name is what the server knows the tunnel by. */
+  /** The node's credentials: the server identifies the tunnel by the node's name in them. */
   readonly credentials: () => Promise<Pick<Credentials, "tls" | "headers">>;
   /** Addresses of the API servers. */
   readonly servers: {
     list(): readonly EndpointSlice[];
     onChange(hear: () => void): () => void;
     ready(signal: AbortSignal): Promise<void>;
-    /** Keeps them current while it runs. */
+    /** Watches the addresses while it runs. */
     run?(signal: AbortSignal): Promise<void>;
   };
-  /** Port of the kubelet API as the Node shows it. */
+  /** Port of the kubelet API in the Node's status. */
   readonly shownPort: number;
-  /** Where the kubelet API really listens. */
+  /** Address at which the kubelet API actually listens. */
   readonly kubelet: { readonly host: string; readonly port: number };
   readonly clock: Clock;
   readonly log: Logger;
@@ -35,17 +35,17 @@ export interface TunnelDeps {
 
 /** The tunnels of a node. */
 export interface Tunnels extends Service {
-  /** Servers to which a tunnel stands now, each as `address:port`. */
+  /** Servers with an open tunnel, each as `address:port`. */
   standing(): readonly string[];
 }
 
-/** Port of the server that takes tunnels; undefined for that of the API server itself. */
+/** Port of the server that accepts tunnels; undefined for the API server's own. */
 const ports: Readonly<Record<Distribution, number | undefined>> = { k3s: undefined, rke2: 9345 };
-/** Pause before a tunnel is opened again, milliseconds: the agents' own. */
+/** Delay before a tunnel is reopened, milliseconds: the value of the k3s agent. */
 const againMs = 5_000;
 const handshakeMs = 10_000;
 
-/** Holds a tunnel open to each API server of a k3s or RKE2 cluster, through which it reaches this node's kubelet API and nothing else.
+/** Keeps a tunnel open to each API server of a k3s or RKE2 cluster. Through it the server reaches this node's kubelet API and nothing else.
  *  @see https://docs.k3s.io/networking/basic-network-options#control-plane-egress-selector-configuration */
 export function createTunnels(deps: TunnelDeps): Tunnels {
   const { clock, log, servers } = deps;
@@ -59,7 +59,7 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
       } catch (error) {
         const why = messageOf(error);
         if (why !== told && !signal.aborted)
-          log.warn({ server: place, err: error }, "no tunnel to the API server, will try again");
+          log.warn({ server: place, err: error }, "cannot open a tunnel to the API server; retrying");
         told = why;
       }
       standing.delete(place);
@@ -99,7 +99,7 @@ export function createTunnels(deps: TunnelDeps): Tunnels {
   };
 }
 
-/** Addresses of the servers that slices of the Service `kubernetes` name. */
+/** Addresses of the API servers in the EndpointSlices of the Service `kubernetes`. */
 function placesOf(slices: readonly EndpointSlice[], port: number | undefined): readonly string[] {
   return slices.flatMap(({ endpoints, ports: given }) => {
     const own = port ?? given?.find(({ name }) => name === "https")?.port ?? given?.[0]?.port ?? 6443;
@@ -116,14 +116,17 @@ async function tunnel(deps: TunnelDeps, url: string, stands: () => void, signal:
   const leadsTo = (protocol: string, address: string) =>
     protocol === "tcp" && [`127.0.0.1:${shownPort}`, `[::1]:${shownPort}`].includes(address) ? kubelet : undefined;
   let session: Promise<void> | undefined;
-  // Within the event, not after a promise of it: the server's first message may be read together with its answer.
+  // Synchronously in the event: the server's first message may arrive in the same chunk as the handshake response.
   server.once("open", () => {
     stands();
-    log.info({ url }, "the API server reaches the kubelet API through a tunnel");
+    log.info({ url }, "opened a tunnel from the API server to the kubelet API");
     session = serveSession(server, { leadsTo, clock }, signal);
   });
   const refused = once(server, "unexpected-response").then(([, answer]: { statusCode?: number }[]) => {
-    throw new CodedError("permission_denied", `the server answered ${answer?.statusCode ?? "nothing"}`);
+    throw new CodedError(
+      "permission_denied",
+      `tunnel handshake refused: HTTP ${answer?.statusCode ?? "without a status"}`,
+    );
   });
   refused.catch(() => undefined);
   try {

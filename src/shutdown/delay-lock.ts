@@ -11,16 +11,16 @@ export interface DelayLockDeps {
   readonly clock: Clock;
 }
 
-/** The node's lock on the shutdown of its machine: one at a time. */
+/** logind's delay inhibitor lock of a node: at most one at a time. */
 export interface DelayLock {
-  /** Takes a lock, then gives the one before back.
-   *  @param onLost called when the lock ends without having been released. @throws as `inhibitShutdown` does. */
+  /** Acquires a new lock, then releases the previous one. @param onLost called when the lock ends without having been released. @throws as
+   *  `inhibitShutdown` does. */
   take(onLost: () => void, signal: AbortSignal): Promise<void>;
   /** Lets the machine shut down. Safe to repeat. */
   release(): Promise<void>;
 }
 
-/** A lock that nobody has taken yet. */
+/** Creates the lock, not yet acquired. */
 export function createDelayLock({ host, isRemote, clock }: DelayLockDeps): DelayLock {
   let held: Held | undefined;
   const release = async () => {

@@ -12,12 +12,12 @@ export interface EndPodsDeps extends StopDeps {
 }
 
 const message = "Pod was terminated in response to imminent node shutdown.";
-/** Why pods end. */
+/** The reason in the pods' status and events. */
 const terminated: Eviction = { reason: "Terminated", message, disruption: message };
 
-/** Ends pods, one group after another: a group begins when the containers of the one before are gone and its volumes are unmounted, or
- *  when its time is over; a driver of volumes, in the last group, serves the others until then.
- *  (kubelet, nodeshutdown_manager.go, killPods) @throws what the signal aborted with. */
+/** Ends pods group by group: a group starts when the previous group's containers are gone and its volumes unmounted, or when its time is
+ *  over. CSI drivers, in the last group, serve the others until then. (kubelet, nodeshutdown_manager.go, killPods) @throws what the signal
+ *  aborted with. */
 export async function endPods(
   deps: EndPodsDeps,
   periods: readonly GracePeriod[],
@@ -33,7 +33,7 @@ async function endGroup(deps: EndPodsDeps, group: ShutdownGroup<AskedPod>, signa
   const uids = group.pods.map(({ metadata }) => metadata.uid);
   const within = clock.within(seconds * 1000, signal);
   const finished = untilWorkers(worker, uids, isFinished, within);
-  // An event tells of one that takes longer than its own grace period.
+  // An event reports a pod that takes longer than its own grace period.
   const stopped = group.pods.map((pod) => {
     const graceSeconds = podGraceSeconds(pod, group);
     log.info({ pod: fullName(pod), gracePeriod: graceSeconds }, "Shutdown manager killing pod with gracePeriod");

@@ -1,13 +1,13 @@
 import type { Pod } from "../objects.ts";
 
-/** Time that pods from a priority upwards have to end, when their node shuts down. */
+/** Time for pods of at least this priority to end when their node shuts down. */
 export interface GracePeriod {
-  /** Least priority of a pod. */
+  /** Minimum priority of a pod. */
   readonly priority: number;
   readonly seconds: number;
 }
 
-/** Pods that end side by side. */
+/** Pods that end at the same time. */
 export interface ShutdownGroup<P> extends GracePeriod {
   readonly pods: readonly P[];
 }
@@ -17,15 +17,15 @@ export interface ShutdownSettings {
   /** KubeletConfiguration.shutdownGracePeriod and shutdownGracePeriodCriticalPods, milliseconds. */
   readonly allMs: number;
   readonly criticalMs: number;
-  /** KubeletConfiguration.shutdownGracePeriodByPodPriority: it counts before the other two. */
+  /** KubeletConfiguration.shutdownGracePeriodByPodPriority: takes precedence over the other two. */
   readonly byPriority: readonly GracePeriod[];
 }
 
-/** Least priority of critical pods, and that of pods without one. */
+/** Minimum priority of critical pods, and the default priority. */
 const systemCritical = 2_000_000_000;
 const usual = 0;
 
-/** The node's grace periods, the lowest priority first; none where pods are not ended in order. Pure.
+/** The node's grace periods, lowest priority first; empty if graceful node shutdown is off. Pure.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
 export function gracePeriods({ allMs, criticalMs, byPriority }: ShutdownSettings): readonly GracePeriod[] {
   if (byPriority.length > 0) return byPriority.toSorted((a, b) => a.priority - b.priority);
@@ -36,13 +36,13 @@ export function gracePeriods({ allMs, criticalMs, byPriority }: ShutdownSettings
   ];
 }
 
-/** Time that all groups have together, milliseconds. */
+/** Total time of all groups, milliseconds. */
 export function periodRequestedMs(periods: readonly GracePeriod[]): number {
   return periods.reduce((sum, { seconds }) => sum + seconds, 0) * 1000;
 }
 
-/** Pods by group, in the order in which they end. A pod belongs to the group of the highest priority that is not above its own; one
- *  below all belongs to the lowest. Pure. */
+/** Pods by group, in the order in which they end. A pod belongs to the group with the highest priority not above its own, or to the lowest
+ *  group if there is none. Pure. */
 export function groupByPriority<P extends Pick<Pod, "spec">>(
   periods: readonly GracePeriod[],
   pods: readonly P[],
@@ -55,7 +55,7 @@ export function groupByPriority<P extends Pick<Pod, "spec">>(
   return periods.map((period, index) => ({ ...period, pods: pods.filter((pod) => groupOf(pod) === index) }));
 }
 
-/** Grace period of a pod of a group, seconds: its own where that is shorter. */
+/** Grace period of a pod, seconds: its own, at most its group's. */
 export function podGraceSeconds({ spec }: Pick<Pod, "spec">, { seconds }: GracePeriod): number {
   return Math.min(spec.terminationGracePeriodSeconds ?? seconds, seconds);
 }

@@ -11,12 +11,11 @@ export interface InhibitDelayDeps {
   readonly clock: Clock;
 }
 
-/** Looks of logind's at its new configuration, and the pause after the first, milliseconds; each next pause is twice as long. */
+/** Number of reads of logind's new setting, and the pause after the first, milliseconds; the pause doubles each time. */
 const [looks, firstPauseMs] = [5, 100];
 
-/** Has logind delay a shutdown for so long, if it would not: by a file in its configuration, which the node notes down as its own.
- *  (kubelet, nodeshutdown_manager_linux.go, start) @param wantedMs milliseconds.
- *  @throws in the kubelet's words when logind goes on with less. */
+/** Raises logind's InhibitDelayMaxSec to the wanted time if it is lower, by a drop-in file that the node records as its own. (kubelet,
+ *  nodeshutdown_manager_linux.go, start) @param wantedMs milliseconds. @throws with the kubelet's message if logind keeps a lower value. */
 export async function raiseInhibitDelay(
   { fs, rootDir, clock }: InhibitDelayDeps,
   logind: Logind,

@@ -12,10 +12,9 @@ export interface ShutdownRecordDeps {
   readonly log: Logger;
 }
 
-/** When the node's last shutdown began and ended, on the target and in /metrics. What cannot be read or written is said, and holds
- *  nothing up. */
+/** Start and end of the node's last shutdown, on the target and in /metrics. Read and write failures are logged and block nothing. */
 export interface ShutdownRecord {
-  /** Shows what the last shutdown left, at the node's start. */
+  /** Publishes the previous shutdown's times when the node starts. */
   load(signal: AbortSignal): Promise<void>;
   /** @param at milliseconds since the epoch. */
   began(at: number, signal: AbortSignal): Promise<void>;
@@ -25,7 +24,7 @@ export interface ShutdownRecord {
 /** Go's zero time. */
 const noTime = "0001-01-01T00:00:00Z";
 
-/** Keeps the record as a kubelet does. (kubelet, nodeshutdown/storage.go) */
+/** Keeps the record in the kubelet's format. (kubelet, nodeshutdown/storage.go) */
 export function createShutdownRecord({ fs, file, measures, log }: ShutdownRecordDeps): ShutdownRecord {
   let startedAt = 0;
   const store = async (endedAt: number | undefined, signal: AbortSignal) => {
@@ -63,7 +62,7 @@ function timeText(ms: number): string {
   return new Date(ms).toISOString();
 }
 
-/** Milliseconds since the epoch; 0 for no time. */
+/** Milliseconds since the epoch; 0 for Go's zero time and invalid text. */
 function timeOf(text: unknown): number {
   const ms = typeof text === "string" && text !== noTime ? Date.parse(text) : 0;
   return Number.isNaN(ms) ? 0 : ms;

@@ -19,11 +19,11 @@ export interface ShutdownDeps extends EndPodsDeps, DelayLockDeps {
   readonly periods: readonly GracePeriod[];
   readonly nodeName: string;
   readonly rootDir: string;
-  /** The begin and the end of a shutdown are kept. */
+  /** Records the start and end of shutdowns. */
   readonly keepsRecord: boolean;
   readonly pods: Pick<PodStore, "list">;
   readonly cache: Pick<PodCache, "get">;
-  /** Whether the machine is about to shut down. */
+  /** True while the machine is shutting down. */
   readonly goingDown: CellPair<true>["writer"];
   readonly signals: Sends<"end" | "nodeChanged">;
   readonly host: Host;
@@ -32,13 +32,13 @@ export interface ShutdownDeps extends EndPodsDeps, DelayLockDeps {
   readonly presence?: Presence;
 }
 
-/** Pause before logind is asked again, milliseconds. */
+/** Delay before logind is watched again, milliseconds. */
 const againMs = 1_000;
-/** Time for the record of a shutdown to be written, milliseconds: the machine waits. */
+/** Timeout for writing the shutdown's record, milliseconds: the machine waits for it. */
 const recordWithinMs = 5_000;
 
-/** Ends the node's pods in order when their machine shuts down, and has it wait for them. A machine without logind is no failure: it
- *  is said once. (kubelet, nodeshutdown_manager_linux.go)
+/** Ends the node's pods in order when their machine shuts down, and delays the shutdown meanwhile. A machine without logind is logged once
+ *  and is no failure. (kubelet, nodeshutdown_manager_linux.go)
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/node-shutdown/#graceful-node-shutdown */
 export function createShutdownManager(deps: ShutdownDeps): Service {
   const { presence, clock, log } = deps;
@@ -66,13 +66,13 @@ export function createShutdownManager(deps: ShutdownDeps): Service {
 }
 
 interface Watch {
-  /** The target has been watched. */
+  /** True once a watch has been established. */
   hasStarted(): boolean;
-  /** @throws when logind cannot be heard any more; what the signal aborted with. */
+  /** @throws when the connection to logind is lost; what the signal aborted with. */
   run(signal: AbortSignal): Promise<void>;
 }
 
-/** Watches the target's logind. Its signal only says that there is news: what is done follows from the property that it shows then. */
+/** Watches the target's logind. Its signal only announces a change: the property read afterwards decides what to do. */
 function createWatch(deps: ShutdownDeps): Watch {
   const { host, rootDir, periods, goingDown, keepsRecord } = deps;
   const lock = createDelayLock(deps);
@@ -81,14 +81,14 @@ function createWatch(deps: ShutdownDeps): Watch {
     : undefined;
   const shutDown = createShutDown(deps, record);
   let hasStarted = false;
-  /** A shutdown is under way, or was when the target was lost. */
+  /** True while pods are being ended, also if the target was lost meanwhile. */
   let isAtWork = false;
 
   /** @returns whether the machine is shutting down. */
   const begin = async (logind: Logind, take: () => Promise<void>, signal: AbortSignal): Promise<boolean> => {
     await raiseInhibitDelay({ ...deps, fs: host.fs }, logind, periodRequestedMs(periods), signal);
     const isUnderWay = await logind.isShuttingDown(signal);
-    // A machine that shuts down gives no lock any more.
+    // logind refuses inhibitor locks during a shutdown.
     if (!isUnderWay) await take();
     if (!hasStarted) await record?.load(signal);
     hasStarted = true;
@@ -126,7 +126,7 @@ function createWatch(deps: ShutdownDeps): Watch {
   };
 }
 
-/** Shows the node as one that shuts down, ends its pods, and lets its machine go on. */
+/** Reports the node as shutting down, ends its pods, and releases the delay lock. */
 function createShutDown(
   deps: ShutdownDeps,
   record: ReturnType<typeof createShutdownRecord> | undefined,
@@ -148,7 +148,7 @@ function createShutDown(
   };
 }
 
-/** Shows the node as before a shutdown that was called off. Its pods have ended. */
+/** Reports that the shutdown was cancelled. The pods have ended. */
 async function callOff(deps: ShutdownDeps, take: () => Promise<void>): Promise<void> {
   show(deps, undefined, "Shutdown manager detected shutdown cancellation");
   await take();

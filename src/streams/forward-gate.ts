@@ -9,8 +9,8 @@ import type { StreamGate, Verdict } from "./spdy/stream-gate.ts";
 
 /** Time for which a runtime may keep a connection that its client has broken off, milliseconds: containerd gives either side a second. */
 const settleMs = 2000;
-/** Time for which a client waits for a place, and the polling interval, milliseconds. A runtime keeps each connection for a second after
- *  its client ends it, so that quick successive connections add up. */
+/** Time for which a client waits for a slot, and the polling interval, milliseconds. A runtime keeps each connection for a second after its
+ *  client ends it, so that quick successive connections add up. */
 const patienceMs = 2000;
 const lookEveryMs = 50;
 /** Maximum number of refused streams before a client is disconnected: Kubernetes' clients give up after one. */
@@ -32,13 +32,13 @@ interface Stream {
 export interface ForwardGateDeps {
   readonly places: ForwardPlaces;
   readonly podUid: string;
-  /** The place of the port-forward session itself, released when the gate is closed. */
+  /** The slot of the port-forward session itself, released when the gate is closed. */
   readonly own: Place;
   readonly clock: Clock;
 }
 
-/** Gate of a port-forward to one pod: each connection occupies a place from its first stream until the runtime has finished with it.
- *  Without a free place, its error stream gets an error, and the runtime does not see the connection. */
+/** Gate of a port-forward to one pod: each connection occupies a slot from its first stream until the runtime has finished with it. Without
+ *  a free slot, its error stream gets an error, and the runtime does not see the connection. */
 export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): StreamGate {
   const reader = createHeaderReader();
   /** Connections that lack a stream, by name. */
@@ -79,7 +79,7 @@ export function forwardGate({ places, podUid, own, clock }: ForwardGateDeps): St
     return taken;
   }
 
-  /** Frees the place once the runtime must have finished: it keeps an incomplete connection while it waits for the other stream. */
+  /** Releases the slot once the runtime must have finished: it keeps an incomplete connection while it waits for the other stream. */
   function freeLater({ place, kinds }: Connection): void {
     place.free(kinds.size < 2 ? creationMs : settleMs);
   }

@@ -4,16 +4,16 @@ import type { Clock } from "../lib/clock.ts";
  *  limited to 1024 descriptors; a provider that forwards by itself needs up to three processes. */
 export const mostForwarded = { toPod: 64, toNode: 128 } as const;
 
-/** Places for connections forwarded to the pods of one node. */
+/** Slots for connections forwarded to the pods of one node. */
 export interface ForwardPlaces {
-  /** Takes places for connections to a pod, all or none. */
+  /** Acquires slots for connections to a pod, all or none. */
   take(podUid: string, connections: number): Taken;
 }
 
 export type Taken = { readonly is: "taken"; readonly place: Place } | { readonly is: "full"; readonly text: string };
 
 export interface Place {
-  /** Releases the place, once. @param afterMs time for which the runtime may still need it. */
+  /** Releases the slot, once. @param afterMs time for which the runtime may still need it. */
   free(afterMs: number): void;
 }
 
@@ -24,7 +24,7 @@ interface Held {
   until?: number;
 }
 
-/** The places of one node, all free. */
+/** The slots of one node, all free. */
 export function createForwardPlaces(clock: Pick<Clock, "monotonic">): ForwardPlaces {
   const held = new Set<Held>();
 

@@ -96,6 +96,6 @@ export async function forwardOverSpdy(
 /** Headers of an accepted stream. */
 function aboutOf({ id, headers }: SpdyStream): ForwardStream {
   const about = forwardStream(id, headers);
-  if (!about) throw new TypeError("a stream that was not wanted");
+  if (!about) throw new TypeError("stream without port-forward headers");
   return about;
 }

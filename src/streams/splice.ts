@@ -18,7 +18,7 @@ export async function splice(a: Duplex, b: Duplex, signal: AbortSignal): Promise
   }
 }
 
-/** True if both halves of a stream have ended. */
+/** Waits until both directions of a stream have ended. */
 async function over(stream: Duplex, other: Duplex, signal: AbortSignal): Promise<void> {
   try {
     await finished(stream, { signal });

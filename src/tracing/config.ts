@@ -14,5 +14,5 @@ export interface TracingDeps {
   readonly log: Logger;
 }
 
-/** A node's tracer; disposing of it sends what it still has. */
+/** A node's tracer; disposing it flushes pending spans. */
 export interface NodeTracer extends Tracer, AsyncDisposable {}

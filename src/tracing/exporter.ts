@@ -11,14 +11,14 @@ const timeoutMs = 10_000;
 
 const method = "/opentelemetry.proto.collector.trace.v1.TraceService/Export";
 
-/** Sends spans over OTLP by gRPC, without TLS, as a kubelet does. Spans that cannot be sent are lost, and a warning says so.
+/** Exports spans over OTLP/gRPC without TLS, like the kubelet. Spans that cannot be sent are dropped with a warning.
  *  @param endpoint a gRPC target. @see https://opentelemetry.io/docs/specs/otlp/#otlpgrpc */
 export function createExporter(endpoint: string = defaultEndpoint, { clock, log }: TracingDeps): SpanExporter {
   const client = new Client(targetOf(endpoint), credentials.createInsecure(), {
     "grpc.use_local_subchannel_pool": 1,
     "grpc.enable_channelz": 0,
   });
-  const warn = createLimitedWarning({ log, clock }, "spans could not be sent to tracing.endpoint and are lost");
+  const warn = createLimitedWarning({ log, clock }, "cannot export spans to tracing.endpoint; dropped");
   const send = (spans: ReadableSpan[], done: (error: ServiceError | null) => void) => {
     const message = Buffer.from(ProtobufTraceSerializer.serializeRequest(spans) ?? []);
     const itself = (bytes: Buffer) => bytes;
@@ -28,7 +28,7 @@ export function createExporter(endpoint: string = defaultEndpoint, { clock, log 
     export(spans: ReadableSpan[], tell: (result: ExportResult) => void) {
       send(spans, (error) => {
         if (error) warn({ endpoint, spans: spans.length, why: error.details });
-        // Said already: a failure would be told a second time, to a handler of the whole process.
+        // The failure has been logged; reporting it again would reach a process-wide handler.
         tell({ code: ExportResultCode.SUCCESS });
       });
     },
@@ -39,7 +39,7 @@ export function createExporter(endpoint: string = defaultEndpoint, { clock, log 
   };
 }
 
-/** The endpoint as this gRPC library names it. */
+/** The endpoint in grpc-js's notation. */
 function targetOf(endpoint: string): string {
   return endpoint.replace(/^unix-abstract:\/*/, "unix:\0");
 }

@@ -23,24 +23,24 @@ import type { Span, SpanOptions, Tracer } from "../lib/tracer.ts";
 import { createExporter } from "./exporter.ts";
 import type { NodeTracer, TracingConfig, TracingDeps } from "./config.ts";
 
-/** The kubelet's name for itself, and for the part that makes spans. */
+/** The kubelet's service name, and its instrumentation scope. */
 const component = "kubelet";
 const scope = "k8s.io/kubernetes/pkg/kubelet";
 
-/** Longest wait at the end for the last spans to be sent, milliseconds. */
+/** Timeout for sending the last spans on disposal, milliseconds. */
 const lastMs = 1000;
 
-/** Where work is: in a span, which began within another. */
+/** A span in progress and the one around it. */
 interface Place {
-  /** Undefined once the span has ended: what it left behind, such as a watch, is not of it and does not keep it. */
+  /** Undefined once the span has ended: work that outlives it (such as a watch) is not attributed to it and does not retain it. */
   context: Context | undefined;
   readonly outer: Place | undefined;
 }
 
 const kinds = { client: SpanKind.CLIENT, server: SpanKind.SERVER };
 
-/** Traces by OpenTelemetry, as a kubelet: sampled by rate unless the caller has decided, and sent in batches. At most 2048 spans wait;
- *  more are dropped. */
+/** Traces with OpenTelemetry like the kubelet: sampled by rate unless the caller has decided, and exported in batches. At most 2048 spans
+ *  are queued; further ones are dropped. */
 export function createTracer({ endpoint, samplingRatePerMillion = 0 }: TracingConfig, deps: TracingDeps): NodeTracer {
   const sampled = samplingRatePerMillion > 0;
   const root = sampled ? new TraceIdRatioBasedSampler(samplingRatePerMillion / 1_000_000) : new AlwaysOffSampler();

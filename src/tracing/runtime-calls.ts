@@ -11,7 +11,7 @@ const ofImages: ReadonlySet<RuntimeCall> = new Set([
   "imageFsInfo",
 ]);
 
-/** The same runtime with a span for every call, by the names and attributes of a kubelet's gRPC client, whatever the provider.
+/** Wraps a runtime so that every call is a span with the name and attributes of the kubelet's gRPC client, for any provider.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc */
 export function tracedRuntime(runtime: Runtime, tracer: Tracer): Runtime {
   return aroundCalls(runtime, (name, call) => {

@@ -25,18 +25,18 @@ interface Case {
 }
 
 const overdue = /^no answer within 1000 ms$/;
-const gone = /^no Docker Engine answers at/;
+const gone = /^no Docker Engine responds at/;
 
 const cases: readonly Case[] = [
   { attack: "empty objects", refused: /^a JSON text of 8388\d+ bytes has too many values/ },
   { attack: "deep lists", refused: /^a JSON text is deeper than 256 levels$/ },
-  { attack: "an answer without end", refused: /^the Docker Engine answers GET \/\S+ with more than 8388608 bytes$/ },
-  { attack: "a chunk of 4 GiB", refused: /^the Docker Engine answers GET \/\S+ with more than 8388608 bytes$/ },
+  { attack: "an answer without end", refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes$/ },
+  { attack: "a chunk of 4 GiB", refused: /^the Docker Engine's response to GET \/\S+ exceeds 8388608 bytes$/ },
   { attack: "an error without end", refused: /^HTTP 500 with an oversized body$/ },
   { attack: "blanks without end", refused: overdue },
   {
     attack: "informational answers without end",
-    refused: /^the Docker Engine sends informational answers without end$/,
+    refused: /^too many informational responses from the Docker Engine$/,
   },
   { attack: "slow bytes", refused: overdue },
   { attack: "silence", refused: overdue },
@@ -77,7 +77,7 @@ describe("a hostile Docker Engine", { timeout: 300_000 }, () => {
 
   for (const [attack, refused] of [
     ["events without end", /^the target sends more data than graftlet decodes/],
-    ["an event without end", /^a line of more than 4194304 bytes/],
+    ["an event without end", /^the Docker Engine sent a line of more than 4194304 bytes/],
   ] as const)
     test(`${attack}: the stream ends, and another engine is served`, () =>
       endured(attack, async (runtime) => {

@@ -38,8 +38,8 @@ export const aroundNodes: readonly Fault[] = [
     text: "metadataOf(callHeaders?.())",
     becomes: "metadataOf()",
     breaks: "The spans of containerd begin traces of their own, and are not found by the pod that they are for.",
-    assertion: '"each call carries the headers of its trace": Expected values to be strictly deep-equal',
-    foundBy: [unit("providers/cri/client", "each call carries the headers of its trace")],
+    assertion: '"sends trace headers with each call": Expected values to be strictly deep-equal',
+    foundBy: [unit("providers/cri/client", "sends trace headers with each call")],
   },
   {
     name: "bare-lf",

@@ -266,7 +266,7 @@ export const faults: readonly Fault[] = [
     text: "return spoken || signal.aborted ?",
     becomes: "return !spoken || signal.aborted ?",
     breaks: "kubectl port-forward says nothing where nobody listens on the port.",
-    assertion: '"v4: no connection is an error on its channel": Expected values to be strictly equal',
+    assertion: '"v4: reports a failed connection on its error channel": Expected values to be strictly equal',
     foundBy: [unit("streams/port-forward-spdy"), unit("streams/port-forward-websocket")],
   },
   {

@@ -9,7 +9,7 @@ export const hostile: readonly Fault[] = [
     becomes: "if (isIt)",
     breaks: "Every user of a machine may announce its shutdown, which ends all pods of the node.",
     assertion:
-      '"a shutdown that another user of the machine announces ends no pod": Expected values to be strictly deep-equal',
+      '"ends no pods when another user of the machine schedules a shutdown": Expected values to be strictly deep-equal',
     foundBy: [unit("shutdown/shutdown")],
   },
   {

@@ -59,7 +59,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     await cluster.killRuntime();
     rmSync(socket, { force: true });
     await begin();
-    const sentence = `no Docker Engine answers at ${socket}: start it \\(systemctl start docker\\), or name its socket in providerConfig\\.socket\\.`;
+    const sentence = `no Docker Engine responds at ${socket}: start it \\(systemctl start docker\\), or set providerConfig\\.socket to its socket\\.`;
     await untilOf(unready(sentence));
     // The first pods of a daemon that has not even the sandbox image yet.
     const early = { nodeName: cluster.nodeName, tolerations: [{ operator: "Exists" }] };
@@ -106,7 +106,9 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     try {
       await begin();
       await untilOf(
-        unready(`what answers at ${socket} calls itself "Podman Engine": graftlet runs pods on a Docker Engine .*`),
+        unready(
+          `the server at ${socket} identifies itself as "Podman Engine", and graftlet supports only the Docker Engine: .*`,
+        ),
       );
     } finally {
       await other[Symbol.asyncDispose]();
@@ -121,7 +123,7 @@ describe("an unusable Docker Engine", { timeout: 600_000 }, () => {
     chownSync(socket, 65_534, 65_534);
     chmodSync(socket, 0o600);
     await begin(powerless);
-    const sentence = `the Docker socket ${socket} may not be opened by the user that graftlet runs as: add that user to the socket's group \\(docker\\), or run graftlet as root\\.`;
+    const sentence = `permission denied on the Docker socket ${socket}: add the user that graftlet runs as to the socket's group \\(docker\\), or run graftlet as root\\.`;
     await untilOf(unready(sentence));
     chmodSync(socket, 0o666);
     t.diagnostic(`Ready ${Math.round(await untilOf(/^True /))} ms after it was opened up`);

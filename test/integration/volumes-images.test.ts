@@ -51,6 +51,10 @@ describe("images as volumes", { concurrency: 4 }, () => {
     const { pods, cluster } = lab;
     if (!cluster.provider.includes("docker")) return t.skip("the runtime is to say");
     await pods.create("held", { volumes, containers: [{ volumeMounts: [{ name: "tools", mountPath: "/tools" }] }] });
-    await pods.event("held", "FieldNotServed", /spec\.volumes\[0\]\.image \(graftlet mounts no images with the Docker/);
+    await pods.event(
+      "held",
+      "FieldNotServed",
+      /spec\.volumes\[0\]\.image \(image volumes are not supported with the Docker/,
+    );
   });
 });

@@ -1,13 +1,13 @@
-/** Cache of the daemon's answers: they hold while its event stream runs and reports no change. */
+/** Cache of the daemon's responses: they are valid while its event stream runs and reports no change. */
 export interface AnswerCache {
-  /** The event stream has started: earlier changes are unknown. */
+  /** The event stream has started: changes before it are unknown. */
   begin(): void;
   end(): void;
   /** The daemon or its images may have changed. */
   changed(): void;
   /** Token of the current state; undefined while no event stream runs. */
   mark(): number | undefined;
-  /** Caches an answer until the next change. */
+  /** Caches a response until the next change. */
   keep<T>(ask: (signal: AbortSignal) => Promise<T>): (signal: AbortSignal) => Promise<T>;
 }
 

@@ -8,7 +8,7 @@ import { CodedError, hasCode } from "../../../src/lib/errors.ts";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
-/** A request whose answer is read as a stream. */
+/** A request whose response is read as a stream. */
 export interface StreamQuestion {
   readonly method?: "GET" | "POST" | "DELETE";
   /** Without version and query. */
@@ -19,33 +19,29 @@ export interface StreamQuestion {
   readonly json?: object;
   /** Sent as is, a tar archive. */
   readonly body?: Buffer;
-  /** Ends the request and the answer. */
+  /** Aborts the request and the response. */
   readonly signal: AbortSignal;
 }
 
-/** Every status: refusals are read below, limited in size, for the daemon's own message. */
+/** All statuses: error responses are read below, limited in size, for the daemon's own message. */
 const statuses = Object.fromEntries(Array.from({ length: 400 }, (_, index) => [200 + index, true]));
 const maxRefusalBytes = 64 * 1024;
-/** Limit of one answer. Lists of 2,000 containers with 4 KiB of labels each are within it. */
+/** Limit of one response. Lists of 2,000 containers with 4 KiB of labels each are within it. */
 const maxAnswerBytes = 8 * 1024 * 1024;
 
-/** Sends a request and reads the whole answer.
- *  @param budget charged with the memory that the answer takes.
- *  @returns its JSON; undefined when it has none.
+/** Sends a request and reads the whole response.
+ *  @param budget charged with the memory of the response.
+ *  @returns its JSON; undefined if it has none.
  *  @throws errors that `codedDockerError` classifies; CodedError resource_exhausted for more than 8 MiB, or too many values. */
 export async function askForJson(engine: Dockerode, question: StreamQuestion, budget?: TargetBudget): Promise<unknown> {
   const answer = await askForStream(engine, question);
   const { bytes, whole } = await read(answer, maxAnswerBytes);
   if (whole) return jsonOf(bytes, budget);
   const what = `${question.method ?? "GET"} ${question.path}`;
-  throw new CodedError(
-    "resource_exhausted",
-    `the Docker Engine answers ${what} with more than ${maxAnswerBytes} bytes`,
-  );
+  throw new CodedError("resource_exhausted", `the Docker Engine's response to ${what} exceeds ${maxAnswerBytes} bytes`);
 }
 
-/** Sends a request and returns once the answer's head has arrived. The caller reads the body to its end or aborts the
- *  signal.
+/** Sends a request and returns once the response's headers have arrived. The caller reads the body to its end or aborts the signal.
  *  @throws errors that `codedDockerError` classifies. */
 export async function askForStream(
   engine: Dockerode,
@@ -67,9 +63,9 @@ export async function askForStream(
       (error, message) => (error ? reject(error) : resolve(message as IncomingMessage)),
     );
   });
-  // Whoever reads the answer hears it, too.
+  // The reader of the response gets the error, too.
   answer.on("error", () => undefined);
-  // The request's own signal does not cover the answer's body.
+  // The request's own signal does not cover the response's body.
   addAbortSignal(signal, answer);
   if ((answer.statusCode ?? 0) >= 300) throw await refusalOf(answer);
   return answer;
@@ -86,14 +82,14 @@ async function refusalOf(answer: IncomingMessage): Promise<Error> {
   });
 }
 
-/** An answer's body up to a limit. */
+/** A response's body up to a limit. */
 async function read(
   answer: IncomingMessage,
   limit: number,
 ): Promise<{ readonly bytes: Buffer; readonly whole: boolean }> {
   const kept = new KeptBytes(limit);
   let whole = true;
-  // A chunk is taken as it comes: thousands of one byte each are not queued.
+  // Chunks are processed on arrival: thousands of one byte each would otherwise be queued.
   answer.on("data", (chunk: Buffer) => {
     whole &&= kept.add(chunk);
     if (!whole) answer.destroy();
@@ -106,7 +102,7 @@ async function read(
   return { bytes: kept.bytes(), whole };
 }
 
-/** Undefined for what is not JSON. */
+/** Undefined if it is not JSON. */
 function jsonOf(text: Buffer, budget?: TargetBudget): unknown {
   try {
     return parseBoundedJson(text, budget);

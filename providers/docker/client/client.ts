@@ -9,12 +9,10 @@ import { type EngineVersion, agreedVersion } from "./api-version.ts";
 import { DialAgent } from "./dial-agent.ts";
 import { brokeOff, codedDockerError } from "./errors.ts";
 
-/** Deadline of a call: milliseconds, milliseconds on top of an ordinary call's, or none but the signal's (streams,
- *  pulls, waits). */
+/** Deadline of a call: milliseconds, milliseconds in addition to an ordinary call's, or none except the signal (streams, pulls, waits). */
 export type Limit = number | { readonly beyondMs: number } | "none";
 
-/** Client of a Docker daemon. It connects on first use; while the daemon does not answer, calls fail at once with
- *  `unavailable`. */
+/** Client of a Docker daemon. It connects on first use; while the daemon does not respond, calls fail at once with `unavailable`. */
 export interface Docker {
   /** Runs one API call.
    *  @param work gets dockerode at the negotiated API version and the signal to pass on as `abortSignal`; also, for
@@ -26,12 +24,11 @@ export interface Docker {
     signal: AbortSignal,
     limit?: Limit,
   ): Promise<T>;
-  /** Sends one request. @returns the answer's JSON. @throws CodedError with the daemon's message. */
+  /** Sends one request. @returns the response's JSON. @throws CodedError with the daemon's message. */
   ask<T>(request: Request, signal: AbortSignal, limit?: Limit): Promise<T>;
   /** The negotiated API version, such as `1.41`. */
   apiVersion(signal: AbortSignal): Promise<string>;
-  /** Time of the daemon's last answer, Clock.monotonic(); undefined before the first one, and while a call has been
-   *  waiting for long. */
+  /** Time of the daemon's last response, Clock.monotonic(); undefined before the first one, and while a call has been waiting for too long. */
   answeredAt(): number | undefined;
   close(): void;
 }
@@ -55,19 +52,18 @@ export interface DockerOptions {
   readonly clock: Clock;
 }
 
-/** A call that waits this long may be waiting for an unresponsive daemon, milliseconds. */
+/** A call that waits longer than this may be waiting for an unresponsive daemon, milliseconds. */
 const longMs = 5_000;
 
 interface Agreed {
   readonly version: string;
   readonly engine: Dockerode;
-  /** Keeps no connections. */
+  /** Keeps no connections alive. */
   readonly apart: Dockerode;
   readonly forUser: Dockerode;
 }
 
-/** Creates the client. The negotiated version holds until a call finds the daemon unavailable: it may come back as
- *  another version. */
+/** Creates the client. The negotiated version is kept until a call finds the daemon unavailable: it may come back as another version. */
 export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOptions): Docker {
   const agent = new DialAgent({ host, socket, clock, keep: true });
   const agentApart = new DialAgent({ host, socket, clock, keep: false });
@@ -126,8 +122,8 @@ export function createDocker({ socket, host, requestTimeoutMs, clock }: DockerOp
   };
 }
 
-/** Tracks waiting calls and the time of the last answer. Calls without a limit are not counted: they may wait for
- *  something other than the daemon. */
+/** Tracks waiting calls and the time of the last response. Calls without a limit are not counted: they may wait for something other than
+ *  the daemon. */
 function createAnswers(clock: Clock) {
   const waiting = new Set<{ readonly since: number }>();
   let latest: number | undefined;
@@ -151,9 +147,9 @@ function deadlineMs(limit: Exclude<Limit, "none">, requestTimeoutMs: number): nu
   return typeof limit === "number" ? limit : requestTimeoutMs + limit.beyondMs;
 }
 
-/** Sends a request and reads its answer. A GET is repeated once when its connection broke: the daemon, or a proxy before
- *  it, may have closed a kept one.
- *  @returns the answer's JSON. */
+/** Sends a request and reads its response. A GET is repeated once if its connection broke: the daemon, or a proxy in front of it, may have
+ *  closed a kept-alive one.
+ *  @returns the response's JSON. */
 async function ask<T>(
   engine: Dockerode,
   request: Request,

@@ -10,20 +10,21 @@ export interface DialAgentOptions {
   /** Absolute path of the daemon's socket on the target. */
   readonly socket: string;
   readonly clock: Clock;
-  /** Keeps connections for later requests. */
+  /** Keeps connections alive for later requests. */
   readonly keep: boolean;
 }
 
-/** A sync of one pod makes about four requests at once, and several pods sync side by side. */
+/** Maximum number of idle connections: a sync of one pod makes about four requests at once, and several pods sync concurrently. */
 const mostIdle = 12;
-/** Shorter than an idle node's health check interval, milliseconds, so that idle nodes hold no connection. */
+/** Time after which an idle connection is closed, milliseconds: shorter than an idle node's health check interval, so that idle nodes hold
+ *  no connection. */
 const idleMs = 4_000;
 
-/** Opens connections from the target. With `keep`, a connection is kept for a moment after its answer has been read,
- *  since opening one costs a round trip to the target. A connection that the daemon closes is dropped. */
+/** Opens connections from the target. With `keep`, a connection stays open for a moment after its response has been read, since opening one
+ *  costs a round trip to the target. A connection that the daemon closes is dropped. */
 export class DialAgent extends Agent {
   readonly #options: DialAgentOptions;
-  /** Takes an idle connection back into use. */
+  /** Functions that put an idle connection back into use. */
   readonly #idle = new WeakMap<Duplex, () => void>();
   constructor(options: DialAgentOptions) {
     super({ keepAlive: options.keep, maxFreeSockets: mostIdle });
@@ -73,18 +74,16 @@ interface RequestTaker {
   addRequest(this: Agent, request: ClientRequest, ...rest: readonly unknown[]): void;
 }
 
-/** Most informational answers to one request: the Docker Engine sends none or one. */
+/** Maximum number of informational responses to one request: the Docker Engine sends none or one. */
 const maxInformation = 16;
 
-/** Fails a request whose answer is put off by informational ones again and again: each of them takes memory. */
+/** Fails a request that gets informational responses without end: each of them takes memory. */
 function limitInformation(request: ClientRequest): void {
   let heard = 0;
   request.on("information", () => {
     heard += 1;
     if (heard > maxInformation)
-      request.destroy(
-        new CodedError("resource_exhausted", "the Docker Engine sends informational answers without end"),
-      );
+      request.destroy(new CodedError("resource_exhausted", "too many informational responses from the Docker Engine"));
   });
 }
 

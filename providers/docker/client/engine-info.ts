@@ -1,6 +1,6 @@
 import type { Docker } from "./client.ts";
 
-/** The daemon's `GET /info`, as far as this provider uses it. */
+/** The part of the daemon's `GET /info` that this provider uses. */
 export interface EngineInfo {
   /** The daemon's data directory on the target. */
   readonly DockerRootDir: string;

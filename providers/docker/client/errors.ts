@@ -25,13 +25,13 @@ export function codedDockerError(error: unknown, socket: string, signal: AbortSi
   if (code === "permission_denied")
     return new CodedError(
       "permission_denied",
-      `the Docker socket ${socket} may not be opened by the user that graftlet runs as: add that user to the socket's group (docker), or run graftlet as root.`,
+      `permission denied on the Docker socket ${socket}: add the user that graftlet runs as to the socket's group (docker), or run graftlet as root.`,
       { cause: error },
     );
   if (code === "unavailable" || code === "not_found" || brokeOff(error))
     return new CodedError(
       "unavailable",
-      `no Docker Engine answers at ${socket}: start it (systemctl start docker), or name its socket in providerConfig.socket.`,
+      `no Docker Engine responds at ${socket}: start it (systemctl start docker), or set providerConfig.socket to its socket.`,
       { cause: error },
     );
   return new CodedError(code, messageOf(error), { cause: error });
@@ -47,7 +47,7 @@ export async function ifFound<T>(call: Promise<T>): Promise<T | undefined> {
   }
 }
 
-/** HTTP status of an error answer, as dockerode reports it. */
+/** HTTP status of an error response, as dockerode reports it. */
 export function statusOf(error: unknown): number | undefined {
   const status = error instanceof Error && "statusCode" in error ? error.statusCode : undefined;
   return typeof status === "number" ? status : undefined;
@@ -60,7 +60,7 @@ function daemonWords(error: unknown): string | undefined {
   return typeof body.message === "string" ? body.message.trim() : undefined;
 }
 
-/** True for a connection that ended before the answer, in Node's words. */
+/** True if a connection ended before the response, by Node's error. */
 export function brokeOff(error: unknown): boolean {
   return hasErrno(error, "ECONNRESET") || messageOf(error) === "aborted";
 }

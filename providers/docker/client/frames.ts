@@ -39,6 +39,6 @@ export function createFrames(): (block: Buffer) => Iterable<Piece> {
 
 function kindOf(header: Buffer): Piece["kind"] {
   const kind = kinds[header.readUInt8(0)];
-  if (!kind) throw new Error("the Docker Engine sent a stream that is not in its own format");
+  if (!kind) throw new Error("the Docker Engine sent an invalid stream frame");
   return kind;
 }

@@ -6,11 +6,11 @@ import type { TargetBudget } from "../../../src/lib/target-budget.ts";
 
 const newline = 0x0a;
 
-/** What the handling of a line counts for in the budget, bytes. */
+/** Budget charge for the processing of a line, bytes. */
 const handlingBytes = 32 * 1024;
 
 export interface JsonLinesOptions {
-  /** Charged with the memory that the values take. */
+  /** Charged with the memory of the values. */
   readonly budget?: TargetBudget | undefined;
   /** Limit of one line; default 4 MiB. */
   readonly maxLineBytes?: number;
@@ -25,7 +25,7 @@ export async function* jsonLines(
   const pending = new KeptBytes(maxLineBytes);
   const add = (part: Uint8Array) => {
     if (!pending.add(part))
-      throw new CodedError("resource_exhausted", `a line of more than ${maxLineBytes} bytes from the Docker Engine`);
+      throw new CodedError("resource_exhausted", `the Docker Engine sent a line of more than ${maxLineBytes} bytes`);
   };
   for await (const chunk of source) {
     let from = 0;

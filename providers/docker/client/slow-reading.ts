@@ -3,31 +3,31 @@ import { messageOf } from "../../../src/lib/errors.ts";
 import type { Logger } from "../../../src/lib/log.ts";
 
 export interface SlowReadingOptions<T> {
-  /** Name of the reading, for the log. */
+  /** Name of the measurement, for the log. */
   readonly what: string;
-  /** Takes a reading, which may take minutes. */
+  /** Takes a measurement, which may take minutes. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A reading and its time, milliseconds since the epoch by graftlet's clock. */
+/** A measurement and its time, milliseconds since the epoch by graftlet's clock. */
 export interface Reading<T> {
   readonly value: T;
   readonly at: number;
 }
 
-/** Age at which a reading is repeated, and the longest wait for it before the previous one is used, milliseconds. */
+/** Age at which a measurement is repeated, and the maximum wait for it before the previous one is used, milliseconds. */
 const freshMs = 30_000;
 const patienceMs = 1_000;
-/** Timeout of one reading. */
+/** Timeout of one measurement. */
 const longestMs = 300_000;
-/** Readings keep the disk busy for at most one part in this many of the time. */
+/** Measurements keep the disk busy for at most one part in this many of the time. */
 const restFactor = 20;
 
-/** A reading that costs the daemon a walk over its disk: one at a time, the less often the longer it takes. Callers wait
- *  a second for it, then use the previous one; it continues for the next caller.
- *  @returns the last reading, undefined before the first success; rejects only when the signal aborts. */
+/** A measurement for which the daemon walks its disk: one at a time, and the less often the longer it takes. Callers wait a second for it,
+ *  then use the previous one; it continues for the next caller.
+ *  @returns the last measurement, undefined before the first success; rejects only if the signal aborts. */
 export function createSlowReading<T>({
   what,
   read,
@@ -42,7 +42,7 @@ export function createSlowReading<T>({
     try {
       last = { value: await read(clock.within(longestMs)), at: clock.now() };
     } catch (error) {
-      log.debug({ what, why: messageOf(error) }, "reading failed, will be retried");
+      log.debug({ what, why: messageOf(error) }, "measurement failed; retrying later");
     }
     const now = clock.monotonic();
     dueAt = now + Math.max(freshMs, (now - startedAt) * restFactor);

@@ -24,16 +24,13 @@ export function dockerContainers(parts: DockerParts): Omit<Containers, "execSync
     updateContainerResources: (request, signal) => updateResources(parts, request, signal),
     reopenContainerLog: () =>
       Promise.reject(
-        new CodedError(
-          "unimplemented",
-          "Docker rotates its containers' logs by itself and cannot be told to reopen one",
-        ),
+        new CodedError("unimplemented", "Docker rotates container logs itself; reopening a log is not supported"),
       ),
   };
 }
 
-/** Starts a container once: Docker would restart one that has ended. The link to its log exists before the start.
- *  @throws CodedError failed_precondition when it has started already; otherwise the daemon's message. */
+/** Starts a container that has not run yet: Docker would restart one that has ended. The link to its log exists before the start.
+ *  @throws CodedError failed_precondition if it has been started already; otherwise the daemon's message. */
 async function startContainer(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const made = parts.memory.made.get(id);
   if (!made) await refuseStarted(parts, id, signal);
@@ -44,10 +41,10 @@ async function startContainer(parts: DockerParts, id: string, signal: AbortSigna
 async function refuseStarted(parts: DockerParts, id: string, signal: AbortSignal): Promise<void> {
   const { state } = containerLife(await inspectOwn(parts, id, containerType, signal));
   if (state !== ContainerState.CONTAINER_CREATED)
-    throw new CodedError("failed_precondition", `container ${id} has started already: a container starts once`);
+    throw new CodedError("failed_precondition", `container ${id} has already been started`);
 }
 
-/** Stops a container. The grace period comes on top of the ordinary deadline; 0 kills at once. */
+/** Stops a container. The grace period is added to the ordinary deadline; 0 kills at once. */
 async function stopContainer(parts: DockerParts, id: string, graceSeconds: number, signal: AbortSignal): Promise<void> {
   const { State } = await inspectOwn(parts, id, containerType, signal);
   if (!State.Running) return;
@@ -73,7 +70,7 @@ async function updateResources(
   await act(parts, { method: "POST", path: `/containers/${containerId}/update`, body }, signal);
 }
 
-/** Makes one changing call. @param beyondMs time on top of the ordinary deadline. */
+/** Makes a modifying call. @param beyondMs time in addition to the ordinary deadline. */
 function act({ docker }: DockerParts, request: Request, signal: AbortSignal, beyondMs = 0): Promise<unknown> {
   return docker.ask(request, signal, { beyondMs });
 }

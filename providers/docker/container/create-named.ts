@@ -28,7 +28,7 @@ export async function createNamed(
     if (await isTaken(parts, name, holder, signal))
       throw new CodedError("already_exists", `the name ${name} is taken by a container of this node`, { cause: error });
     const other = `${name}_${hexadecimal(parts)}`;
-    parts.log.warn({ name, holder: holder.Id, instead: other }, "a foreign container has this name");
+    parts.log.warn({ name, holder: holder.Id, instead: other }, "a foreign container has this name; using another");
     return create(parts, other, body, signal);
   }
 }
@@ -48,17 +48,18 @@ async function create(
     },
     signal,
   );
-  if (Warnings && Warnings.length > 0) log.debug({ container: Id, name, warnings: Warnings }, "the daemon warns");
+  if (Warnings && Warnings.length > 0)
+    log.debug({ container: Id, name, warnings: Warnings }, "Docker returned warnings for a created container");
   return Id;
 }
 
-/** The container with this name; undefined when it is gone, or the conflict had another cause. */
+/** The container with this name; undefined if it is gone, or the conflict had another cause. */
 function holderOf({ docker }: Parts, name: string, signal: AbortSignal): Promise<ContainerInspectInfo | undefined> {
   const path = `/containers/${encodeURIComponent(name)}/json`;
   return ifFound(docker.ask<ContainerInspectInfo>({ path }, signal));
 }
 
-/** True when a container of this node has the name, with or without a suffix. */
+/** True if a container of this node has the name, with or without a suffix. */
 async function isTaken(
   { docker, nodeName }: Parts,
   name: string,

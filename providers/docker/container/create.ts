@@ -78,9 +78,8 @@ export async function createContainer(
 /** Time limit for removing a container after a failed creation, milliseconds. */
 const removeMs = 30_000;
 
-/** Awaits the creation and its conditions. When one fails, the container is removed, since the caller does not learn its
- *  ID.
- *  @throws the first failed condition, before the creation's own error. */
+/** Awaits the creation and its preconditions. If one fails, the container is removed, since the caller does not learn its ID.
+ *  @throws the first failed precondition, before the creation's own error. */
 async function createMeanwhile(
   parts: DockerParts,
   creating: Promise<string>,
@@ -95,7 +94,7 @@ async function createMeanwhile(
   throw failed?.reason;
 }
 
-/** The image reference for the container's status; undefined when the status has to look it up. */
+/** The image reference for the container's status; undefined if the status has to look it up. */
 async function imageRefBeforehand(
   parts: DockerParts,
   image: ImageSpec | undefined,
@@ -109,7 +108,7 @@ async function runningSandbox(parts: DockerParts, id: string, signal: AbortSigna
   const sandbox = await inspectOwn(parts, id, sandboxType, signal);
   noteSandbox(parts.memory, sandbox);
   if (sandbox.State.Running) return sandbox;
-  throw new CodedError("failed_precondition", `sandbox ${id} does not run: no container can join it`);
+  throw new CodedError("failed_precondition", `sandbox ${id} is not running`);
 }
 
 /** Checks that the container of a targeted PID namespace belongs to this node. */
@@ -118,8 +117,8 @@ async function checkTarget(parts: DockerParts, { linux }: ContainerConfig, signa
   if (pid === NamespaceMode.TARGET) await inspectOwn(parts, targetId, containerType, signal);
 }
 
-/** Process settings of a CRI container; the image's entrypoint, arguments, directory and user where the request has
- *  none. The image's health check is disabled: probes are the pod's. */
+/** Process settings of a CRI container; the image's entrypoint, arguments, directory and user if the request has none. The image's health
+ *  check is disabled: the kubelet runs the pod's probes. */
 export function containerSettings(config: ContainerConfig): ContainerCreateOptions {
   const { command, args, workingDir, stopSignal } = config;
   const user = userOf(LinuxContainerSecurityContext.fromPartial(config.linux?.securityContext ?? {}));

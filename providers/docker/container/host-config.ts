@@ -93,8 +93,8 @@ function swapBeyond({ unified }: LinuxContainerResources): number {
   return Number(unified["memory.swap.max"] ?? 0);
 }
 
-/** Limits as the Engine API takes them; values that CRI leaves open (0, empty) are omitted. MemorySwap includes memory:
- *  without a swap limit the container gets no swap. */
+/** Limits in the Engine API's form; values that CRI leaves open (0, empty) are omitted. MemorySwap includes memory: without a swap limit
+ *  the container gets no swap. */
 export function resourceSettings(resources: Partial<LinuxContainerResources> | undefined): HostConfig {
   const given = LinuxContainerResources.fromPartial(resources ?? {});
   const memory = Number(given.memoryLimitInBytes);
@@ -110,8 +110,8 @@ export function resourceSettings(resources: Partial<LinuxContainerResources> | u
   return Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== 0 && value !== ""));
 }
 
-/** A daemon that may not set a negative score for sandboxes may not for containers either: they get its minimum, which
- *  only affects the order of OOM kills. */
+/** A daemon that cannot set a negative score for sandboxes cannot for containers either: they get its minimum, which only affects the order
+ *  of OOM kills. */
 function oomScoreAdjust(resources: LinuxContainerResources | undefined, { HostConfig }: SandboxInspect): number {
   const wanted = Number(resources?.oomScoreAdj ?? 0n);
   return (HostConfig.OomScoreAdj ?? 0) < 0 ? wanted : Math.max(0, wanted);
@@ -132,7 +132,7 @@ function securitySettings(security: LinuxContainerSecurityContext): HostConfig {
   };
 }
 
-/** Docker refuses a size that is not positive: the log is not rotated then.
+/** Docker refuses a size that is not positive: the log is then not rotated.
  *  @see https://docs.docker.com/engine/logging/drivers/json-file/ */
 function logConfig({ maxSizeBytes, maxFiles }: ContainerLogLimits): HostConfig["LogConfig"] {
   const limits = { "max-size": String(maxSizeBytes), "max-file": String(Math.max(1, maxFiles)) };

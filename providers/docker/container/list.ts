@@ -10,7 +10,7 @@ import { inspectOwn, listOwn } from "./own.ts";
 import type { DockerParts } from "../parts.ts";
 import { secondsToNanoseconds } from "../client/times.ts";
 
-/** Limit of concurrent inspections. */
+/** Maximum number of concurrent inspections. */
 const inspections = 8;
 
 /** Containers of this node. States agree with their statuses; creation times have the Engine API list's precision of a

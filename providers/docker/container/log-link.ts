@@ -6,9 +6,9 @@ import type { DockerParts } from "../parts.ts";
 
 type Parts = Pick<DockerParts, "host" | "log">;
 
-/** Links the CRI log path to the file that Docker writes, before the container starts, so that the link exists even if
- *  graftlet stops right after. The file is beside the sandbox's own: the Engine API reports it only after the start. If
- *  linking fails, the log is read over the API.
+/** Links the CRI log path to the file that Docker writes, before the container starts, so that the link exists even if graftlet stops right
+ *  after. The file is in the sandbox's parent directory: the Engine API reports it only after the start. If linking fails, the log is read
+ *  over the API.
  *  @param sandbox the container's running sandbox. */
 export async function linkLog(
   { host, log }: Parts,
@@ -28,7 +28,7 @@ export async function linkLog(
       signal,
     );
   } catch (error) {
-    log.warn({ err: error, container: id, path: logPath }, "log could not be linked, it is read over the API");
+    log.warn({ err: error, container: id, path: logPath }, "cannot link container log; falling back to the Docker API");
   }
 }
 
@@ -45,7 +45,7 @@ export async function unlinkLog(
     await host.fs.apply([{ do: "remove", path }], signal);
   } catch (error) {
     if (hasCode(error, "not_found")) return;
-    log.warn({ err: error, container: Id, path }, "link to a removed log is left behind");
+    log.warn({ err: error, container: Id, path }, "cannot remove the log link of a removed container");
   }
 }
 

@@ -6,7 +6,8 @@ import { CodedError } from "../../../src/lib/errors.ts";
  *  missing source. */
 export interface BindMount extends Omit<MountSettings, "BindOptions"> {
   readonly BindOptions: {
-    /** Without it Docker mounts privately, and as a slave what its own folder is in or below: asked for private there it refuses. */
+    /** Without it Docker mounts privately, or as a slave if the source is in or contains its own directory: it refuses an explicit private
+     *  there. */
     readonly Propagation?: DockerPropagation;
     readonly CreateMountpoint: boolean;
     readonly ReadOnlyNonRecursive?: boolean;
@@ -52,7 +53,7 @@ function relabelledBind({ hostPath, containerPath, readonly, propagation }: Moun
   if (`${hostPath}${containerPath}`.includes(":"))
     throw new CodedError(
       "invalid_argument",
-      `the mount ${containerPath} of ${hostPath} cannot be relabelled for SELinux by Docker: its path holds a colon`,
+      `the mount ${containerPath} of ${hostPath} cannot be relabelled for SELinux by Docker: its path contains a colon`,
     );
   const name = propagationName(propagation);
   const options = [...(readonly ? ["ro"] : []), ...(name === undefined ? [] : [name]), "Z"];
@@ -76,6 +77,6 @@ function propagationName(propagation: MountPropagation): DockerPropagation | und
 function refuseUnserved({ containerPath, image, recursiveReadOnly, uidMappings, gidMappings }: Mount): void {
   const refuse = (what: string) => new CodedError("unimplemented", `mount ${containerPath}: Docker has no ${what}`);
   if (image) throw refuse("image volumes");
-  if (recursiveReadOnly) throw refuse("recursive read-only mounts that graftlet could rely on");
+  if (recursiveReadOnly) throw refuse("reliable recursive read-only mounts");
   if (uidMappings.length > 0 || gidMappings.length > 0) throw refuse("ID-mapped mounts");
 }

@@ -13,7 +13,7 @@ export const runtimeHandlerLabel = "graftlet.dev/runtime-handler";
 /** Prefix of labels that hold CRI annotations. */
 export const annotationPrefix = "annotation.";
 
-/** Takes the place of the container name. */
+/** Replaces the container name in a sandbox's name. */
 export const sandboxPart = "POD";
 
 /** Sandbox name as in cri-dockerd: `k8s_POD_<pod>_<namespace>_<uid>_<attempt>`. */

@@ -3,11 +3,11 @@ import type { DNSConfig } from "../../../src/gen/cri.ts";
 import { hasCode } from "../../../src/lib/errors.ts";
 import type { DockerParts } from "../parts.ts";
 
-/** Sets the pod's resolver. Docker points containers on a user-defined network at its own resolver, in a resolv.conf
- *  that all containers on the sandbox's network namespace share; that file is overwritten in place unless it is right
- *  already. Without write access Docker's resolver stays, which forwards to the sandbox's servers.
+/** Sets the pod's resolver. Docker points containers on a user-defined network at its own resolver, in a resolv.conf shared by all
+ *  containers in the sandbox's network namespace; that file is overwritten in place unless it is correct already. Without write access
+ *  Docker's resolver stays, which forwards to the sandbox's servers.
  *  @param dns as given to RunPodSandbox; nothing changes without it.
- *  @param sandbox `unread` when no container reads the file yet. */
+ *  @param sandbox `unread` if no container reads the file yet. */
 export async function ensureResolvConf(
   { host, log }: Pick<DockerParts, "host" | "log">,
   sandbox: Pick<ContainerInspectInfo, "Id" | "ResolvConfPath"> & { readonly unread?: boolean },
@@ -22,7 +22,7 @@ export async function ensureResolvConf(
       await host.fs.apply([{ do: "write", path, data: wanted, mode: 0o644 }], signal);
   } catch (error) {
     if (!hasCode(error, "permission_denied")) throw error;
-    log.warn({ err: error, sandbox: sandbox.Id, path }, "resolv.conf may not be written, Docker's resolver is used");
+    log.warn({ err: error, sandbox: sandbox.Id, path }, "cannot write resolv.conf; using Docker's resolver");
   }
 }
 

@@ -75,6 +75,6 @@ export function userOf(security: LinuxContainerSecurityContext): string {
     throw new CodedError("unimplemented", "supplementalGroupsPolicy Strict is not supported by Docker");
   const user = runAsUser ? String(runAsUser.value) : runAsUsername;
   if (!runAsGroup) return user;
-  if (user === "") throw new CodedError("invalid_argument", "runAsGroup is given without runAsUser");
+  if (user === "") throw new CodedError("invalid_argument", "runAsGroup is set without runAsUser");
   return `${user}:${runAsGroup.value}`;
 }

@@ -41,7 +41,7 @@ function later(finishedAt: bigint, startedAt: bigint): bigint {
   return finishedAt > startedAt ? finishedAt : startedAt;
 }
 
-/** CRI state from a list entry; undefined when it takes an inspection (a created container may have failed to start).
+/** CRI state from a list entry; undefined if it takes an inspection (a created container may have failed to start).
  *  @param status of the Engine API: created, running, paused, restarting, removing, exited, dead. */
 export function listedState(status: string): ContainerState | undefined {
   switch (status) {

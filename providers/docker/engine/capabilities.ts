@@ -6,30 +6,29 @@ import { createSharedWork } from "../../../src/lib/shared-work.ts";
 import { throwIfAborted } from "../../../src/lib/errors.ts";
 import { type Trials, runTrials } from "./trials.ts";
 
-/** Capabilities of the daemon, from its info or, where that does not tell, from a trial. */
+/** Capabilities of the daemon, from its info or, if that does not include them, from a probe. */
 export interface Capabilities {
-  /** Reason why pods cannot have a feature, a sentence with the remedy; undefined when they can. Unknown capabilities
-   *  are determined first; a trial needs the sandbox image. Also undefined when they cannot be determined: then no
-   *  sandbox starts either, with a reason of its own. */
+  /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
+   *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
   lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
   /** The daemon's info, cached until `forget`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
   /** The daemon's current info. */
   refresh(signal: AbortSignal): Promise<EngineInfo>;
-  /** True once the trials have run. */
+  /** True once the probes have run. */
   triedOut(): boolean;
-  /** Runs the trials, once per daemon. @param image the sandbox image, already present. */
+  /** Runs the probes, once per daemon. @param image the sandbox image, already present. */
   tryOut(image: string, signal: AbortSignal): Promise<void>;
-  /** OOM score adjustment of sandboxes: that of the kubelet's runtimes, or 0 when this daemon may not lower it. */
+  /** OOM score adjustment of sandboxes: the same as with other runtimes, or 0 if this daemon cannot lower it. */
   sandboxOomScoreAdj(): number;
-  /** Drops what is known: the daemon was unavailable and may be another. */
+  /** Drops cached state: the daemon was unavailable and may be another. */
   forget(): void;
 }
 
 /** cri-dockerd's value: the sandbox is killed last. */
 export const sandboxOomScoreAdj = -998;
 
-/** Timeout of all trials, milliseconds. */
+/** Timeout of all probes, milliseconds. */
 const trialsMs = 60_000;
 
 export function createCapabilities(parts: DockerParts, sandboxImage: Pick<SandboxImage, "ensure">): Capabilities {
@@ -57,7 +56,7 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
       else if (!trials) await tryOut(await sandboxImage.ensure(signal), signal);
     } catch (error) {
       throwIfAborted(signal);
-      parts.log.debug({ err: error, feature }, "the Docker Engine's capabilities cannot be determined");
+      parts.log.debug({ err: error, feature }, "cannot determine the Docker Engine's capabilities");
     }
   };
   return {
@@ -79,9 +78,9 @@ export function createCapabilities(parts: DockerParts, sandboxImage: Pick<Sandbo
 
 function logTrials({ log }: DockerParts, { privileged, lowOomScore }: Trials): void {
   if (typeof privileged !== "string")
-    log.info({ why: privileged.fails }, "Docker cannot start privileged containers here");
+    log.info({ why: privileged.fails }, "Docker cannot start privileged containers on this target");
   if (typeof lowOomScore !== "string")
-    log.info({ why: lowOomScore.fails }, "Docker may not lower OOM scores here: sandboxes keep the default");
+    log.info({ why: lowOomScore.fails }, "Docker cannot lower OOM scores on this target; sandboxes keep the default");
 }
 
 function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | undefined): string | undefined {
@@ -107,9 +106,9 @@ function lacks(feature: Feature, info: EngineInfo | undefined, trials: Trials | 
         ? "this machine's Docker Engine cannot limit CPU time: use a kernel with CONFIG_CFS_BANDWIDTH, or delegate the cpu cgroup controller to a rootless daemon, and restart Docker."
         : undefined;
     case "swapLimit":
-      return "a Docker Engine limits a container's swap only beside its memory: give the container a memory limit.";
+      return "a Docker Engine limits a container's swap only together with its memory: set a memory limit.";
     case "imageVolume":
-      return "graftlet mounts no images with the Docker Engine: use containerd from 2.1 on or CRI-O on this machine.";
+      return "image volumes are not supported with the Docker Engine: use containerd 2.1 or later, or CRI-O, on this machine.";
   }
 }
 

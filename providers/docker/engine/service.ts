@@ -25,12 +25,11 @@ export interface ServiceDeps {
   readonly capabilities: Capabilities;
 }
 
-/** The daemon's status. A daemon that does not answer, refuses access or is too old is an error, one sentence with the
- *  remedy. */
+/** The daemon's status. A daemon that does not respond, refuses access or is too old is an error, one sentence with the remedy. */
 export function dockerService(deps: ServiceDeps): Service {
   const { parts, network, capabilities } = deps;
   const { docker, cache } = parts;
-  /** Token of the state at the last status call. */
+  /** State token of the last status call. */
   let saidAt: number | undefined;
   const asked = <T>(work: (signal: AbortSignal) => Promise<T>, signal: AbortSignal) => health(deps, work, signal);
   return {
@@ -40,7 +39,7 @@ export function dockerService(deps: ServiceDeps): Service {
         const mark = cache.mark();
         const info = await capabilities.refresh(until);
         if (!capabilities.triedOut()) await tryOut(deps, until);
-        // The last pod got no network: there may be one by now.
+        // The last pod got no network: one may be available now.
         if (network.problem() !== undefined) await network.ensure(until).catch(() => undefined);
         saidAt = mark;
         return statusOf(info, network.problem());
@@ -60,7 +59,7 @@ export function dockerService(deps: ServiceDeps): Service {
   };
 }
 
-/** @throws CodedError with a message of the node's own: a frozen daemon sends none. */
+/** @throws CodedError with a message of our own: a frozen daemon sends none. */
 async function health<T>(
   { parts: { clock, config }, capabilities }: ServiceDeps,
   work: (signal: AbortSignal) => Promise<T>,
@@ -69,12 +68,12 @@ async function health<T>(
   try {
     return await work(clock.within(healthMs, signal));
   } catch (error) {
-    // An unavailable daemon may come back as another one; a slow one is the same, and needs no new trials.
+    // An unavailable daemon may come back as another one; a slow one is the same, and needs no new probes.
     if (!hasCode(error, "deadline_exceeded")) capabilities.forget();
     if (signal.aborted || !hasCode(error, "deadline_exceeded")) throw error;
     throw new CodedError(
       "deadline_exceeded",
-      `the Docker Engine at ${config.socket} has not answered within ${healthMs / 1000} s: look at its log (journalctl -u docker), or restart it.`,
+      `the Docker Engine at ${config.socket} has not answered within ${healthMs / 1000} s: check its log (journalctl -u docker), or restart it.`,
       { cause: error },
     );
   }
@@ -90,8 +89,8 @@ async function version({ docker }: DockerParts, signal: AbortSignal): Promise<Ve
   });
 }
 
-/** Runs the trials if there is a sandbox image; otherwise the first sandbox does. Slow trials do not make the daemon
- *  unready: they continue in the background. */
+/** Runs the probes if a sandbox image is present; otherwise the first sandbox does. Slow probes do not make the daemon unready: they
+ *  continue in the background. */
 async function tryOut({ parts, capabilities }: ServiceDeps, signal: AbortSignal): Promise<void> {
   for (const image of [parts.config.sandboxImage, localPauseImage]) {
     if (!(await inspectImage(parts, image, signal))) continue;

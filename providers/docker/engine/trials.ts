@@ -5,20 +5,20 @@ import { forceRemove } from "../container/remove.ts";
 
 export type Outcome = "works" | { readonly fails: string };
 
-/** Capabilities that the daemon's info does not tell. */
+/** Capabilities that the daemon's info does not include. */
 export interface Trials {
   readonly privileged: Outcome;
   readonly lowOomScore: Outcome;
 }
 
-/** Label of trial containers, with the node's name. They are not pods of the node: its lists and events leave them out. */
+/** Label of probe containers, with the node's name. They are not pods of the node: its lists and events omit them. */
 const trialLabel = "graftlet.dev/trial";
 const removeMs = 30_000;
 
-/** Starts one container of each kind for a moment. A kind fails only if a plain container starts.
- *  @param image one whose program runs until it is stopped.
+/** Starts one container of each kind briefly. A kind fails only if a plain container starts.
+ *  @param image an image whose program runs until it is stopped.
  *  @returns undefined if not even a plain container starts.
- *  @throws CodedError when the daemon does not answer. */
+ *  @throws CodedError if the daemon does not respond. */
 export async function runTrials(parts: DockerParts, image: string, signal: AbortSignal): Promise<Trials | undefined> {
   for (const id of await trialContainers(parts, signal)) await forceRemove(parts, id, signal);
   const attempt = (hostConfig: HostConfig) => start(parts, image, hostConfig, signal);
@@ -28,7 +28,7 @@ export async function runTrials(parts: DockerParts, image: string, signal: Abort
   return { privileged, lowOomScore };
 }
 
-/** IDs of this node's trial containers, left by a graftlet that was killed during its trials. */
+/** IDs of this node's probe containers, left by a graftlet that was killed during its probes. */
 export async function trialContainers(
   { docker, nodeName }: Pick<DockerParts, "docker" | "nodeName">,
   signal: AbortSignal,
@@ -44,7 +44,7 @@ export async function trialContainers(
   return left.map(({ Id }) => Id);
 }
 
-/** Runs as root: the result for an unprivileged image user would not tell about root. */
+/** Runs as root: the result for an unprivileged image user would say nothing about root. */
 async function start(parts: DockerParts, image: string, hostConfig: HostConfig, signal: AbortSignal): Promise<Outcome> {
   const { docker, nodeName, clock } = parts;
   const body = {

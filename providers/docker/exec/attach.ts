@@ -8,9 +8,10 @@ import type { DockerParts } from "../parts.ts";
 import { inspectRunning } from "../container/running.ts";
 import { followSizes } from "./terminal-size.ts";
 
-/** Attaches a client to a container's main process until the process ends, or the client's input does, or the client is gone. The end of
- *  that input closes the process's only with stdinOnce and without a terminal; else it ends this client's output, as containerd has it.
- *  @returns 0: the container's status tells how the process ended. */
+/** Attaches a client to a container's main process until the process ends, the client's input ends, or the client disconnects. The end of
+ *  that input closes the process's stdin only with stdinOnce and without a terminal; otherwise it ends this client's output, as with
+ *  containerd.
+ *  @returns 0: the container's status has the process's exit code. */
 export async function attach(
   parts: DockerParts,
   containerId: string,
@@ -31,14 +32,14 @@ export async function attach(
     (_engine, until, _apart, forUser) => hijack(forUser, { path: `${path}/attach`, query, signal: until }),
     gone,
   );
-  // The output fails with it.
+  // The output reports its errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
   const sizes = followSizes(parts, `${path}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));
   try {
     throwIfAborted(gone);
     addAbortSignal(gone, connection);
-    // The daemon ends the output itself at the end of an input that it is not to close.
+    // The daemon itself ends the output at the end of an input that it must keep open.
     streams.stdin?.pipe(connection);
     await docker.call(() => demultiplex(connection, { ...streams, tty }, gone), gone, "none");
     await stillAnswers(parts, containerId, gone);
@@ -51,7 +52,7 @@ export async function attach(
   }
 }
 
-/** Checks that the daemon still answers: its end looks like the container's. @throws CodedError unavailable. */
+/** Checks that the daemon still responds: its own end looks like the container's. @throws CodedError unavailable. */
 async function stillAnswers(parts: DockerParts, containerId: string, signal: AbortSignal): Promise<void> {
   try {
     await inspectRunning(parts, containerId, signal);

@@ -2,7 +2,7 @@ import type { Writable } from "node:stream";
 import { CodedError, abortError, throwIfAborted } from "../../../src/lib/errors.ts";
 import { createFrames } from "../client/frames.ts";
 
-/** Receivers of a command's output; without one the stream is dropped. */
+/** Receivers of a command's output; output without a receiver is dropped. */
 export interface Outputs {
   readonly stdout?: Writable | undefined;
   readonly stderr?: Writable | undefined;
@@ -19,7 +19,7 @@ export async function demultiplex(
   { tty, ...to }: Outputs & { readonly tty: boolean },
   signal: AbortSignal,
 ): Promise<void> {
-  // A client that goes closes its streams.
+  // A client that disconnects closes its streams.
   for (const output of [to.stdout, to.stderr]) output?.on("error", () => undefined);
   if (tty) {
     for await (const block of from) await write(to.stdout, block, signal);

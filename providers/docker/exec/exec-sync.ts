@@ -12,7 +12,7 @@ export function dockerExec(parts: DockerParts): Pick<Containers, "execSync"> {
   return {
     async execSync(containerId, argv, timeoutSeconds, signal) {
       const wish = { containerId, argv, tty: false, stdin: false, stdout: true, stderr: true };
-      // Not part of the command's timeout: this waits for the daemon.
+      // Not part of the command's timeout: this call waits for the daemon.
       const id = await createExec(parts, wish, signal);
       const until = timeoutSeconds > 0 ? parts.clock.within(timeoutSeconds * 1000, signal) : signal;
       const [stdout, stderr] = [new KeptOutput(maxOutputBytes), new KeptOutput(maxOutputBytes)];

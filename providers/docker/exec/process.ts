@@ -30,9 +30,9 @@ export interface ExecProcess extends ExecState {
 const maxComplaintBytes = 64 * 1024;
 const tellingEvents = ["readable", "end", "close"] as const;
 
-/** Starts a command that `createExec` prepared. When the signal aborts meanwhile, the command is killed.
+/** Starts a command that `createExec` prepared. If the signal aborts meanwhile, the command is killed.
  *  @param forUser true for a request of a kubelet API user.
- *  @throws CodedError failed_precondition when the container is no longer running. */
+ *  @throws CodedError failed_precondition if the container is no longer running. */
 export async function startExec(
   parts: DockerParts,
   { id, tty, forUser = false }: Pick<ExecOptions, "tty"> & { readonly id: string; readonly forUser?: boolean },
@@ -60,7 +60,7 @@ export async function startExec(
 
 /** Prepares a command in a container of this node.
  *  @returns the daemon's exec ID.
- *  @throws CodedError not_found also for a foreign container, failed_precondition when it is not running. */
+ *  @throws CodedError not_found also for a foreign container, failed_precondition if it is not running. */
 export async function createExec(parts: DockerParts, wish: ExecOptions, signal: AbortSignal): Promise<string> {
   const { docker, memory } = parts;
   if (!memory.containers.get(wish.containerId)) await inspectRunning(parts, wish.containerId, signal);
@@ -97,13 +97,13 @@ async function handOn(
   addAbortSignal(signal, connection);
   await somethingToRead(connection);
   if ((await state.begun(signal)) > 0) return demultiplex(connection, { ...to, tty }, signal);
-  // The daemon writes the reason in place of the output.
+  // The daemon sends the reason instead of the output.
   const why = new KeptOutput(maxComplaintBytes);
   await demultiplex(connection, { stdout: why, stderr: why, tty }, signal);
   throw new CodedError("unknown", `failed to exec in container: ${why.bytes().toString().trim()}`);
 }
 
-/** Resolves once there is output, or there will be none. A half-closed connection emits "end" without "close". */
+/** Resolves once there is output, or none will come. A half-closed connection emits "end" without "close". */
 function somethingToRead(connection: Duplex): Promise<void> {
   if (connection.readableLength > 0 || connection.readableEnded || connection.destroyed) return Promise.resolve();
   return new Promise((resolve) => {

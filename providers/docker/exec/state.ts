@@ -4,17 +4,17 @@ import { script } from "../../../src/seams/command.ts";
 
 /** State of a command in a container, and a way to signal it, which the Engine API lacks. */
 export interface ExecState {
-  /** Waits until it has started. @returns its PID on the target; 0 when it could not be started. */
+  /** Waits until it has started. @returns its PID on the target; 0 if it could not be started. */
   begun(signal: AbortSignal): Promise<number>;
   /** Waits until it has ended. @returns its exit code. */
   ended(signal: AbortSignal): Promise<number>;
-  /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal
-   *  is still sent if it answers within two minutes. */
+  /** Signals the command if it is still running. Never throws. Waits five seconds for an unresponsive daemon; the signal is still sent if
+   *  the daemon responds within two minutes. */
   kill(how: "KILL" | "HUP"): Promise<void>;
 }
 
 interface Inspected {
-  /** 0 when there is no process yet, or none at all. */
+  /** 0 while there is no process, or if it never started. */
   readonly Pid: number;
   readonly Running: boolean;
   /** Null until it has ended, or failed to start. */
@@ -56,7 +56,7 @@ export function execState(parts: DockerParts, id: string): ExecState {
     try {
       const { Pid: pid, Running: running } = await once(hasBegun, soon);
       if (!running || pid === 0) return;
-      // The shell's builtin: not every machine has a `kill` program.
+      // The shell's builtin: some machines have no `kill` program.
       const argv = script('kill -s "$1" "$2"', how, String(pid));
       const { code, stderr } = await host.run(argv, { signal: soon });
       if (code !== 0) log.warn({ exec: id, pid, why: stderr.trim() }, "cannot kill a command in a container");

@@ -15,7 +15,7 @@ export async function streamExec(
   const { tty } = command;
   const running = await startExec(parts, { ...command, forUser: true }, gone);
   const { connection } = running;
-  // The output fails with it.
+  // The output reports its errors.
   connection.on("error", () => undefined);
   const over = new AbortController();
   const sizes = followSizes(parts, `/exec/${running.id}/resize`, streams.sizes, AbortSignal.any([gone, over.signal]));

@@ -20,6 +20,6 @@ export async function followSizes(
     const { width, height } = next.value;
     await docker
       .ask({ method: "POST", path, query: { w: width, h: height } }, signal)
-      .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "terminal size not set"));
+      .catch((error: unknown) => log.debug({ path, why: messageOf(error) }, "cannot set terminal size"));
   }
 }

@@ -17,7 +17,7 @@ const apiWithType = "1.42";
 export function createImageFs(parts: DockerParts): (signal: AbortSignal) => Promise<ImageFsInfoResponse> {
   const { docker, clock, log } = parts;
   const usage = createSlowReading({
-    what: "the disk usage of images",
+    what: "image disk usage",
     read: async (signal) => {
       const imagesAlone = compareVersions(await docker.apiVersion(signal), apiWithType) >= 0;
       const query = imagesAlone ? { query: { type: "image" } } : {};

@@ -9,7 +9,7 @@ type Inspected = Pick<ImageInspectInfo, "Id" | "RepoTags" | "RepoDigests" | "Siz
 
 /** Inspects an image.
  *  @param name with tag or digest (`latest` without either), or an ID.
- *  @returns undefined when the daemon does not have it.
+ *  @returns undefined if the daemon does not have it.
  *  @throws CodedError invalid_argument for an invalid name. */
 export async function inspectImage(
   { docker }: Pick<DockerParts, "docker">,
@@ -40,7 +40,7 @@ export function criImage(image: ImageInfo | Inspected, pinned: ReadonlySet<strin
   });
 }
 
-/** Untagged images have `<none>` for names. */
+/** Names without the `<none>` of untagged images. */
 export function named(names: readonly string[] | null | undefined): string[] {
   return (names ?? []).filter((name) => !name.includes("<none>")).map(fullName);
 }

@@ -1,6 +1,6 @@
 import type { PullProgress } from "../../../src/seams/runtime.ts";
 
-/** A line of the daemon's answer to a pull.
+/** A line of the daemon's response to a pull.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Image/operation/ImageCreate */
 export interface PullMessage {
   readonly status?: string;
@@ -36,11 +36,11 @@ export interface PullTracker {
   take(message: PullMessage): void;
   progress(): PullProgress;
   /** True while no data is expected from the registry: layers are unpacked, or wait for other pulls. Engines 25 to 27 with containerd's
-   *  image store say nothing while they unpack: there all that is not done has been fetched. */
+   *  image store send nothing while they unpack: there every unfinished layer has been fetched. */
   idle(): boolean;
 }
 
-/** Most layers that are followed: an image has at most 127, and each message adds all of them up. */
+/** Maximum number of tracked layers: an image has at most 127, and each message sums up all of them. */
 const maxLayers = 1_000;
 
 /** Sums up a pull's messages. Bytes are those of the compressed layers. */

@@ -19,8 +19,8 @@ export interface PullOrder {
 /** Timeout without data from the registry, milliseconds: dockershim's image-pull-progress-deadline. */
 const silenceMs = 60_000;
 
-/** Pulls an image. Ends with the signal, or when the registry sends nothing for too long.
- *  @throws CodedError with the image's name in its message; not_found when no registry has it. */
+/** Pulls an image, until the signal aborts or the registry sends nothing for too long.
+ *  @throws CodedError with the image's name in its message; not_found if no registry has it. */
 export async function pull(
   { docker, host, clock }: Pick<DockerParts, "docker" | "host" | "clock">,
   { image, auth, onProgress }: PullOrder,
@@ -55,11 +55,11 @@ export async function pull(
   }
 }
 
-/** Once the answer has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
+/** Once the response has begun, the daemon reports failure in a message, sometimes with an HTTP status. */
 function takeMessage(message: PullMessage, take: (message: PullMessage) => void): void {
   const { error, errorDetail } = message;
   if (error === undefined && errorDetail === undefined) return take(message);
-  const words = errorDetail?.message ?? error ?? "the daemon does not say why";
+  const words = errorDetail?.message ?? error ?? "unknown error";
   if (errorDetail?.code === undefined) throw new CodedError("unknown", words);
   throw Object.assign(new Error(words), { statusCode: errorDetail.code });
 }
@@ -72,7 +72,7 @@ function pullError(image: string, error: unknown): CodedError {
 }
 
 interface SilenceWatch extends Disposable {
-  /** Aborts with `deadline_exceeded` when the registry has been silent for too long. */
+  /** Aborts with `deadline_exceeded` if the registry has sent nothing for too long. */
   readonly signal: AbortSignal;
   heard(): void;
 }

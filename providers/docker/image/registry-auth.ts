@@ -14,7 +14,7 @@ export function registryAuth(auth: AuthConfig | undefined): Readonly<Record<stri
   };
   const given = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== ""));
   if (Object.keys(given).length === 0) return {};
-  // The daemon takes URL-safe base64 with padding, which Node omits.
+  // The daemon expects URL-safe base64 with padding, which Node omits.
   const text = Buffer.from(JSON.stringify(given)).toString("base64").replaceAll("+", "-").replaceAll("/", "_");
   return { "X-Registry-Auth": text };
 }

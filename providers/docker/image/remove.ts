@@ -7,9 +7,9 @@ import { isImageId } from "./reference.ts";
 
 type Parts = Pick<DockerParts, "docker">;
 
-/** Removes an image: by its ID with all of its names, as in CRI; by a name with that name alone, with the last of which the image
- *  goes. A missing image counts as removed. Never forces: an image used by any container keeps all its names.
- *  @throws CodedError conflict, naming that container. */
+/** Removes an image: by its ID with all of its names, as in CRI; by a name only that name, and the image with the last one. A missing image
+ *  counts as removed. Never forces: an image used by any container keeps all its names.
+ *  @throws CodedError conflict, with that container's name. */
 export async function removeImage(parts: Parts, image: string, signal: AbortSignal): Promise<void> {
   const found = await inspectImage(parts, image, signal);
   if (!found) return;

@@ -2,25 +2,25 @@ import { CodedError } from "../../../src/lib/errors.ts";
 import type { LogLine } from "../../../src/seams/runtime.ts";
 import { createFrames } from "../client/frames.ts";
 
-/** Parses the daemon's answer to a logs request. */
+/** Parses the daemon's response to a logs request. */
 export interface LogEntries {
   /** The entries that one more block completes. */
   take(block: Buffer): Iterable<LogLine>;
-  /** The entry that only the end of the answer completes. */
+  /** The entry that is complete only at the end of the response. */
   rest(): Iterable<LogLine>;
 }
 
 /** RFC 3339 in UTC with nine decimals, and a space. */
 const stamp = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z /;
 const stampLength = "2026-01-02T03:04:05.000000000Z ".length;
-/** Least length of a partial line: the daemon splits lines there. */
+/** Minimum length of a partial line: the daemon splits lines there. */
 const pieceBytes = 16 * 1024;
 /** Limit that bounds memory; no daemon writes longer entries, and they are dropped. */
 const longestEntryBytes = 1024 * 1024;
 const newline = 0x0a;
 
-/** Entries of a container without a terminal: one frame each. The iteration throws CodedError unknown with the daemon's
- *  message when it cannot read the log. */
+/** Entries of a container without a terminal: one frame each. The iteration throws CodedError unknown with the daemon's message if it
+ *  cannot read the log. */
 export function framedEntries(): LogEntries {
   const frames = createFrames();
   let parts: Buffer[] = [];
@@ -67,8 +67,8 @@ function entryEnd(text: Buffer): number | undefined {
   return line.length > longestEntryBytes ? line.length : undefined;
 }
 
-/** Position of the first timestamp at or after `from`. Invalid UTF-8 grows up to threefold in the daemon's answer, so a
- *  part may be longer than the split length. */
+/** Position of the first timestamp at or after `from`. Invalid UTF-8 grows up to threefold in the daemon's response, so a part may be
+ *  longer than the split length. */
 function stampFrom(line: Buffer, from: number): number | undefined {
   const last = Math.min(line.length, stampLength + 3 * pieceBytes + stampLength);
   for (let end = line.indexOf("Z ", from); end >= 0 && end + 2 <= last; end = line.indexOf("Z ", end + 1)) {

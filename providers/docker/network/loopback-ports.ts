@@ -11,14 +11,14 @@ import { type Argv, command } from "../../../src/seams/command.ts";
 
 type Parts = Pick<DockerParts, "docker" | "nodeName" | "host">;
 
-/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a
- *  proxy, whereas CNI's portmap translates. The machine drops untranslated packets: kube-proxy and the kubelet have a
- *  rule that blocks loopback traffic from other addresses. So each such port of a running sandbox gets a DNAT rule in
- *  `nat OUTPUT`, which only the machine's own packets pass, with the node's name in a comment.
+/** Makes host ports on the machine's loopback reachable from its other addresses. Docker serves such a port with a proxy, whereas CNI's
+ *  portmap uses NAT. The machine drops packets without NAT: kube-proxy and the kubelet have a rule that blocks loopback traffic from other
+ *  addresses. So each such port of a running sandbox gets a DNAT rule in `nat OUTPUT`, which only the machine's own packets pass, with the
+ *  node's name in a comment.
  *  @see https://github.com/kubernetes/kubernetes/issues/90259 */
 export interface LoopbackPorts {
-  /** Sets the rules for the sandboxes now running. Never fails: without rules the ports answer to loopback callers only,
-   *  and the log says so. */
+  /** Syncs the rules with the running sandboxes. Never fails: without rules the ports are reachable from loopback addresses only, which is
+   *  logged. */
   settle(signal: AbortSignal): Promise<void>;
 }
 
@@ -32,19 +32,19 @@ export function createLoopbackPorts(parts: DockerParts): LoopbackPorts {
       if (signal.aborted || wanted.length === 0) throw error;
       parts.log.warn(
         { why: messageOf(error), rules: wanted },
-        "host ports on 127.0.0.0/8 answer only to callers with such an address",
+        "cannot set iptables rules; host ports on 127.0.0.0/8 are reachable from loopback addresses only",
       );
     }
   };
   return {
     settle: (signal) =>
       turns(() => settle(signal)).catch((err: unknown) =>
-        parts.log.debug({ err }, "the rules of host ports on 127.0.0.0/8 are unchanged"),
+        parts.log.debug({ err }, "cannot update the iptables rules of host ports on 127.0.0.0/8"),
       ),
   };
 }
 
-/** True when a port is published on the loopback only. */
+/** True if a port is published on the loopback only. */
 export function onLoopback(bindings: PortMap | null): boolean {
   return Object.values(bindings ?? {}).some((each) => (each ?? []).some(({ HostIp }) => isLoopback(HostIp)));
 }
@@ -53,7 +53,7 @@ export function isLoopback(hostIp: string | undefined): boolean {
   return hostIp?.startsWith("127.") ?? false;
 }
 
-/** The rules as one belonging; empty without rules, or without access to them. */
+/** The rules as one owned resource; empty without rules, or without access to them. */
 export async function loopbackRules(parts: Parts, signal: AbortSignal): Promise<Belonging[]> {
   const rules = await rulesOf(parts, signal).catch((error: unknown) => {
     if (hasCode(error, "not_found", "failed_precondition")) return [];
@@ -114,7 +114,7 @@ async function change(
   await iptables(host, command("iptables-restore", [waiting, "--noflush"]), input, signal);
 }
 
-/** Seconds to wait for another holder of the lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
+/** Seconds to wait for iptables' lock. @see https://manpages.debian.org/bookworm/iptables/iptables-restore.8 */
 const waiting = ["-w", "5"] as const;
 
 async function iptables(host: Host, argv: Argv, stdin: string, signal: AbortSignal): Promise<string> {

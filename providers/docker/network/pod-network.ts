@@ -8,13 +8,13 @@ import { ipv4Among, ipv4Subnet } from "./subnet.ts";
 
 /** The Docker network of this node's pods. */
 export interface PodNetwork {
-  /** Its ID; creates the network when missing. @throws CodedError with the daemon's message. */
+  /** Its ID; creates the network if missing. @throws CodedError with the daemon's message. */
   ensure(signal: AbortSignal): Promise<string>;
   /** Its ID, if known. */
   known(): string | undefined;
   /** Sets the pods' subnet (spec.podCIDRs, comma-separated) and creates the network accordingly. */
   assign(podCidrs: string, signal: AbortSignal): Promise<void>;
-  /** Checks that the network still exists, after the daemon said that something is missing. */
+  /** Checks that the network still exists, after the daemon reported that something is missing. */
   verify(signal: AbortSignal): Promise<boolean>;
   /** Reason why there is no network, or undefined. */
   problem(): string | undefined;
@@ -56,7 +56,7 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
     const why = isOurs(parts, network) ? "pods are attached to it" : "this node did not create it";
     log.warn(
       { network: config.network, subnet: subnetOf(network), wanted: subnet, why },
-      "the pods' network keeps a different subnet",
+      "cannot change the pod network's subnet",
     );
   };
   const ensure = async (signal: AbortSignal) => (id !== undefined && settled ? id : shared(obtain, signal));
@@ -66,7 +66,7 @@ export function createPodNetwork(parts: DockerParts): PodNetwork {
     problem: () => problem,
     async assign(podCidrs, signal) {
       const subnet = ipv4Among(podCidrs);
-      if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 among the node's pod CIDRs, Docker chooses addresses");
+      if (subnet === undefined) log.warn({ podCidrs }, "no IPv4 pod CIDR; Docker chooses the subnet");
       if (subnet !== undefined && subnet !== wanted) {
         wanted = subnet;
         settled = false;
@@ -135,11 +135,11 @@ async function createNetwork(
   }
   const made = await findNetwork(parts, signal);
   if (!made) throw new Error(`the network ${config.network} was removed right after its creation`);
-  log.info({ network: config.network, subnet: subnetOf(made) }, "made the pods' network");
+  log.info({ network: config.network, subnet: subnetOf(made) }, "created the pod network");
   return made;
 }
 
-/** False while a container is attached: the daemon refuses then. */
+/** False if a container is attached: the daemon refuses to remove the network then. */
 async function removeUnused(parts: DockerParts, network: NetworkInspectInfo, signal: AbortSignal): Promise<boolean> {
   const { docker } = parts;
   if (Object.keys(network.Containers ?? {}).length > 0) return false;
@@ -161,7 +161,7 @@ function subnetOf({ IPAM }: NetworkInspectInfo): string | undefined {
   return IPAM?.Config?.map(({ Subnet }) => Subnet && ipv4Subnet(Subnet)).find((subnet) => subnet !== undefined);
 }
 
-/** True when no particular subnet is wanted. */
+/** True if no particular subnet is wanted. */
 function hasSubnet(network: NetworkInspectInfo, wanted: string | undefined): boolean {
   return wanted === undefined || subnetOf(network) === wanted;
 }

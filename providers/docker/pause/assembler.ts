@@ -45,6 +45,6 @@ function sizeOf(instruction: Uint8Array | Jump): number {
 
 function placeOf(name: string, labels: ReadonlyMap<string, number>): number {
   const place = labels.get(name);
-  if (place === undefined) throw new Error(`a jump to the unknown label ${name}`);
+  if (place === undefined) throw new Error(`jump to unknown label ${name}`);
   return place;
 }

@@ -18,13 +18,13 @@ const machines: Readonly<Record<string, Machine>> = { x86_64: "amd64", aarch64: 
 
 /** The sandbox image. */
 export interface SandboxImage {
-  /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without
-   *  compiler or registry. The configured image is looked up once.
+  /** Makes sure that the image is present: the configured one, pulled if missing; otherwise a local image, built without compiler or
+   *  registry. The configured image is looked up once.
    *  @returns the image name for new containers.
-   *  @throws CodedError failed_precondition, a sentence with the image to load, when neither is available. */
+   *  @throws CodedError failed_precondition, a sentence with the image to load, if neither is available. */
   ensure(signal: AbortSignal): Promise<string>;
-  /** Checks that the configured image is still present, after the daemon said that something is missing.
-   *  @returns false when it is gone. */
+  /** Checks that the configured image is still present, after the daemon reported that something is missing.
+   *  @returns false if it is gone. */
   verify(signal: AbortSignal): Promise<boolean>;
 }
 
@@ -40,7 +40,10 @@ export function createSandboxImage(parts: DockerParts): SandboxImage {
     if (why === undefined) return sandboxImage;
     if (!(await inspectImage(parts, localPauseImage, signal))) await makePauseImage(parts, why, signal);
     if (failure === undefined)
-      log.warn({ image: sandboxImage, why, instead: localPauseImage }, "the sandbox image cannot be pulled");
+      log.warn(
+        { image: sandboxImage, why, instead: localPauseImage },
+        "cannot pull the sandbox image; using the built-in one",
+      );
     failure = why;
     return localPauseImage;
   };
@@ -72,7 +75,7 @@ async function makePauseImage(parts: DockerParts, why: string, signal: AbortSign
   if (!machine)
     throw new CodedError(
       "failed_precondition",
-      `the sandbox image ${config.sandboxImage} cannot be pulled (${why}), and graftlet makes none for ${Architecture}: load it with \`docker load\`, or name another in providerConfig.sandboxImage.`,
+      `the sandbox image ${config.sandboxImage} cannot be pulled (${why}), and graftlet cannot build one for ${Architecture}: load it with \`docker load\`, or set providerConfig.sandboxImage to another.`,
     );
   await docker.call(async (engine, abortSignal) => {
     const answer = await askForStream(engine, {
@@ -81,7 +84,7 @@ async function makePauseImage(parts: DockerParts, why: string, signal: AbortSign
       query: {
         fromSrc: "-",
         repo: localPauseImage,
-        message: "made by graftlet",
+        message: "built by graftlet",
         changes: ['ENTRYPOINT ["/pause"]', "USER 65535:65535"],
       },
       body: tarOfProgram("pause", pauseProgram(machine)),

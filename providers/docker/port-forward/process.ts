@@ -7,16 +7,16 @@ import type { Argv } from "../../../src/seams/command.ts";
 const maxWordsBytes = 16 * 1024;
 
 /** Starts a relay and waits until it is connected.
- *  @param said its message on standard error then.
+ *  @param said its message on standard error once connected.
  *  @returns the relayed connection; destroying it ends the relay.
- *  @throws CodedError unavailable with the relay's message when it cannot connect; the signal's reason. */
+ *  @throws CodedError unavailable with the relay's message if it cannot connect; the signal's reason. */
 export async function startRelay(
   { host, clock }: { readonly host: Pick<Host, "spawn">; readonly clock: Clock },
   argv: Argv,
   said: RegExp,
   signal: AbortSignal,
 ): Promise<ProcessConnection> {
-  // A connected relay outlives the signal: it may still have data to pass on.
+  // A connected relay outlives the signal: it may still have data to forward.
   const waiting = new AbortController();
   const onAbort = () => waiting.abort(signal.reason);
   if (signal.aborted) onAbort();

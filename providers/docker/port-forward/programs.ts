@@ -10,8 +10,9 @@ export interface RelayProgram {
   readonly connected: RegExp;
 }
 
-/** socat's address for its standard streams that closes standard output when the server has said all. Since version 1.8 the short form,
- *  `-`, does not. @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
+/** socat's address for its standard streams that closes standard output when the server has sent everything. Since version 1.8 the short
+ *  form, `-`, does not.
+ *  @see http://www.dest-unreach.org/socat/doc/socat.html#ADDRESS_STDIO */
 const standardStreams = "STDIN!!STDOUT,shut-close";
 
 /** Prints the first of these programs on the target. Netcats are unsuitable: OpenBSD's does not report that the server
@@ -19,7 +20,7 @@ const standardStreams = "STDIN!!STDOUT,shut-close";
  *  data once the server has half-closed. */
 export const findProgram = (): string => directoryText("find-program.sh");
 
-/** The program that `findProgram` printed; undefined when there is none. */
+/** The program that `findProgram` printed; undefined if none was found. */
 export function relayProgram(told: string): RelayProgram | undefined {
   return programs[told.trim()];
 }

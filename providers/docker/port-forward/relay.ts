@@ -11,8 +11,7 @@ import { inspectRunningSandbox } from "../container/running.ts";
 import { type Argv, script, wrapped } from "../../../src/seams/command.ts";
 
 /** Connects to a port of a sandbox.
- *  @throws CodedError unavailable with a message for users when nothing listens; resource_exhausted when there are too
- *  many connections. */
+ *  @throws CodedError unavailable with a message for users if nothing listens; resource_exhausted if there are too many connections. */
 export type ConnectToPort = (sandboxId: string, port: number, signal: AbortSignal) => Promise<Duplex>;
 
 /** Addresses of `localhost`, in containerd's order. */
@@ -21,9 +20,9 @@ const loopback = [
   { family: "IPv6", address: "::1" },
 ];
 
-/** Connections to ports in pods, limited in number: by a relay in the pod's network namespace, so that servers on its
- *  loopback answer; to the pod's address when the target has no relay or may not enter the namespace. For pods on the
- *  host network, the target's own loopback. */
+/** Connections to ports in pods, limited in number: by a relay in the pod's network namespace, so that servers on its loopback are
+ *  reachable; to the pod's address if the target has no relay program or does not permit entering the namespace. For pods on the host
+ *  network, the target's own loopback. */
 export function createPortRelay(parts: DockerParts): ConnectToPort {
   const { host, clock, log } = parts;
   const forUsers = host.forUsers ?? host;
@@ -35,10 +34,10 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     try {
       const { stdout, stderr } = await host.run(inNetworkOf(pid, script(findProgram())), { signal });
       found = relayProgram(stdout);
-      if (!found) tell(stderr.trim() || "it has none of socat, perl and python3: install socat");
+      if (!found) tell(stderr.trim() || "socat, perl and python3 are all missing: install socat");
     } catch (error) {
       if (!hasCode(error, "not_found")) throw error;
-      tell("it has no nsenter: install util-linux");
+      tell("nsenter is missing: install util-linux");
     }
     return found;
   }
@@ -47,7 +46,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
     if (!told)
       log.warn(
         { why },
-        "port-forward cannot enter pods on this target: servers that listen on 127.0.0.1 do not answer",
+        "port-forward cannot enter pods' network namespaces on this target; servers listening on 127.0.0.1 are unreachable",
       );
     told = true;
   }
@@ -66,7 +65,7 @@ export function createPortRelay(parts: DockerParts): ConnectToPort {
   return bounded(connect, createForwardPlaces(parts.clock));
 }
 
-/** Limits the number of connections; each holds its place until its process has ended. */
+/** Limits the number of connections; each occupies its slot until its process has ended. */
 function bounded(connect: ConnectToPort, places: ForwardPlaces): ConnectToPort {
   return async (sandboxId, port, signal) => {
     const taken = places.take(sandboxId, 1);
@@ -99,7 +98,7 @@ function inNetworkOf(pid: number, argv: Argv): Argv {
   return wrapped(["nsenter", "--target", String(pid), "--net", "--"], argv);
 }
 
-/** The first loopback address that answers. @throws CodedError unavailable with containerd's message. */
+/** The first loopback address that accepts the connection. @throws CodedError unavailable with containerd's message. */
 async function firstOf(
   where: string,
   port: number,

@@ -23,9 +23,9 @@ export interface SandboxParts {
 /** Time limit for removing a sandbox that failed to start, milliseconds. */
 const removeMs = 30_000;
 
-/** Creates and starts a pod's sandbox; removes it when the start fails.
+/** Creates and starts a pod's sandbox; removes it if the start fails.
  *  @returns its ID.
- *  @throws CodedError already_exists when this node has it already; otherwise the daemon's message. */
+ *  @throws CodedError already_exists if this node has it already; otherwise the daemon's message. */
 export async function runSandbox(
   deps: SandboxParts,
   { config, runtimeHandler }: RunPodSandboxRequest,
@@ -93,11 +93,11 @@ async function createAndStart(
   }
 }
 
-/** A sandbox that cannot be removed now is removed later, as one that is not ready; its name stays taken until then. */
+/** A sandbox that cannot be removed now is removed later, as any that is not ready; its name stays in use until then. */
 async function removeFailed(parts: DockerParts, id: string): Promise<void> {
   try {
     await forceRemove(parts, id, parts.clock.within(removeMs));
   } catch (error) {
-    parts.log.warn({ err: error, sandbox: id }, "a sandbox that did not start cannot be removed yet");
+    parts.log.warn({ err: error, sandbox: id }, "cannot remove a sandbox that failed to start; retrying later");
   }
 }

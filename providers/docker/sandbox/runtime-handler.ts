@@ -6,7 +6,7 @@ const shimName = /^io\.containerd\./;
 
 /** Checks a runtime class's handler, the name of one of the daemon's runtimes.
  *  @param handler empty for the daemon's default.
- *  @throws CodedError invalid_argument, a sentence with the remedy, when the daemon does not have it.
+ *  @throws CodedError invalid_argument, a sentence with the remedy, if the daemon does not have it.
  *  @see https://docs.docker.com/engine/daemon/alternative-runtimes/ */
 export function requireRuntime(handler: string, { Runtimes }: Pick<EngineInfo, "Runtimes">): void {
   const known = Object.keys(Runtimes ?? {});

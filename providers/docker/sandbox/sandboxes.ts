@@ -22,7 +22,7 @@ export interface SandboxesDeps extends SandboxParts {
 export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
   const { parts, network, loopbackPorts } = deps;
   let tidied = false;
-  /** Settles the rules after a sandbox has gone that had, or may have had, host ports on the loopback. */
+  /** Syncs the rules after the removal of a sandbox that had, or may have had, host ports on the loopback. */
   const settleWithout = async (gone: ContainerInspectInfo | undefined, signal: AbortSignal) => {
     if (!gone || onLoopback(gone.HostConfig.PortBindings as PortMap | null)) await loopbackPorts.settle(signal);
   };
@@ -41,7 +41,7 @@ export function dockerSandboxes(deps: SandboxesDeps): Sandboxes {
     },
     async listPodSandbox(filter, signal) {
       const found = await listSandboxes(parts, filter, signal);
-      // The first list shows which sandboxes have ended since the last run.
+      // The first list shows which sandboxes have ended since the last run of graftlet.
       if (!tidied) await loopbackPorts.settle(signal);
       tidied = true;
       return found;

@@ -23,7 +23,7 @@ export interface SandboxSpecInput {
   readonly image: string;
   /** ID of the pods' network; none for pods on the host network. */
   readonly network?: string;
-  /** `none` when the daemon creates no cgroups. */
+  /** `none` if the daemon creates no cgroups. */
   readonly cgroupDriver: string;
   readonly oomScoreAdj: number;
   /** HostConfig.SecurityOpt. */
@@ -87,8 +87,8 @@ function sandboxUser({ linux }: PodSandboxConfig): string {
   return userOf(sandboxSecurity(linux?.securityContext));
 }
 
-/** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is the machine's root even when the
- *  daemon remaps users by default: volumes belong to that root. */
+/** Containers join the IPC namespace of a sandbox that shares it. Root in a pod is the machine's root even if the daemon remaps users by
+ *  default: volumes belong to that root. */
 function namespaceModes({ ipc, pid, usernsOptions }: NamespaceOption, network: string | undefined): HostConfig {
   if (usernsOptions?.mode === NamespaceMode.POD)
     throw new CodedError("unimplemented", "a user namespace of the pod's own is not supported by Docker");

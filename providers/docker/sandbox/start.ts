@@ -28,7 +28,7 @@ export async function startAndInspect(parts: DockerParts, id: string, signal: Ab
   if (found?.State.Running) memory.startInspections.set(id, { found, seenAt: clock.monotonic() });
 }
 
-/** The inspection made at the sandbox's start, if still current; returned once. */
+/** The inspection from the sandbox's start, if still current; returned once. */
 export function takeStartInspection({ memory, clock }: DockerParts, id: string): ContainerInspectInfo | undefined {
   const inspection = memory.startInspections.get(id);
   memory.startInspections.delete(id);

@@ -1,7 +1,7 @@
 import { CpuUsage, MemoryUsage, NetworkUsage } from "../../../src/gen/cri.ts";
 import { nanoseconds } from "../client/times.ts";
 
-/** The parts of the daemon's answer that CRI has fields for.
+/** The part of the daemon's response that CRI has fields for.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.41/#tag/Container/operation/ContainerStats */
 export interface StatsSample {
   /** Sample time, RFC 3339 with nanoseconds; Go's zero time for a container that is not running. */

@@ -16,8 +16,7 @@ interface Filter {
   readonly labelSelector?: Readonly<Record<string, string>>;
 }
 
-/** Resource usage. CPU and memory are omitted for containers that are not running; disk usage comes from an earlier
- *  walk. */
+/** Resource usage. CPU and memory are omitted for containers that are not running; disk usage comes from an earlier measurement. */
 export function dockerStats(parts: DockerParts): Required<Stats> {
   const writableLayers = createWritableLayers(parts);
   const listContainers = async (filter: Filter | undefined, signal: AbortSignal) => {

@@ -12,7 +12,7 @@ export type WritableLayer = (containerId: string) => FilesystemUsage | undefined
 export function createWritableLayers(parts: DockerParts): (signal: AbortSignal) => Promise<WritableLayer> {
   const { clock, log } = parts;
   const read = (signal: AbortSignal) => readLayers(parts, signal);
-  const layers = createSlowReading({ what: "the sizes of containers", read, clock, log });
+  const layers = createSlowReading({ what: "container sizes", read, clock, log });
   return async (signal) => {
     const reading = await layers(signal);
     return (id) => {

@@ -10,8 +10,7 @@ const mostUnsent = 1 << 16;
  *  stream only after the previous one was accepted. It also answers pings: a ping that reached a server which has sent everything and
  *  closed, while its last data is still in transit, would make that machine's kernel drop the data. Everything else passes unchanged,
  *  including protocols other than SPDY. Takes the connection over; half-closes, backpressure and ends are the connection's own. A client
- *  that does not read replies is not read either. @param gate may refuse streams. Default: the gate of a command. @param gate may refuse
- *  streams. Without one, it is that of a command.
+ *  that does not read replies is not read either. @param gate may refuse streams; by default a command's gate.
  *  @see https://www.chromium.org/spdy/spdy-protocol/spdy-protocol-draft3-1/ */
 export function withEarlyReplies(client: Duplex, gate: StreamGate = commandGate()): Duplex {
   const replies = createReplies(gate);

@@ -113,7 +113,7 @@ function createUpward(gate: StreamGate, down: Downward) {
       }
       case frameType.synReply:
       case frameType.headers:
-        throw protocolError("headers of a client for a stream that is open");
+        throw protocolError("client sent headers on an open stream");
       case frameType.rstStream:
         down.forget(id);
         gate.ended(id, "client");

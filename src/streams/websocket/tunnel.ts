@@ -21,7 +21,7 @@ export function tunnel(ws: WebSocket): Duplex {
   });
   stream.on("error", () => undefined);
   ws.on("message", (data: Buffer, isBinary) => {
-    if (!isBinary) stream.destroy(new CodedError("invalid_argument", "a tunnel carries binary messages only"));
+    if (!isBinary) stream.destroy(new CodedError("invalid_argument", "the tunnel accepts binary messages only"));
     else if (data.length > 0 && !stream.push(data)) ws.pause();
   });
   ws.once("close", (code) => {

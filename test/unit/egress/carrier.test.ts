@@ -6,7 +6,7 @@ import type { Message } from "../../../src/egress/messages.ts";
 import { listen } from "../../harness/ports.ts";
 import { waitFor } from "../../harness/wait.ts";
 
-/** A carrier to a server of the test's. The link to the API server holds as many bytes as the test says. */
+/** A multiplexer connected to a test server. The tunnel buffers as many bytes as the test says. */
 async function rig(serve: (socket: Socket) => void) {
   const sockets = new Set<Socket>();
   const server = createServer((socket) => {
@@ -45,7 +45,7 @@ async function rig(serve: (socket: Socket) => void) {
   };
 }
 
-test("connections that waited for the link go on once it has room, whosever bytes were the last", async () => {
+test("resumes every paused connection once the tunnel has room again", async () => {
   using t = await rig((socket) => {
     socket.write("first");
     socket.on("data", () => socket.write("second"));
@@ -61,7 +61,7 @@ test("connections that waited for the link go on once it has room, whosever byte
   await t.until("what both say then", () => t.said(1n).length === 2 && t.said(2n).length === 2);
 });
 
-test("a connection that the server has paused stays so while the link has room", async () => {
+test("keeps a connection paused by the server paused while the tunnel has room", async () => {
   using t = await rig((socket) => socket.on("data", () => socket.write("said")));
   t.dial(1n);
   t.carrier.take({ type: "pause", connection: 1n });
@@ -76,7 +76,7 @@ test("a connection that the server has paused stays so while the link has room",
 const controls = (t: Awaited<ReturnType<typeof rig>>) =>
   t.sent.flatMap(({ message: { type } }) => (type === "pause" || type === "resume" ? [type] : []));
 
-test("a server that goes on is told to, since its own pause may still hold up its writer", async () => {
+test("repeats our own state to a server that resumes, because its own pause may block its writer", async () => {
   using t = await rig(() => undefined);
   t.dial(1n);
   t.carrier.take({ type: "pause", connection: 1n });
@@ -84,7 +84,7 @@ test("a server that goes on is told to, since its own pause may still hold up it
   assert.deepEqual(controls(t), ["resume"]);
 });
 
-test("a pause of ours outlives the server's, and no word of ours ends the server's", async () => {
+test("keeps our pause after the server resumes, and does not end the server's pause", async () => {
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);
@@ -101,7 +101,7 @@ test("a pause of ours outlives the server's, and no word of ours ends the server
   assert.deepEqual(controls(t), ["pause", "pause", "resume"]);
 });
 
-test("what a kubelet does not take of a connection that is over goes with the session at the latest", async () => {
+test("closes connections that the kubelet still drains when the session ends, at the latest", async () => {
   using t = await rig((socket) => socket.pause());
   t.dial(1n);
   const block = Buffer.alloc(2 ** 20);

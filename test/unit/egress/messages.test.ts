@@ -4,7 +4,7 @@ import { decodeMessage, encodeMessage, type Message } from "../../../src/egress/
 
 const data = Buffer.from("hello");
 
-test("messages are read as they were written", () => {
+test("messages round-trip through encode and decode", () => {
   const messages: readonly Message[] = [
     { type: "data", connection: 7n, data },
     { type: "connect", connection: 2n ** 40n, protocol: "tcp", address: "127.0.0.1:10250" },
@@ -19,17 +19,17 @@ test("messages are read as they were written", () => {
   }
 });
 
-test("numbers are varints with their sign in the lowest bit, as Go's encoding/binary writes them", () => {
+test("encodes numbers as zigzag varints, like Go's encoding/binary", () => {
   assert.deepEqual([...encodeMessage({ type: "data", connection: 3n, data }, 1n)], [2, 6, 2, 0xb0, 0xea, 1, ...data]);
   assert.deepEqual([...encodeMessage({ type: "error", connection: 3n, text: "EOF" }, 1n)], [2, 6, 6, 69, 79, 70]);
 });
 
-test("what concerns the server's peers is passed over, and what is no message is refused", () => {
+test("ignores messages between servers and rejects malformed ones", () => {
   assert.equal(decodeMessage(Buffer.from([2, 0, 8, 97])), undefined);
-  assert.throws(() => decodeMessage(Buffer.from([0x80])), /no message/);
-  assert.throws(() => decodeMessage(Buffer.from([2, 0, 16, 1, 2, 3])), /cut off/);
+  assert.throws(() => decodeMessage(Buffer.from([0x80])), /malformed remotedialer message/);
+  assert.throws(() => decodeMessage(Buffer.from([2, 0, 16, 1, 2, 3])), /truncated/);
 });
 
-test("an error is no longer than the far end reads", () => {
+test("truncates error texts to the length that the peer reads", () => {
   assert.equal(encodeMessage({ type: "error", connection: 0n, text: "x".repeat(500) }, 0n).length, 103);
 });

@@ -6,14 +6,14 @@ import { encodeMessage } from "../../../src/egress/messages.ts";
 import { serveSession } from "../../../src/egress/session.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("what a server dials after the end of its session is not opened: nobody would close it", async () => {
+test("does not open connections requested after the session has ended", async () => {
   const socket = Object.assign(new EventEmitter(), {
     readyState: 1,
     OPEN: 1,
     bufferedAmount: 0,
     send: () => undefined,
     ping: () => undefined,
-    // The library hands on what it has read already, also after this.
+    // The library emits messages already read even after this.
     terminate: () => undefined,
   });
   const dialled: string[] = [];

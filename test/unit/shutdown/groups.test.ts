@@ -5,7 +5,7 @@ import { aPod } from "../../fakes/pods.ts";
 
 const critical = 2_000_000_000;
 
-test("the two periods of a configuration are two groups, the critical pods' last; a list of priorities is sorted and counts first", () => {
+test("builds two groups from the two periods, critical pods last; a priority list is sorted and takes precedence", () => {
   assert.deepEqual(gracePeriods({ allMs: 30_000, criticalMs: 10_000, byPriority: [] }), [
     { priority: 0, seconds: 20 },
     { priority: critical, seconds: 10 },
@@ -23,7 +23,7 @@ test("the two periods of a configuration are two groups, the critical pods' last
   assert.equal(periodRequestedMs(sorted), 10_000);
 });
 
-test("a pod ends with the group of the highest priority that is not above its own, one below all with the lowest", () => {
+test("puts a pod into the group with the highest priority not above its own, or into the lowest", () => {
   const periods = [10, 100, 1000].map((priority) => ({ priority, seconds: 1 }));
   const pods = [5, 10, 99, 100, 999, 1000, critical].map((priority) => aPod({ priority }));
   assert.deepEqual(
@@ -41,7 +41,7 @@ test("a pod ends with the group of the highest priority that is not above its ow
   );
 });
 
-test("a pod has its own grace period, or its group's where that is shorter", () => {
+test("uses the pod's own grace period, limited by its group's", () => {
   const of = (terminationGracePeriodSeconds: number | undefined) =>
     podGraceSeconds(
       {

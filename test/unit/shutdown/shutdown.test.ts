@@ -26,7 +26,7 @@ async function until(holds: () => boolean): Promise<void> {
   }
 }
 
-/** A node with these pods, whose machine has logind unless told otherwise. */
+/** A node with these pods, on a machine with logind by default. */
 async function node(pods: readonly TestPod[] = [], hasLogind = true) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -91,7 +91,7 @@ const pod = (uid: string, priority: number, terminationGracePeriodSeconds = 30) 
   aPod({ priority, terminationGracePeriodSeconds }, { uid, name: uid });
 const three = [pod("late", 2_000_000_000), pod("slow", 0), pod("quick", 5, 2)];
 
-test("a shutdown is delayed for as long as the pods may take, by a file that the node notes down as its own", async () => {
+test("raises logind's inhibit delay to the total grace period by a drop-in file that the node records as its own", async () => {
   await using t = await node();
   await until(() => t.logind.locks() === 1);
   assert.equal(t.logind.delaySeconds, 30);
@@ -104,7 +104,7 @@ test("a shutdown is delayed for as long as the pods may take, by a file that the
   assert.equal(t.logind.connections(), 1);
 });
 
-test("logind that keeps its own delay is an error in the kubelet's words, said once", async () => {
+test("logs the kubelet's error once if logind keeps its own delay", async () => {
   await using t = await node();
   t.logind.isDeaf = true;
   for (let round = 0; round < 6; round++) {
@@ -120,14 +120,14 @@ test("logind that keeps its own delay is an error in the kubelet's words, said o
   assert.equal(t.logind.locks(), 0);
 });
 
-test("a machine without logind is said once, and nothing else changes", async () => {
+test("logs a machine without logind once and changes nothing else", async () => {
   await using t = await node(three, false);
   await t.running;
   assert.equal(t.said("Failed to start node shutdown manager"), 1);
   assert.deepEqual([t.signals.sent, t.events.lines], [[], []]);
 });
 
-test("pods end group by group; the machine goes on when the last is over, and the record says when that was", async () => {
+test("ends pods group by group, releases the machine after the last group, and records the times", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);
@@ -148,7 +148,7 @@ test("pods end group by group; the machine goes on when the last is over, and th
   assert.equal(t.times.ended - t.times.began, 5_000);
 });
 
-test("a group has no longer than its time", async () => {
+test("stops waiting for a group when its time is over", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);
@@ -165,7 +165,7 @@ test("a group has no longer than its time", async () => {
   assert.equal(t.said("Shutdown manager pod killing time out"), 2);
 });
 
-test("one that is called off shows the node as before, with a lock for the next", async () => {
+test("clears the node's shutdown state and acquires a new lock when the shutdown is cancelled", async () => {
   await using t = await node();
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);
@@ -176,7 +176,7 @@ test("one that is called off shows the node as before, with a lock for the next"
   assert.deepEqual(t.events.lines, [began, calledOff]);
 });
 
-test("a shutdown that another user of the machine announces ends no pod", async () => {
+test("ends no pods when another user of the machine schedules a shutdown", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true, ":1.66");
@@ -186,7 +186,7 @@ test("a shutdown that another user of the machine announces ends no pod", async 
   assert.deepEqual([t.signals.sent, t.events.lines, t.logind.locks()], [[], [], 1]);
 });
 
-test("a signal of logind's ends no pod while logind shows no shutdown", async () => {
+test("ends no pods on a signal while logind reports no shutdown", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   const announced = t.logind.announce(true);
@@ -196,7 +196,7 @@ test("a signal of logind's ends no pod while logind shows no shutdown", async ()
   assert.deepEqual([t.signals.sent, t.logind.locks()], [[], 1]);
 });
 
-test("a bus that starts anew is connected to again, with one lock all the time; so is the end of what holds the lock", async () => {
+test("reconnects to a restarted bus while keeping one lock, and re-acquires a lock whose holder ended", async () => {
   await using t = await node();
   await until(() => t.logind.locks() === 1);
   for (const lose of [t.logind.cut, t.logind.endLocks]) {
@@ -210,7 +210,7 @@ test("a bus that starts anew is connected to again, with one lock all the time; 
   await until(() => t.events.lines.includes(began));
 });
 
-test("a node that begins while its machine shuts down ends its pods, without a lock", async () => {
+test("ends pods without a lock when the node starts during a shutdown", async () => {
   await using t = await node(three);
   t.logind.isShuttingDown = true;
   await until(() => t.signals.sent.includes("end slow 20 Terminated"));
@@ -218,7 +218,7 @@ test("a node that begins while its machine shuts down ends its pods, without a l
   assert.equal(t.logind.locks(), 0);
 });
 
-test("a link that is lost in mid-shutdown: back, the rest ends; called off meanwhile, the node is as before", async () => {
+test("ends the remaining pods after a link lost during a shutdown is back, or clears the state if it was cancelled meanwhile", async () => {
   await using t = await node(three);
   await until(() => t.logind.locks() === 1);
   await t.logind.announce(true);
@@ -240,7 +240,7 @@ test("a link that is lost in mid-shutdown: back, the rest ends; called off meanw
   assert.equal(t.events.lines.at(-1), calledOff);
 });
 
-test("what an earlier shutdown left is shown again after a start", async () => {
+test("republishes the previous shutdown's times after a restart", async () => {
   const state = { startTime: "2026-01-02T03:04:05.678Z", endTime: "0001-01-01T00:00:00Z" };
   await using t = await node();
   t.host.files.put(`${rootDir}/graceful_node_shutdown_state`, { data: JSON.stringify(state) });

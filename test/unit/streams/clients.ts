@@ -10,7 +10,7 @@ import { type StreamServer, createStreamServer } from "../../../src/streams/stre
 import { fakeClock } from "../../fakes/clock.ts";
 import { type SpdyClient, spdyClient } from "../../fakes/spdy-client.ts";
 
-/** A stream server that keeps still about what it does. */
+/** A stream server without log output. */
 export function startServer(clock: Clock = fakeClock()): StreamServer {
   return createStreamServer({ clock, log: createLogger(5, { write: () => undefined }) });
 }
@@ -21,7 +21,7 @@ export interface Answer {
   readonly body: string;
 }
 
-/** What the endpoint answers to a request; upgraded when it leaves HTTP. */
+/** The endpoint's response to a request; upgraded when it leaves HTTP. */
 export async function ask(
   endpoint: Endpoint,
   headers: Readonly<Record<string, string>>,
@@ -50,7 +50,7 @@ export async function ask(
   return answered.promise;
 }
 
-/** What a client sends that wants SPDY. */
+/** Request headers of a client that wants SPDY. */
 export function spdyHeaders(...protocols: readonly string[]): Record<string, string> {
   return { connection: "Upgrade", upgrade: "SPDY/3.1", "x-stream-protocol-version": protocols.join(", ") };
 }
@@ -62,15 +62,15 @@ export async function dialSpdy(endpoint: Endpoint, protocol = "v4.channel.k8s.io
   return spdyClient(upgraded);
 }
 
-/** A WebSocket client: messages are kept by channel, as bytes and in their order. */
+/** A WebSocket client that collects messages by channel, as bytes and in order. */
 export interface WebSocketClient {
   readonly ws: WebSocket;
   /** Each message: its first byte, and the rest. */
   readonly messages: { readonly channel: number; readonly data: Buffer; readonly isBinary: boolean }[];
   send(channel: number, data: Buffer | string): void;
-  /** All that came on a channel so far. */
+  /** Everything received on a channel so far. */
   text(channel: number): string;
-  /** Resolves with the status of the server's goodbye. */
+  /** Resolves with the status of the server's close message. */
   readonly closed: Promise<number>;
 }
 
@@ -97,7 +97,7 @@ export async function dialWebSocket(endpoint: Endpoint, ...protocols: readonly s
   };
 }
 
-/** Waits until something holds. */
+/** Waits until a condition holds. */
 export async function until(holds: () => boolean): Promise<void> {
   for (let turn = 0; !holds(); turn++) {
     if (turn > 1_000_000) throw new Error("it never came true");

@@ -25,7 +25,7 @@ function outputs({ stdout, stderr }: CommandStreams) {
   return { stdout, stderr };
 }
 
-test("v4: stdin to its half-close, both outputs, the exit code last", async () => {
+test("v4: passes stdin up to its half-close and both outputs, then sends the exit code", async () => {
   await using server = startServer();
   const endpoint = server.command(all, async (streams) => {
     const { stdout, stderr } = outputs(streams);
@@ -65,7 +65,7 @@ for (const [protocol, success, failure] of [
   ["v2.channel.k8s.io", "", "command terminated with non-zero exit code: 2"],
   ["channel.k8s.io", "", "command terminated with non-zero exit code: 2"],
 ] as const) {
-  test(`${protocol}: success and failure on the error stream`, async () => {
+  test(`${protocol}: reports success and failure on the error stream`, async () => {
     await using server = startServer();
     for (const [code, expected] of [[0, success] as const, [2, failure] as const]) {
       const client = await dialSpdy(
@@ -80,7 +80,7 @@ for (const [protocol, success, failure] of [
   });
 }
 
-test("a command that cannot run is an internal error with its message", async () => {
+test("reports a command that cannot run as an internal error with its message", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.command(outOnly, () => Promise.reject(new Error("no such container"))));
   const stream = await openAll(client, "stdout");
@@ -92,7 +92,7 @@ test("a command that cannot run is an internal error with its message", async ()
   });
 });
 
-test("the first of the client's protocols that is known is chosen, and none is told by name", async () => {
+test("chooses the client's first supported protocol, and rejects a client without one", async () => {
   await using server = startServer();
   const run: RunCommand = () => Promise.resolve(0);
   const chosen = await ask(
@@ -111,7 +111,7 @@ test("the first of the client's protocols that is known is chosen, and none is t
   );
 });
 
-test("terminal: the command waits for its resize stream; sizes come, the newest when the reader is slow", async () => {
+test("terminal: waits for the resize stream; a slow reader gets only the newest size", async () => {
   await using server = startServer();
   const sizes: string[] = [];
   const started = Promise.withResolvers<void>();
@@ -144,7 +144,7 @@ test("terminal: the command waits for its resize stream; sizes come, the newest 
   assert.deepEqual(sizes, ["3x30", "4x40"]);
 });
 
-test("a client that hangs up or resets a stream has vanished: signal and streams say so", async () => {
+test("aborts the command and fails its streams when the client disconnects or resets a stream", async () => {
   await using server = startServer();
   for (const leave of ["end", "destroy", "reset"] as const) {
     const ended = Promise.withResolvers<unknown>();
@@ -165,7 +165,7 @@ test("a client that hangs up or resets a stream has vanished: signal and streams
   }
 });
 
-test("streams nobody asked for are refused; a client that opens too few is told after 30 s", async () => {
+test("refuses unrequested streams, and reports missing ones after 30 s", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   let runs = 0;
@@ -183,7 +183,7 @@ test("streams nobody asked for are refused; a client that opens too few is told 
   client.socket.destroy();
 });
 
-test("streams that are not needed, early or late, hold nothing up", async () => {
+test("optional streams, early or late, block nothing", async () => {
   await using server = startServer();
   const endpoint = server.command({ ...all, stderr: false }, async ({ stdin, stdout }) => {
     assert.ok(stdin && stdout);
@@ -200,7 +200,7 @@ test("streams that are not needed, early or late, hold nothing up", async () => 
   assert.equal(await stream("stdout").text, "still heard");
 });
 
-test("a connection that is silent for 4 hours ends; one that speaks does not", async () => {
+test("closes a connection that is idle for 4 hours, and keeps an active one", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   let gone = false;
@@ -224,7 +224,7 @@ test("a connection that is silent for 4 hours ends; one that speaks does not", a
   await client.closed;
 });
 
-test("output that the client does not read is held up, not piled up; what the command does not read too", async () => {
+test("applies backpressure to output that the client does not read and input that the command does not read", async () => {
   await using server = startServer();
   let written = 0;
   const endpoint = server.command(all, async (streams) => {
@@ -252,7 +252,7 @@ test("output that the client does not read is held up, not piled up; what the co
   assert.equal(await stream("error").text, '{"status":"Success"}');
 });
 
-test("pings are answered with their number", async () => {
+test("answers pings with their ID", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.command(all, () => Promise.resolve(0)));
   await client.raw(Buffer.from([0x80, 3, 0, 6, 0, 0, 0, 4, 0, 0, 0, 7]));
@@ -260,7 +260,7 @@ test("pings are answered with their number", async () => {
   client.socket.destroy();
 });
 
-test("cat: what goes in comes out while it goes in", async () => {
+test("cat: echoes input while it is being sent", async () => {
   await using server = startServer();
   const endpoint = server.command({ ...all, stderr: false }, async ({ stdin, stdout }) => {
     assert.ok(stdin && stdout);

@@ -8,7 +8,7 @@ import { ask, dialWebSocket, startServer, until } from "./clients.ts";
 
 const all: CommandRequest = { stdin: true, stdout: true, stderr: true, tty: false };
 
-/** Answers what it heard, once it has heard all; exits with 4. */
+/** Echoes its input once it has ended; exits with 4. */
 const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   assert.ok(stdin && stdout && stderr);
   stdout.write(`heard: ${await text(stdin)}`);
@@ -16,7 +16,7 @@ const answerAll: RunCommand = async ({ stdin, stdout, stderr }) => {
   return 4;
 };
 
-/** Does nothing until the client is gone. */
+/** Does nothing until the client disconnects. */
 const idle: RunCommand = (_streams, signal) =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 
@@ -28,7 +28,7 @@ const webSocketHeaders = (protocols: string) => ({
   "sec-websocket-protocol": protocols,
 });
 
-test("v5: greets on stdout, ends stdin at (255, 0), tells the exit code, says goodbye with 1000", async () => {
+test("v5: sends an empty first message on stdout, ends stdin at (255, 0), sends the exit code and closes with 1000", async () => {
   await using server = startServer();
   const client = await dialWebSocket(server.command(all, answerAll), "v5.channel.k8s.io");
   assert.equal(client.ws.protocol, "v5.channel.k8s.io");
@@ -45,7 +45,7 @@ test("v5: greets on stdout, ends stdin at (255, 0), tells the exit code, says go
   assert.equal(client.messages.at(-1)?.channel, 3);
 });
 
-test("v4 tells the status as JSON, the older ones as text; 255 closes nothing in them", async () => {
+test("v4 sends the status as JSON, older versions as text; in them 255 closes nothing", async () => {
   await using server = startServer();
   const run: RunCommand = async ({ stdin }) => {
     assert.ok(stdin);
@@ -67,7 +67,7 @@ test("v4 tells the status as JSON, the older ones as text; 255 closes nothing in
   }
 });
 
-test("base64: channels are digits, messages are text", async () => {
+test("base64: uses digits for channels and text messages", async () => {
   await using server = startServer();
   for (const protocol of ["v4.base64.channel.k8s.io", "base64.channel.k8s.io"]) {
     const run: RunCommand = async ({ stdin, stdout }) => {
@@ -87,7 +87,7 @@ test("base64: channels are digits, messages are text", async () => {
   }
 });
 
-test("greets on the lowest channel that the client reads", async () => {
+test("sends the empty first message on the lowest channel that the client reads", async () => {
   await using server = startServer();
   for (const [request, channel] of [
     [{ ...all, stdout: false }, 2],
@@ -100,7 +100,7 @@ test("greets on the lowest channel that the client reads", async () => {
   }
 });
 
-test("terminal sizes come on channel 4, and only with a terminal", async () => {
+test("accepts terminal sizes on channel 4 only with a terminal", async () => {
   await using server = startServer();
   for (const tty of [true, false]) {
     const sizes: string[] = [];
@@ -120,7 +120,7 @@ test("terminal sizes come on channel 4, and only with a terminal", async () => {
   }
 });
 
-test("a client that goes has vanished: the signal aborts, stdin fails", async () => {
+test("aborts the command and fails stdin when the client disconnects", async () => {
   await using server = startServer();
   for (const leave of ["close", "terminate"] as const) {
     const ended = Promise.withResolvers<{ code?: string; aborted: boolean }>();
@@ -139,7 +139,7 @@ test("a client that goes has vanished: the signal aborts, stdin fails", async ()
   }
 });
 
-test("output that the client does not read is held up; stdin that the command does not read too", async () => {
+test("applies backpressure to output that the client does not read and stdin that the command does not read", async () => {
   await using server = startServer();
   let written = 0;
   const run: RunCommand = async ({ stdout }) => {
@@ -166,7 +166,7 @@ test("output that the client does not read is held up; stdin that the command do
   assert.equal(client.text(1).length, 256 << 15);
 });
 
-test("no message that comes at once is lost, nor one for a channel that is not there a nuisance", async () => {
+test("delivers messages sent immediately, and ignores those for unknown channels", async () => {
   await using server = startServer();
   const run: RunCommand = async ({ stdin, stdout }) => {
     assert.ok(stdin && stdout);
@@ -183,7 +183,7 @@ test("no message that comes at once is lost, nor one for a channel that is not t
   assert.equal(client.text(1), Array.from({ length: 100 }, (_, part) => `${part},`).join(""));
 });
 
-test("pings are answered; a close that names no channel ends the connection", async () => {
+test("answers pings; ends the connection at a close message without a channel", async () => {
   await using server = startServer();
   const client = await dialWebSocket(server.command(all, idle), "v5.channel.k8s.io");
   let pong = "";
@@ -194,7 +194,7 @@ test("pings are answered; a close that names no channel ends the connection", as
   assert.equal(await client.closed, 1006);
 });
 
-test("pings of a client that takes no answers stay unanswered", async () => {
+test("stops answering pings of a client that does not read the pongs", async () => {
   await using server = startServer();
   const { upgraded } = await ask(server.command(all, idle), webSocketHeaders("v5.channel.k8s.io"), "GET");
   assert.ok(upgraded);
@@ -207,12 +207,12 @@ test("pings of a client that takes no answers stay unanswered", async () => {
   let answered = 0;
   upgraded.on("data", (part: Buffer) => (answered += part.length / 2));
   for (let turn = 0; turn < 1000; turn++) await new Promise(setImmediate);
-  // As many as the connection itself holds, and a few more.
+  // As many as the connection itself buffers, and a few more.
   assert.ok(answered > 0 && answered < (1 << 15) + 100, `${answered} pongs were waiting`);
   upgraded.destroy();
 });
 
-test("a WebSocket that is silent for 4 hours ends", async () => {
+test("closes a WebSocket that is idle for 4 hours", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const client = await dialWebSocket(server.command(all, idle), "v5.channel.k8s.io");
@@ -222,7 +222,7 @@ test("a WebSocket that is silent for 4 hours ends", async () => {
   await client.closed;
 });
 
-test("subprotocols: the client's first that is known; none known is 403; only GET opens a WebSocket", async () => {
+test("subprotocols: chooses the client's first supported one; 403 without one; only GET opens a WebSocket", async () => {
   await using server = startServer();
   const run: RunCommand = () => Promise.resolve(0);
   const chosen = await ask(

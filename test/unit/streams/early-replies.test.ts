@@ -9,7 +9,7 @@ import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "..
 
 const soon = () => new Promise(setImmediate);
 
-/** A client, and the far end of what it is joined to. */
+/** A client, and the far end of the connection it is spliced to. */
 function rig(t: TestContext) {
   const [socket, near] = connectionPair();
   const [far, server] = connectionPair();
@@ -31,13 +31,13 @@ const write = (to: Duplex, ...parts: readonly Buffer[]) => {
   for (const part of parts) to.write(part);
 };
 
-test("streams are accepted before the server has heard of them, once each, and the server's own word is left out", async (t) => {
+test("accepts streams before the server has seen them, once each, and drops the server's own reply", async (t) => {
   const { socket, server, heard } = rig(t);
   const client = spdyClient(socket);
   const error = await client.open({ streamtype: "error" });
   const output = await client.open({ streamtype: "stdout" });
   await soon();
-  // What the client said has gone on as it was: two SYN_STREAMs.
+  // The client's bytes were forwarded unchanged: two SYN_STREAMs.
   assert.deepEqual([heard().readUInt16BE(2), heard().length > 40], [1, true]);
   const compress = headerCompressor();
   for (const { id } of [error, output]) write(server, controlFrame(2, Buffer.concat([words(id), await compress({})])));
@@ -47,7 +47,7 @@ test("streams are accepted before the server has heard of them, once each, and t
   assert.equal(client.frames.filter(({ type }) => type === 2).length, 2);
 });
 
-test("the client's pings are answered at once and do not go on; its answers to the server's do", async (t) => {
+test("answers the client's pings itself, and forwards the client's replies to the server's pings", async (t) => {
   const { socket, heard } = rig(t);
   const client = spdyClient(socket);
   const output = await client.open({ streamtype: "stdout" });
@@ -62,7 +62,7 @@ test("the client's pings are answered at once and do not go on; its answers to t
   );
 });
 
-/** Pings, many of them. @returns how many bytes were taken before the other side took no more for some turns. */
+/** Sends many pings. @returns the number of bytes accepted until the other side accepted no more for some turns of the event loop. */
 async function flood(socket: Duplex, most: number): Promise<number> {
   const pings = Buffer.concat(Array.from({ length: 1000 }, () => controlFrame(6, words(1))));
   const so = { taken: 0, idle: 0 };
@@ -77,7 +77,7 @@ async function flood(socket: Duplex, most: number): Promise<number> {
   return so.taken;
 }
 
-test("a client that pings and takes no answers is not read any further, until it takes them", async (t) => {
+test("stops reading a client that sends pings without reading the replies, until it reads them", async (t) => {
   const { socket, heard } = rig(t);
   const taken = await flood(socket, 4 << 20);
   assert.ok(taken < 1 << 19, `${taken} bytes were read`);
@@ -86,7 +86,7 @@ test("a client that pings and takes no answers is not read any further, until it
   while (heard().length === 0) await soon();
 });
 
-test("nor is one that takes half of a data frame, which answers must wait for", async (t) => {
+test("stops reading a client that leaves a data frame half read while replies wait for its end", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
   const { id } = await client.open({ streamtype: "stdout" });
@@ -95,7 +95,7 @@ test("nor is one that takes half of a data frame, which answers must wait for", 
   assert.ok((await flood(socket, 4 << 20)) < 1 << 19);
 });
 
-test("a client that goes on opening streams of one command is cut off", async (t) => {
+test("disconnects a client that keeps opening streams of one command", async (t) => {
   const { socket, joined, heard } = rig(t);
   const compress = headerCompressor();
   for (let id = 1; id < 100; id += 2)
@@ -104,7 +104,7 @@ test("a client that goes on opening streams of one command is cut off", async (t
   assert.ok(heard().length < 33 * 50);
 });
 
-test("an acceptance does not come into the middle of a data frame", async (t) => {
+test("does not insert a reply into the middle of a data frame", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
   const first = await client.open({ streamtype: "stdout" });
@@ -120,7 +120,7 @@ test("an acceptance does not come into the middle of a data frame", async (t) =>
   assert.equal(await first.text, "one long sentence");
 });
 
-test("what the server refuses, ends at once, or adds headers to, the client hears, whole", async (t) => {
+test("forwards the server's refusals, immediate ends and additional headers completely", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
   const [refused, ended, other] = [await client.open({ a: "1" }), await client.open({}), await client.open({})];
@@ -142,7 +142,7 @@ test("what the server refuses, ends at once, or adds headers to, the client hear
   );
 });
 
-test("a lot of data passes unchanged, however it is cut", async (t) => {
+test("forwards a lot of data unchanged, however it is split", async (t) => {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
   const stream = await client.open({ streamtype: "stdout" });
@@ -155,7 +155,7 @@ test("a lot of data passes unchanged, however it is cut", async (t) => {
   assert.equal(await stream.text, sent.toString());
 });
 
-test("whole data frames are passed on in the memory in which they came, both ways", async () => {
+test("forwards complete data frames without copying, in both directions", async () => {
   const told: Buffer[] = [];
   const client = new Duplex({
     read: () => undefined,
@@ -182,7 +182,7 @@ test("whole data frames are passed on in the memory in which they came, both way
   joined.destroy();
 });
 
-test("other protocols pass as they are, and each half closes by itself", async (t) => {
+test("forwards other protocols unchanged, with independent half-closes", async (t) => {
   const { socket, server, joined, heard } = rig(t);
   const answers: Buffer[] = [];
   socket.on("data", (chunk: Buffer) => answers.push(chunk));
@@ -195,7 +195,7 @@ test("other protocols pass as they are, and each half closes by itself", async (
   await joined;
 });
 
-test("a client that breaks off, and one that breaks the protocol, end the conversation", async (t) => {
+test("ends the connection when a client disconnects or violates the protocol", async (t) => {
   const vanished = rig(t);
   vanished.socket.destroy();
   await vanished.joined;

@@ -14,7 +14,7 @@ import { until } from "./clients.ts";
 
 const { toPod, toNode } = mostForwarded;
 
-/** Pods whose servers say their port and then what they hear; clients of them, each with a gate of its own before the runtime. */
+/** Pods whose servers send their port and then echo; clients of them, each with its own gate in front of the runtime. */
 function rig(t: TestContext) {
   const clock = fakeClock();
   const places = createForwardPlaces(clock);
@@ -55,7 +55,7 @@ function ownOf(places: ForwardPlaces, pod: string) {
   return taken.place;
 }
 
-/** The two streams of a connection; the second fails where the first has been told why. */
+/** The two streams of a connection; the second fails if the first has already received the reason. */
 async function connectTo(client: SpdyClient, requestid: string) {
   const error = await client.open({ streamtype: "error", port: "80", requestid });
   await error.end();
@@ -63,7 +63,7 @@ async function connectTo(client: SpdyClient, requestid: string) {
   return { error, data };
 }
 
-/** Outcome of a promise while time goes on. */
+/** Outcome of a promise while fake time advances. */
 async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
   const so = { settled: false };
   const note = () => {
@@ -74,7 +74,7 @@ async function inTime<T>(clock: FakeClock, outcome: Promise<T>): Promise<T> {
   return outcome;
 }
 
-test("a pod has so many connections and no more: after a wait the next is told so, the runtime hears nothing of it, all others go on", async (t) => {
+test("limits a pod's connections: after a wait the next gets an error, the runtime does not see it, and the others continue", async (t) => {
   const { asked, clock, dial } = rig(t);
   const client = dial("pod");
   const standing = [];
@@ -102,7 +102,7 @@ test("a pod has so many connections and no more: after a wait the next is told s
   assert.equal(await again.data.text, "80:", "what has ended has given its place back");
 });
 
-test("a place that is given back in time is taken, and what was sent meanwhile arrives in its order", async (t) => {
+test("uses a slot released in time, and delivers data sent meanwhile in order", async (t) => {
   const { asked, clock, dial } = rig(t);
   const [client, other] = [dial("pod"), dial("pod")];
   const first = await connectTo(other, "first");
@@ -118,7 +118,7 @@ test("a place that is given back in time is taken, and what was sent meanwhile a
   assert.equal(await inTime(clock, late), "80:in time");
 });
 
-test("the pods of a node have so many among them", async (t) => {
+test("limits the connections to all pods of a node", async (t) => {
   const { asked, dial, places } = rig(t);
   const most = toNode / 2;
   for (const pod of ["a", "b"]) {
@@ -133,7 +133,7 @@ test("the pods of a node have so many among them", async (t) => {
   );
 });
 
-test("what a client breaks off has its place until the runtime has done with it, at most two seconds", async (t) => {
+test("keeps the slot of an abandoned connection until the runtime has finished with it, at most two seconds", async (t) => {
   const { clock, dial, places, allJoined } = rig(t);
   const client = dial("pod");
   for (let at = 1; at < toPod; at++) await connectTo(client, String(at));
@@ -145,7 +145,7 @@ test("what a client breaks off has its place until the runtime has done with it,
   assert.equal(places.take("pod", toPod).is, "taken");
 });
 
-test("halves of connections that a client resets count as long as a runtime waits for the rest", async (t) => {
+test("counts incomplete connections that a client resets for as long as a runtime waits for the missing stream", async (t) => {
   const { clock, dial } = rig(t);
   const client = dial("pod");
   const half = async (at: number) => {
@@ -162,7 +162,7 @@ test("halves of connections that a client resets count as long as a runtime wait
   assert.equal(await data.text, "80:");
 });
 
-test("a client that goes on after a hundred refusals is cut off; so is one that sends headers for what is open", async (t) => {
+test("disconnects a client that continues after a hundred refusals, or sends headers on open streams", async (t) => {
   const { dial } = rig(t);
   const stubborn = dial("pod");
   let refused = 0;

@@ -4,7 +4,7 @@ import type { Readable } from "node:stream";
 import { test } from "node:test";
 import { connectionPair } from "../../../src/streams/pair.ts";
 
-/** Everything to the end; leaves the stream as it is. */
+/** Reads everything to the end; leaves the stream as it is. */
 async function text(stream: Readable): Promise<string> {
   const parts: Buffer[] = [];
   stream.on("data", (part: Buffer) => parts.push(part));
@@ -12,7 +12,7 @@ async function text(stream: Readable): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-test("what is written at one end is read at the other, each direction with its own end", async () => {
+test("data written at one end is read at the other, with independent ends of both directions", async () => {
   const [near, far] = connectionPair();
   near.write("question");
   near.end(" mark");
@@ -37,7 +37,7 @@ test("a write waits for room at the other end", async () => {
   assert.equal((await text(far)).length, 100 << 14);
 });
 
-test("an end that is destroyed before it has ended breaks the other off, its waiting write too", async () => {
+test("destroying an end before it has ended breaks the other end and its waiting write", async () => {
   const [near, far] = connectionPair();
   const failed = new Promise((resolve) => far.write(Buffer.alloc(1 << 20), resolve));
   const error = once(far, "error");
@@ -47,7 +47,7 @@ test("an end that is destroyed before it has ended breaks the other off, its wai
   assert.equal(((await failed) as { code: string }).code, "unavailable");
 });
 
-test("an end that is destroyed after it has ended leaves what is to be read", async () => {
+test("destroying an end after it has ended leaves unread data readable", async () => {
   const [near, far] = connectionPair();
   near.end("last words");
   await once(near, "finish");
@@ -58,7 +58,7 @@ test("an end that is destroyed after it has ended leaves what is to be read", as
   assert.equal(((await failed)[0] as { code: string }).code, "unavailable");
 });
 
-test("nobody is called back within their own write", async () => {
+test("never calls back within the caller's own write", async () => {
   const [near, far] = connectionPair();
   let within = false;
   far.on("data", () => assert.equal(within, false));

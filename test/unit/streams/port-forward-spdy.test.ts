@@ -20,7 +20,7 @@ async function openPair(client: SpdyClient, port: number, requestid: string) {
   return { error, data };
 }
 
-/** A pod whose servers say their port and then what they hear, until the client has ended. */
+/** A pod whose servers send their port and then echo until the client has ended. */
 const echoing: ConnectPort = (port) => {
   const [near, far] = connectionPair();
   far.on("error", () => undefined);
@@ -29,7 +29,7 @@ const echoing: ConnectPort = (port) => {
   return Promise.resolve(near);
 };
 
-test("many connections at once, each to its port, each with its own end", async () => {
+test("forwards many concurrent connections, each to its port, with independent ends", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.portForward([], echoing), protocol);
   const pairs = await Promise.all(
@@ -47,7 +47,7 @@ test("many connections at once, each to its port, each with its own end", async 
   client.socket.destroy();
 });
 
-test("either end may end first", async () => {
+test("either side may end first", async () => {
   await using server = startServer();
   const heard = Promise.withResolvers<string>();
   const endsFirst: ConnectPort = () => {
@@ -66,7 +66,7 @@ test("either end may end first", async () => {
   client.socket.destroy();
 });
 
-test("no connection: the reason on the error stream, the others go on", async () => {
+test("reports a failed connection on its error stream while the others continue", async () => {
   await using server = startServer();
   const connect: ConnectPort = (port, signal) =>
     port === 1 ? Promise.reject(new CodedError("unavailable", "connection refused")) : echoing(port, signal);
@@ -81,7 +81,7 @@ test("no connection: the reason on the error stream, the others go on", async ()
   client.socket.destroy();
 });
 
-test("a connection that breaks off before a word is an error; later it is only cut", async () => {
+test("reports a connection that breaks before sending anything as an error; later it is only closed", async () => {
   await using server = startServer();
   const broken = () => new CodedError("unavailable", "reset by peer");
   const connect: ConnectPort = (port) => {
@@ -109,7 +109,7 @@ test("a connection that breaks off before a word is an error; later it is only c
   client.socket.destroy();
 });
 
-test("a data stream that the client resets cuts its connection, and only that", async () => {
+test("closes only the connection whose data stream the client resets", async () => {
   await using server = startServer();
   const remotes: Duplex[] = [];
   const connect: ConnectPort = async (port, signal) => {
@@ -131,7 +131,7 @@ test("a data stream that the client resets cuts its connection, and only that", 
   client.socket.destroy();
 });
 
-test("a client that goes takes its connections along, those under way too", async () => {
+test("closes all connections, including pending ones, when the client disconnects", async () => {
   await using server = startServer();
   const seen: string[] = [];
   const connect: ConnectPort = async (port, signal) => {
@@ -153,7 +153,7 @@ test("a client that goes takes its connections along, those under way too", asyn
   client.socket.destroy();
 });
 
-test("clients that send no request id: the streams that follow one another belong together", async () => {
+test("pairs consecutive streams of clients that send no request ID", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.portForward([], echoing), protocol);
   for (const port of ["81", "82"]) {
@@ -166,7 +166,7 @@ test("clients that send no request id: the streams that follow one another belon
   client.socket.destroy();
 });
 
-test("streams without a port or a type are refused, a second of a kind is reset", async () => {
+test("refuses streams without a port or type, and resets a second stream of the same type", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.portForward([], echoing), protocol);
   for (const headers of [
@@ -187,7 +187,7 @@ test("streams without a port or a type are refused, a second of a kind is reset"
   client.socket.destroy();
 });
 
-test("half a pair that its client resets is gone at once", async () => {
+test("discards an incomplete pair at once when its client resets it", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const client = await dialSpdy(server.portForward([], echoing), protocol);
@@ -202,7 +202,7 @@ test("half a pair that its client resets is gone at once", async () => {
   client.socket.destroy();
 });
 
-test("half a pair is given up after 30 s", async () => {
+test("discards an incomplete pair after 30 s", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const client = await dialSpdy(server.portForward([], echoing), protocol);

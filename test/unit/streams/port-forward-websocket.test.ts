@@ -9,7 +9,7 @@ import { binaryMessages } from "../../fakes/binary-messages.ts";
 import { spdyClient } from "../../fakes/spdy-client.ts";
 import { ask, dialWebSocket, startServer, until } from "./clients.ts";
 
-test("v4: channels 2n and 2n+1 begin with the port; bytes pass both ways; the pod's end is the end", async () => {
+test("v4: channels 2n and 2n+1 begin with the port; forwards both directions; the pod's end ends the connection", async () => {
   await using server = startServer();
   const connect: ConnectPort = (port) => {
     const [near, far] = connectionPair();
@@ -28,7 +28,7 @@ test("v4: channels 2n and 2n+1 begin with the port; bytes pass both ways; the po
   assert.deepEqual([client.text(1).length, client.text(3).length], [2, 2]);
 });
 
-test("v4.base64: a channel is one character, whatever its number", async () => {
+test("v4.base64: encodes a channel as one character, whatever its number", async () => {
   await using server = startServer();
   const ports = [1, 2, 3, 4, 5, 6];
   const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));
@@ -41,7 +41,7 @@ test("v4.base64: a channel is one character, whatever its number", async () => {
   assert.deepEqual(opened, expected);
 });
 
-test("v4: no connection is an error on its channel", async () => {
+test("v4: reports a failed connection on its error channel", async () => {
   await using server = startServer();
   const refuse: ConnectPort = () => Promise.reject(new CodedError("unavailable", "connection refused"));
   const client = await dialWebSocket(server.portForward([80], refuse), "v4.channel.k8s.io");
@@ -49,7 +49,7 @@ test("v4: no connection is an error on its channel", async () => {
   assert.equal(client.text(1).slice(2), "error forwarding port 80: connection refused");
 });
 
-test("v4: a client that goes takes its connections along", async () => {
+test("v4: closes the connections when the client disconnects", async () => {
   await using server = startServer();
   const [near, far] = connectionPair();
   const heard = text(far).catch((error: unknown) => (error as { code: string }).code);

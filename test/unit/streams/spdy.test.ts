@@ -10,7 +10,7 @@ import type { RunCommand } from "../../../src/streams/stream-server.ts";
 import { type SpdyClient, controlFrame, dataFrame, headerCompressor, words } from "../../fakes/spdy-client.ts";
 import { dialSpdy, startServer, until } from "./clients.ts";
 
-test("the dictionary is SPDY/3's: its checksum is the one that goes over the wire", () => {
+test("uses SPDY/3's dictionary: its checksum matches the one sent in header blocks", () => {
   let [a, b] = [1, 0];
   for (const byte of dictionary) {
     a = (a + byte) % 65_521;
@@ -19,7 +19,7 @@ test("the dictionary is SPDY/3's: its checksum is the one that goes over the wir
   assert.equal(b * 65_536 + a, dictionaryId);
 });
 
-test("header blocks share one compression, which another zlib reads and writes alike", async () => {
+test("header blocks share one compression state and are compatible with another zlib", async () => {
   const [compress, reader] = [headerCompressor(), createHeaderReader()];
   for (let round = 0; round < 200; round++) {
     const headers = { streamtype: "data", port: String(round), filler: randomBytes(200).toString("base64") };
@@ -39,7 +39,7 @@ test("header blocks share one compression, which another zlib reads and writes a
   assert.ok(shortest < 20, "later blocks refer to earlier ones");
 });
 
-test("what is no header block is refused, and so is one that unpacks to more than 4 KiB", () => {
+test("rejects malformed header blocks, and ones that decompress to more than 4 KiB", () => {
   const flushed = (plain: Buffer) => deflateSync(plain, { dictionary, finishFlush: constants.Z_SYNC_FLUSH });
   const name = (text: string) => Buffer.concat([words(text.length), Buffer.from(text)]);
   const blocks = {
@@ -56,7 +56,7 @@ test("what is no header block is refused, and so is one that unpacks to more tha
     assert.throws(() => createHeaderReader().read(block), { code: "invalid_argument" }, what);
 });
 
-test("frames are found however the bytes are cut", () => {
+test("finds frames however the bytes are split", () => {
   const bytes = Buffer.concat([
     controlFrame(6, words(1)),
     dataFrame(3, Buffer.from("hello")),
@@ -88,7 +88,7 @@ test("frames are found however the bytes are cut", () => {
   }
 });
 
-/** A command that waits for its client to go. */
+/** A command that waits for its client to disconnect. */
 const waiting: RunCommand = (_streams, signal) =>
   new Promise((resolve) => signal.addEventListener("abort", () => resolve(0)));
 
@@ -100,7 +100,7 @@ async function startClient(server: ReturnType<typeof startServer>): Promise<Spdy
 
 const [synStream, rst, goAway] = [1, 3, 7];
 
-test("breaches of the protocol end the connection, with the reason", async () => {
+test("ends the connection on protocol violations, with the reason", async () => {
   await using server = startServer();
   const block = await headerCompressor()({ streamtype: "stderr" });
   const breaches: Record<string, Buffer> = {
@@ -125,7 +125,7 @@ test("breaches of the protocol end the connection, with the reason", async () =>
   }
 });
 
-test("streams out of order are refused; data for no stream, unknown frames and pongs do no harm", async () => {
+test("refuses out-of-order streams; ignores data for unknown streams, unknown frames and pongs", async () => {
   await using server = startServer();
   const client = await startClient(server);
   const resets = () =>
@@ -167,7 +167,7 @@ test("streams out of order are refused; data for no stream, unknown frames and p
   other.socket.destroy();
 });
 
-test("a client that pings without reading the answers is not read any further", async () => {
+test("stops reading a client that sends pings without reading the replies", async () => {
   await using server = startServer();
   const client = await startClient(server);
   client.pause();
@@ -181,7 +181,7 @@ test("a client that pings without reading the answers is not read any further", 
   client.socket.destroy();
 });
 
-test("after its GOAWAY a client opens no more streams, and those that stand go on", async () => {
+test("after its GOAWAY a client opens no more streams, and open ones continue", async () => {
   await using server = startServer();
   const client = await dialSpdy(
     server.portForward([], () => Promise.reject(new Error("no"))),
@@ -196,7 +196,7 @@ test("after its GOAWAY a client opens no more streams, and those that stand go o
   await assert.rejects(late, /connection gone/);
 });
 
-test("more streams than one connection may have are refused", async () => {
+test("refuses streams beyond the maximum of a connection", async () => {
   await using server = startServer();
   const client = await dialSpdy(
     server.portForward([], async (_port, signal) => {

@@ -7,7 +7,7 @@ import { controlFrame, dataFrame, headerCompressor, spdyClient, words } from "..
 
 const lost = Buffer.from("lost");
 
-/** A client, and the server's end of what it is joined to. */
+/** A client, and the server's end of the connection it is spliced to. */
 function rig(t: TestContext) {
   const [socket, near] = connectionPair();
   const [far, server] = connectionPair();
@@ -23,7 +23,7 @@ function rig(t: TestContext) {
   return { socket, server };
 }
 
-/** A client with an error stream and an output, which the server has accepted. */
+/** A client with an error stream and an output stream, both accepted by the server. */
 async function opened(t: TestContext) {
   const { socket, server } = rig(t);
   const client = spdyClient(socket);
@@ -38,7 +38,7 @@ async function opened(t: TestContext) {
   return { client, server, output: await open("stdout", 1), errors: await open("error", 3) };
 }
 
-test("a server that breaks off in the middle of a frame: what came has come, and the status is told", async (t) => {
+test("delivers the received part of a frame and the status when the server breaks off in the middle of it", async (t) => {
   const { client, server, output, errors } = await opened(t);
   const frame = dataFrame(output.id, Buffer.from("half of it"), 1);
   server.write(frame.subarray(0, 5));
@@ -50,7 +50,7 @@ test("a server that breaks off in the middle of a frame: what came has come, and
   await client.closed;
 });
 
-test("data frames that come in parts go on whole", async (t) => {
+test("forwards data frames that arrive in parts as complete ones", async (t) => {
   const { client, server, output, errors } = await opened(t);
   const bytes = Buffer.concat([
     dataFrame(output.id, Buffer.from("one ")),
@@ -74,7 +74,7 @@ test("data frames that come in parts go on whole", async (t) => {
   );
 });
 
-test("a very long frame goes on as it comes; a break within it is an end", async (t) => {
+test("forwards a very long frame as it arrives; a break within it just ends the connection", async (t) => {
   const { client, server, output, errors } = await opened(t);
   let heard = 0;
   const all = Promise.withResolvers<void>();
@@ -90,7 +90,7 @@ test("a very long frame goes on as it comes; a break within it is an end", async
   await client.closed;
 });
 
-test("a server that said anything on the error stream, or ended it, has told: nothing is added", async (t) => {
+test("adds no status if the server has used or ended the error stream", async (t) => {
   for (const last of [
     (id: number) => dataFrame(id, Buffer.from("told")),
     (id: number) => dataFrame(id, Buffer.alloc(0), 1),
@@ -105,7 +105,7 @@ test("a server that said anything on the error stream, or ended it, has told: no
   }
 });
 
-test("what is not SPDY passes as it is, and a connection without an error stream just ends", async (t) => {
+test("forwards other protocols unchanged; a connection without an error stream just ends", async (t) => {
   const plain = rig(t);
   plain.socket.write("hello");
   plain.server.once("data", () => plain.server.end("\x00\x00\x00\x01 a data frame's head to some"));

@@ -26,7 +26,7 @@ async function readAll(stream: Readable): Promise<string> {
   return Buffer.concat(parts).toString();
 }
 
-test("carries both directions and hands each end on as a half-close", async () => {
+test("forwards both directions and passes each end on as a half-close", async () => {
   const [client, backend] = [await pair(), await pair()];
   const joined = splice(client.far, backend.near, new AbortController().signal);
   client.near.end("question");
@@ -58,7 +58,7 @@ test("aborting ends both", async () => {
   backend.far.destroy();
 });
 
-test("a reader that does not read stops the writer: no more than windows are held", async () => {
+test("backpressure: a slow reader stops the writer, and at most the windows are buffered", async () => {
   let pulled = 0;
   const chunk = Buffer.alloc(16 * 1024);
   const eager = new Duplex({
@@ -77,7 +77,7 @@ test("a reader that does not read stops the writer: no more than windows are hel
   await assert.rejects(joined);
 });
 
-test("256 MiB pass in bounded memory", async () => {
+test("forwards 256 MiB in bounded memory", async () => {
   const [client, backend] = [await pair(), await pair()];
   const joined = splice(client.far, backend.near, new AbortController().signal);
   const total = 256 * 1024 * 1024;
@@ -106,7 +106,7 @@ test("256 MiB pass in bounded memory", async () => {
   assert.ok(most < 160 * 1024 * 1024, `grew by ${most}`);
 });
 
-test("what a side said before it closed arrives, whatever is written to it after", async () => {
+test("delivers what a side sent before it closed, even if it is written to afterwards", async () => {
   const client = await pair();
   const bytes = 8 << 20;
   let left = bytes;
@@ -123,7 +123,7 @@ test("what a side said before it closed arrives, whatever is written to it after
   client.near.on("data", (part: Buffer) => {
     got += part.length;
     if (backend.readableEnded) return;
-    // Slowly, so that the end is still on its way when the client speaks.
+    // Slowly, so that the end is still in transit when the client writes.
     client.near.pause();
     setImmediate(() => client.near.resume());
   });

@@ -9,7 +9,7 @@ const request: CommandRequest = { stdin: false, stdout: true, stderr: false, tty
 const done: RunCommand = () => Promise.resolve(0);
 const v4 = spdyHeaders("v4.channel.k8s.io");
 
-test("an endpoint is used once", async () => {
+test("an endpoint can be used once", async () => {
   await using server = startServer();
   const endpoint = server.command(request, done);
   assert.match(endpoint.path, /^\/[a-z]+\/[\w-]{8,}$/);
@@ -23,7 +23,7 @@ test("an endpoint is used once", async () => {
   assert.equal((await ask({ ...endpoint, path: "/" }, {}, "GET")).status, 404);
 });
 
-test("an endpoint is there for a minute, and 1000 at a time", async () => {
+test("an endpoint expires after a minute; at most 1000 exist at a time", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const [early, late] = [server.command(request, done), server.command(request, done)];
@@ -40,7 +40,7 @@ test("an endpoint is there for a minute, and 1000 at a time", async () => {
   server.command(request, done);
 });
 
-test("requests that make no stream are told so in HTTP, and use the endpoint up", async () => {
+test("answers requests that open no stream over HTTP, and consumes the endpoint", async () => {
   await using server = startServer();
   const cases = [
     [{}, "GET", 400, /X-Stream-Protocol-Version/],
@@ -60,7 +60,7 @@ test("requests that make no stream are told so in HTTP, and use the endpoint up"
   }
 });
 
-test("a command has a stream, and no stderr beside a terminal", async () => {
+test("a command needs a stream, and cannot have both stderr and a terminal", async () => {
   await using server = startServer();
   const [none, both] = [
     { ...request, stdout: false },
@@ -69,7 +69,7 @@ test("a command has a stream, and no stderr beside a terminal", async () => {
   for (const wrong of [none, both]) assert.throws(() => server.command(wrong, done), { code: "invalid_argument" });
 });
 
-test("what is dialed and then not used is closed after 30 s", async () => {
+test("closes an unused connection after 30 s", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const connection = await server.command(request, done).dial(new AbortController().signal);
@@ -81,7 +81,7 @@ test("what is dialed and then not used is closed after 30 s", async () => {
   assert.equal(clock.pending, 0);
 });
 
-test("dialing takes a signal; a closed server is not dialed", async () => {
+test("dialing respects the signal and fails on a closed server", async () => {
   const server = startServer();
   const endpoint = server.command(request, done);
   await assert.rejects(endpoint.dial(AbortSignal.abort()), { code: "cancelled" });
@@ -89,7 +89,7 @@ test("dialing takes a signal; a closed server is not dialed", async () => {
   await assert.rejects(endpoint.dial(new AbortController().signal), { code: "unavailable" });
 });
 
-test("disposing cuts every connection and waits for what it ran", async () => {
+test("disposal closes every connection and waits for running commands", async () => {
   const clock = fakeClock();
   const server = startServer(clock);
   let running = 0;
@@ -116,7 +116,7 @@ test("disposing cuts every connection and waits for what it ran", async () => {
   assert.equal(clock.pending, 0, "no timer is left");
 });
 
-test("nothing is left of a command that has ended", async () => {
+test("releases everything of a finished command", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const client = await dialSpdy(server.command(request, done));
@@ -129,7 +129,7 @@ test("nothing is left of a command that has ended", async () => {
   await until(() => clock.pending === 0);
 });
 
-test("a client that does not hang up is left after 10 s", async () => {
+test("drops a client that does not hang up after 10 s", async () => {
   const clock = fakeClock();
   await using server = startServer(clock);
   const client = await dialSpdy(server.command(request, done));

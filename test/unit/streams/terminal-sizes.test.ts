@@ -3,7 +3,7 @@ import { PassThrough } from "node:stream";
 import { test } from "node:test";
 import { terminalSizes } from "../../../src/streams/terminal-sizes.ts";
 
-test("sizes come as they are told; more at once than any terminal says ends them", async () => {
+test("yields sizes as they arrive; oversized input ends them", async () => {
   const stream = new PassThrough({ highWaterMark: 4 << 20 });
   const sizes = terminalSizes(stream)[Symbol.asyncIterator]();
   stream.write('{"Width":80,"Height":24}');

@@ -8,7 +8,7 @@ import { dialSpdy, dialWebSocket, startServer } from "./clients.ts";
 const request = { stdin: true, stdout: true, stderr: false, tty: false };
 const block = randomBytes(1 << 15);
 const blocks = 2048;
-/** What may be under way between client and command and back, bytes. */
+/** Maximum number of bytes in transit between client, command and back. */
 const underWay = 1 << 20;
 
 const cat: RunCommand = async ({ stdin, stdout }) => {
@@ -17,7 +17,7 @@ const cat: RunCommand = async ({ stdin, stdout }) => {
   return 0;
 };
 
-/** Blocks, each told apart by its number. */
+/** Numbered blocks. */
 function numbered(index: number): Buffer {
   const bytes = Buffer.from(block);
   bytes.writeUInt32BE(index, 0);
@@ -30,7 +30,7 @@ function expected(): string {
   return hash.digest("hex");
 }
 
-/** Hashes what comes back, and keeps count of what is under way. */
+/** Hashes the received data, and counts the bytes in transit. */
 function watch() {
   const hash = createHash("sha256");
   let [sent, come, most] = [0, 0, 0];
@@ -51,7 +51,7 @@ function watch() {
   };
 }
 
-test("64 MiB each way over SPDY arrive unchanged, a bounded part of them at a time", async () => {
+test("64 MiB in each direction over SPDY arrive unchanged in bounded memory", async () => {
   await using server = startServer();
   const client = await dialSpdy(server.command(request, cat));
   const error = await client.open({ streamtype: "error" });
@@ -65,7 +65,7 @@ test("64 MiB each way over SPDY arrive unchanged, a bounded part of them at a ti
   watched.check();
 });
 
-test("64 MiB each way over WebSocket arrive unchanged, a bounded part of them at a time", async () => {
+test("64 MiB in each direction over WebSocket arrive unchanged in bounded memory", async () => {
   await using server = startServer();
   const client = await dialWebSocket(server.command(request, cat), "v5.channel.k8s.io");
   const watched = watch();

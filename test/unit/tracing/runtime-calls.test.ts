@@ -5,7 +5,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { fakeRuntime } from "../../fakes/runtime.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
 
-test("each call to the runtime is a span by the name of its gRPC method, with the status of its end", async () => {
+test("makes each runtime call a span named after its gRPC method, with its status code", async () => {
   const { signal } = new AbortController();
   const tracer = fakeTracer();
   const traced = tracedRuntime(fakeRuntime({ clock: fakeClock(), events: false }), tracer);

@@ -12,7 +12,7 @@ import { noTracer } from "../../../src/lib/tracer.ts";
 import { openTracer } from "../../../src/tracing/tracer.ts";
 import { startCollector } from "../../harness/otlp.ts";
 
-/** A tracer of a node, with its log. */
+/** A node's tracer, with its log. */
 async function opened(endpoint: string | undefined, samplingRatePerMillion?: number) {
   const logged: string[] = [];
   const log = createLogger(0, { write: (line: string) => void logged.push(line) });
@@ -22,7 +22,7 @@ async function opened(endpoint: string | undefined, samplingRatePerMillion?: num
 
 const remote = { trace: "0af7651916cd43dd8448eb211c80319c", span: "b7ad6b7169203331" };
 
-test("spans reach the collector with their parents, attributes, errors, and who sent them", async () => {
+test("exports spans with parents, attributes, errors and the resource", async () => {
   await using collector = await startCollector();
   const { tracer } = await opened(collector.endpoint, 1_000_000);
   const failing = tracer.span("syncPod", { attributes: { "k8s.pod.uid": "u", tries: 2 }, parent: "none" }, async () => {
@@ -44,7 +44,7 @@ test("spans reach the collector with their parents, attributes, errors, and who 
   assert.notEqual(fine?.traceId, sync?.traceId);
 });
 
-test("a caller's decision holds, the rate decides for others, and headers hand the trace on", async () => {
+test("follows the caller's sampling decision, otherwise the rate, and propagates the trace in headers", async () => {
   await using collector = await startCollector();
   const { tracer } = await opened(collector.endpoint, 0);
   assert.deepEqual(tracer.headers(), {});
@@ -68,7 +68,7 @@ test("a caller's decision holds, the rate decides for others, and headers hand t
   );
 });
 
-test("what a span leaves behind is not of it once it has ended, but of the span around it", async () => {
+test("attributes work that outlives a span to the enclosing span", async () => {
   await using collector = await startCollector();
   const { tracer } = await opened(collector.endpoint, 1_000_000);
   const go = Promise.withResolvers<void>();
@@ -89,7 +89,7 @@ test("what a span leaves behind is not of it once it has ended, but of the span 
   assert.equal(byName.get("left behind")?.parentSpanId, "");
 });
 
-test("a collector that is not there, or does not answer, holds nothing up and is told of once a while", async (t) => {
+test("a missing or unresponsive collector blocks nothing and is logged at a limited rate", async (t) => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-otlp-"));
   t.after(() => rmSync(folder, { recursive: true }));
   const sockets: Socket[] = [];
@@ -108,11 +108,11 @@ test("a collector that is not there, or does not answer, holds nothing up and is
     assert.ok(performance.now() - since < 6000, "the end waits");
     if (name === "silent") continue;
     assert.equal(logged.length, 1, logged.join(""));
-    assert.match(logged[0] ?? "", /"msg":"spans could not be sent to tracing.endpoint and are lost"/);
+    assert.match(logged[0] ?? "", /"msg":"cannot export spans to tracing.endpoint; dropped"/);
   }
 });
 
-test("where nothing is configured nothing is recorded, and OpenTelemetry is not loaded", async () => {
+test("without configuration nothing is recorded and OpenTelemetry is not loaded", async () => {
   const { tracer } = await opened(undefined);
   assert.equal(tracer.isOn, false);
   assert.equal(await tracer.span("work", {}, async () => 5), 5);

@@ -33,7 +33,7 @@ const serveVersion = (rig: SocketRig) =>
     ),
   );
 
-test("with patience the first call after a break is served, however long the break was", async () => {
+test("with a reconnect timeout the first call after a break succeeds, however long the break was", async () => {
   await using rig = socketRig(5000, 400);
   for (let tries = 0; tries < 5; tries += 1)
     await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
@@ -41,7 +41,7 @@ test("with patience the first call after a break is served, however long the bre
   assert.equal((await rig.channel.call(version, request, never())).version, "v1");
 });
 
-test("each call carries the headers of its trace", async () => {
+test("sends trace headers with each call", async () => {
   await using rig = socketRig();
   const seen: unknown[] = [];
   await rig.serve((server) =>
@@ -64,7 +64,7 @@ test("each call carries the headers of its trace", async () => {
   assert.deepEqual(seen, ["one", "two"]);
 });
 
-test("a socket that is not there: unavailable at once, and served as soon as it is there", async () => {
+test("a missing socket is unavailable at once, and used as soon as it exists", async () => {
   await using rig = socketRig();
   await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
   await assert.rejects(rig.channel.call(version, request, never()), { code: "unavailable" });
@@ -79,7 +79,7 @@ test("a socket that is not there: unavailable at once, and served as soon as it 
   assert.ok(process.hrtime.bigint() - started < 2_000_000_000n, "within two seconds");
 });
 
-test("a server's refusal keeps its words; its code is ours", async () => {
+test("maps the server's status to our code and keeps its message", async () => {
   await using rig = socketRig();
   const failures = [
     [status.NOT_FOUND, "not_found"],
@@ -116,7 +116,7 @@ test("a server's refusal keeps its words; its code is ours", async () => {
   }
 });
 
-test("a reason defined by CRI is separate from the server's message", async () => {
+test("separates a reason defined by CRI from the server's message", async () => {
   await using rig = socketRig();
   const words = [
     "RegistryUnavailable: down",
@@ -144,13 +144,13 @@ test("a reason defined by CRI is separate from the server's message", async () =
   assert.deepEqual(reasons, ["RegistryUnavailable", "SignatureValidationFailed", "ImageVolumeMountFailed", undefined]);
 });
 
-test("an operation that the server does not know is unimplemented", async () => {
+test("an operation unknown to the server is unimplemented", async () => {
   await using rig = socketRig();
   await rig.serve(() => {});
   await assert.rejects(rig.channel.call(version, request, never()), { code: "unimplemented" });
 });
 
-test("a call ends at its deadline, at its signal, and not before when it has no limit", async () => {
+test("a call ends at its deadline or signal, and not earlier without a limit", async () => {
   await using rig = socketRig(50);
   const ended: Promise<unknown>[] = [];
   let arrived = Promise.withResolvers<void>();
@@ -177,11 +177,11 @@ test("a call ends at its deadline, at its signal, and not before when it has no 
   await arrived.promise;
   stop.abort();
   await assert.rejects(call, { code: "cancelled" });
-  // The server hears of the end of each call that came to it; the first may never have, on a busy machine.
+  // The server is notified of the end of each call that reached it; on a busy machine the first may not have.
   await Promise.all(ended);
 });
 
-test("messages up to 16 MiB pass, larger ones are resource_exhausted", async () => {
+test("accepts messages up to 16 MiB; larger ones are resource_exhausted", async () => {
   await using rig = socketRig();
   let bytes = 15 * 1024 * 1024;
   await rig.serve((server) =>

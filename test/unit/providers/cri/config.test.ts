@@ -4,7 +4,7 @@ import { readCriConfig } from "../../../../providers/cri/config.ts";
 
 const defaults = { containerRuntimeEndpoint: "unix:///run/containerd/containerd.sock", imageServiceEndpoint: "" };
 
-test("without fields of its own the provider takes the kubelet's endpoints", () => {
+test("defaults to the kubelet's endpoints", () => {
   const socket = "/run/containerd/containerd.sock";
   assert.deepEqual(readCriConfig(undefined, defaults), {
     runtimeSocket: socket,
@@ -22,7 +22,7 @@ test("without fields of its own the provider takes the kubelet's endpoints", () 
   );
 });
 
-test("the provider's own fields win", () => {
+test("the provider's own fields take precedence", () => {
   const config = { endpoint: "unix:///a.sock", sharing: "shared" };
   assert.deepEqual(readCriConfig(config, { ...defaults, imageServiceEndpoint: "unix:///old.sock" }), {
     runtimeSocket: "/a.sock",
@@ -45,12 +45,12 @@ const wrong: readonly (readonly [unknown, RegExp])[] = [
   [["endpoint"], /not a map of fields/],
 ];
 for (const [config, message] of wrong) {
-  test(`refused with one sentence: ${JSON.stringify(config)}`, () => {
+  test(`rejected with one sentence: ${JSON.stringify(config)}`, () => {
     assert.throws(() => readCriConfig(config, defaults), { code: "invalid_argument", message });
   });
 }
 
-test("a wrong endpoint of the kubelet's configuration is named as such", () => {
+test("names the field of an invalid endpoint in the kubelet's configuration", () => {
   assert.throws(() => readCriConfig({}, { ...defaults, containerRuntimeEndpoint: "npipe:////./pipe/x" }), {
     code: "invalid_argument",
     message: /^containerRuntimeEndpoint is/,

@@ -61,7 +61,7 @@ const taskEvent = (topic: string, containerId: string): Envelope =>
     },
   });
 
-test("CRI's own events come first where the runtime has them", async () => {
+test("prefers CRI's own events if the runtime has them", async () => {
   await using rig = socketRig();
   await rig.serve((server) =>
     server.addService(
@@ -86,7 +86,7 @@ test("CRI's own events come first where the runtime has them", async () => {
   assert.deepEqual(logged, []);
 });
 
-test("containerd's event service otherwise; what is lacking is logged once", async () => {
+test("falls back to containerd's event service, and logs a missing source once", async () => {
   await using rig = socketRig();
   const asked: SubscribeRequest[] = [];
   const namespaces: unknown[] = [];
@@ -108,13 +108,13 @@ test("containerd's event service otherwise; what is lacking is logged once", asy
     ]);
   }
   assert.ok(asked[0]?.filters.includes('namespace==k8s.io,topic=="/tasks/delete"'));
-  // The end of each command that a probe runs in a container would come along.
+  // Would also deliver the end of each command that a probe runs in a container.
   assert.ok(!asked[0]?.filters.some((filter) => filter.includes("/tasks/exit")));
   assert.equal(namespaces[0], "k8s.io");
   assert.deepEqual(logged, [{ source: "CRI GetContainerEvents" }]);
 });
 
-test("a quiet stream says listening all the same, and ends with its signal", async () => {
+test("a stream without events yields listening and ends with its signal", async () => {
   await using rig = socketRig();
   await rig.serve((server) =>
     server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
@@ -128,13 +128,13 @@ test("a quiet stream says listening all the same, and ends with its signal", asy
   assert.deepEqual(seen, [{ is: "listening" }]);
 });
 
-test("a runtime without any events: unimplemented, without listening", async () => {
+test("a runtime without events is unimplemented and never yields listening", async () => {
   await using rig = socketRig();
   await rig.serve((server) => server.addService({ version }, { version: answerVersion }));
   await assert.rejects(take(1, eventsOf(rig).events(new AbortController().signal)), { code: "unimplemented" });
 });
 
-test("a stream that breaks throws unavailable", async () => {
+test("a broken stream throws unavailable", async () => {
   await using rig = socketRig();
   const stop = await rig.serve((server) =>
     server.addService({ version, getContainerEvents }, { version: answerVersion, getContainerEvents: () => {} }),
@@ -159,7 +159,7 @@ test("a CRI event of the sandbox itself has no container; a stop is marked", () 
   assert.deepEqual(criEvent(stopped), { is: "changed", containerId: "c", exited: true });
 });
 
-test("containerd's events of tasks and containers name the container", () => {
+test("containerd's task and container events name the container", () => {
   assert.deepEqual(containerdEvent(taskEvent("/tasks/start", "c")), { is: "changed", containerId: "c" });
   const deleted = Envelope.fromPartial({
     topic: "/containers/delete",

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import type { Channel } from "../../../../providers/cri/client.ts";
 import { criContainers } from "../../../../providers/cri/pods.ts";
 
-test("a checkpoint has the time that is asked for, but no less than an ordinary call", async () => {
+test("a checkpoint gets the requested time, at least an ordinary call's", async () => {
   const asked: unknown[] = [];
   const call = async (_method: unknown, request: unknown, _signal: unknown, patienceMs: number) =>
     void asked.push([request, patienceMs]);

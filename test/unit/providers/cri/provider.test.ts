@@ -19,7 +19,7 @@ const options: ProviderOptions = {
   log: silent,
 };
 
-test("the cri provider gives a target without waiting for its runtime", async () => {
+test("the cri provider creates a target without waiting for its runtime", async () => {
   const target = await createProviders().cri?.(options);
   assert.ok(target);
   assert.equal(target.sharing, "shared");
@@ -28,7 +28,7 @@ test("the cri provider gives a target without waiting for its runtime", async ()
   await target[Symbol.asyncDispose]();
 });
 
-test("a field that it does not know is refused", async () => {
+test("rejects an unknown field", async () => {
   await assert.rejects(async () => createProviders().cri?.({ ...options, config: { socket: "x" } }), {
     code: "invalid_argument",
     message: /providerConfig\.socket is not a field/,

@@ -5,7 +5,7 @@ import { Server, ServerCredentials } from "@grpc/grpc-js";
 import { type Channel, createChannel } from "../../../../providers/cri/client.ts";
 import { systemClock } from "../../../../src/lib/clock.ts";
 
-/** A socket path of its own, a channel to it, and servers started on it at will. */
+/** A temporary socket path, a channel to it, and servers started on it on demand. */
 export interface SocketRig extends AsyncDisposable {
   readonly path: string;
   readonly channel: Channel;

@@ -10,7 +10,7 @@ import { selfSigned } from "../../../fakes/certificate.ts";
 
 const patience = (): AbortSignal => AbortSignal.timeout(5000);
 
-/** A host that notes what is dialled and connects to `port` of our loopback. */
+/** A host that records dialled addresses and connects to `port` of our loopback. */
 function hostOf(port: number) {
   const dialled: Address[] = [];
   const dial = async (to: Address) => {
@@ -28,7 +28,7 @@ async function listening(server: Server): Promise<number> {
   return (server.address() as AddressInfo).port;
 }
 
-test("the URL's parts become path, Host header and address; unspecified addresses are the loopback", async () => {
+test("splits the URL into path, Host header and address; unspecified addresses mean loopback", async () => {
   const server = createServer((socket) => socket.end("hello"));
   const { dialled, dial } = hostOf(await listening(server));
   const cases = [
@@ -48,7 +48,7 @@ test("the URL's parts become path, Host header and address; unspecified addresse
   server.close();
 });
 
-test("https endpoints are dialled with TLS, with any certificate", async () => {
+test("dials https endpoints with TLS and accepts any certificate", async () => {
   const server = createTlsServer(selfSigned("runtime"), (socket) => socket.end("secret"));
   const { dial } = hostOf(await listening(server));
   const connection = await endpointOf("https://127.0.0.1:1/exec/T", { dial }).dial(patience());
@@ -57,7 +57,7 @@ test("https endpoints are dialled with TLS, with any certificate", async () => {
   server.close();
 });
 
-test("TLS that fails or waits too long rejects, and leaves no connection", async () => {
+test("rejects on a failed or slow TLS handshake, and leaves no connection open", async () => {
   const closed: Promise<unknown>[] = [];
   const server = createServer((socket) => {
     socket.on("error", () => {}).resume();
@@ -75,7 +75,7 @@ test("TLS that fails or waits too long rejects, and leaves no connection", async
   server.close();
 });
 
-test("a URL that is not http is refused", () => {
+test("rejects a URL that is not http", () => {
   const { dial } = hostOf(1);
   for (const url of ["", "/exec/T", "ftp://127.0.0.1/x"]) assert.throws(() => endpointOf(url, { dial }), CodedError);
 });

@@ -7,7 +7,7 @@ import { type SocketRig, socketRig } from "./server.ts";
 const { status } = runtimeService;
 const never = (): AbortSignal => new AbortController().signal;
 
-/** A runtime that does not know CRI's RuntimeConfig, and shows so much in a verbose status. */
+/** A runtime without CRI's RuntimeConfig that reports this configuration in its verbose status. */
 const showing = (rig: SocketRig, info: Readonly<Record<string, string>>) =>
   rig.serve((server) =>
     server.addService(
@@ -27,7 +27,7 @@ const configured = (main: object, other: object = {}) => ({
 });
 const runc = (options: object | null) => ({ runtimeType: "io.containerd.runc.v2", options });
 
-test("the cgroup driver of an older containerd is its default runtime's", async () => {
+test("takes an older containerd's cgroup driver from its default runtime", async () => {
   for (const [main, driver] of [
     [runc({ SystemdCgroup: true }), CgroupDriver.SYSTEMD],
     [runc({ SystemdCgroup: false }), CgroupDriver.CGROUPFS],
@@ -41,7 +41,7 @@ test("the cgroup driver of an older containerd is its default runtime's", async 
   }
 });
 
-test("a runtime that shows no configuration, or one of another kind, does not tell its cgroup driver", async () => {
+test("reports no cgroup driver for a runtime without a configuration, or with an unknown one", async () => {
   for (const info of [
     {},
     { config: "[crio]\ncgroup_manager = 1" },
@@ -55,7 +55,7 @@ test("a runtime that shows no configuration, or one of another kind, does not te
   }
 });
 
-test("a runtime's configuration is an object, or nothing", async () => {
+test("a runtime's configuration is an object or undefined", async () => {
   await using rig = socketRig();
   await showing(rig, { config: '"text"' });
   assert.equal(await toldConfig(rig.channel, never()), undefined);

@@ -8,7 +8,7 @@ const { signal } = new AbortController();
 const filterOf = ({ query }: EngineCall, name: string): string =>
   (JSON.parse(query.get("filters") ?? "{}") as Record<string, string[]>)[name]?.[0] ?? "";
 
-/** A daemon with a trial container and a network of node n1's, and the image that graftlet makes. */
+/** A daemon with a probe container and a network of node n1, and the image built by graftlet. */
 function engineWith({ user, attached = false }: { readonly user?: string; readonly attached?: boolean } = {}) {
   return fakeEngine((call) => {
     const { method, path } = call;
@@ -32,12 +32,12 @@ function engineWith({ user, attached = false }: { readonly user?: string; readon
   });
 }
 
-test("a node's belongings at the daemon are what its trials left, its networks, and the image that graftlet makes", async () => {
+test("lists leftover probe containers, the node's networks, and the image built by graftlet", async () => {
   await using engine = await engineWith();
   const all = await dockerBelongings(engine.parts, signal);
   assert.deepEqual(
     all.map(({ name }) => name),
-    ["trial container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
+    ["probe container (trial-contain)", "Docker network net", "Docker image graftlet.dev/pause:1"],
   );
   for (const each of all) await each.remove(signal);
   assert.deepEqual(
@@ -46,7 +46,7 @@ test("a node's belongings at the daemon are what its trials left, its networks, 
   );
 });
 
-test("the image is listed unless another node's container uses it", async () => {
+test("lists the image unless another node's container uses it", async () => {
   for (const [user, listed] of [
     ["n2", false],
     ["n1", true],
@@ -57,7 +57,7 @@ test("the image is listed unless another node's container uses it", async () => 
   }
 });
 
-test("a network with an attached foreign container stays, with the daemon's message", async () => {
+test("keeps a network with an attached foreign container, with the daemon's message", async () => {
   await using engine = await engineWith({ attached: true });
   const network = (await dockerBelongings(engine.parts, signal)).find(({ name }) => name === "Docker network net");
   await assert.rejects(Promise.resolve(network?.remove(signal)), { message: /active endpoints/ });

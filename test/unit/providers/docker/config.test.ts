@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { readDockerConfig } from "../../../../providers/docker/config.ts";
 
-test("without settings: Docker's own socket, a network of the node's name", () => {
+test("defaults to Docker's socket and a network named after the node", () => {
   assert.deepEqual(readDockerConfig(undefined, "edge-1"), {
     socket: "/var/run/docker.sock",
     network: "graftlet-edge-1",
@@ -11,7 +11,7 @@ test("without settings: Docker's own socket, a network of the node's name", () =
   });
 });
 
-test("every field is taken as it is given", () => {
+test("accepts every field as given", () => {
   assert.deepEqual(
     readDockerConfig(
       {
@@ -46,6 +46,6 @@ const wrong: readonly [config: unknown, sentence: RegExp][] = [
   [{ sandboxImage: "-x" }, /^providerConfig\.sandboxImage is "-x", not the name of an image/],
 ];
 for (const [config, message] of wrong) {
-  test(`refused in one sentence: ${JSON.stringify(config)}`, () =>
+  test(`rejected with one sentence: ${JSON.stringify(config)}`, () =>
     assert.throws(() => readDockerConfig(config, "n"), { code: "invalid_argument", message }));
 }

@@ -22,13 +22,13 @@ export interface EngineAnswer {
 
 export interface FakeEngine extends AsyncDisposable {
   readonly parts: DockerParts & { readonly host: FakeHost };
-  /** Every call but those for the version, in order. */
+  /** All calls except those for the version, in order. */
   readonly calls: readonly EngineCall[];
 }
 
 const socket = "/run/docker.sock";
 
-/** A daemon of API 1.41 on a fake host, that answers as it is told to, and a provider's parts for it. */
+/** A daemon with API 1.41 on a fake host, with scripted responses, and a provider's parts for it. */
 export async function fakeEngine(answer: (call: EngineCall) => EngineAnswer): Promise<FakeEngine> {
   const clock = fakeClock();
   const host = fakeHost({ clock });

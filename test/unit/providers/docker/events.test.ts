@@ -35,7 +35,7 @@ test("an event has its pod and container, and marks an exit", () => {
   assert.equal(runtimeEvent({ Action: "die" }), undefined);
 });
 
-/** A daemon whose clock says 12:00:00.5 and that hands out its answers to /events. */
+/** A daemon whose clock is at 12:00:00.5, with scripted responses to /events. */
 async function eventEngine() {
   const opened: { readonly query: URLSearchParams; readonly response: ServerResponse }[] = [];
   const engine = await rawEngine(({ path, query, response }) => {
@@ -49,7 +49,7 @@ async function eventEngine() {
 const line = (Action: string, timeNano: number, Type = "container", node: Readonly<Record<string, string>> = ours) =>
   `${JSON.stringify({ Type, Action, Actor: { ID: "c1", Attributes: { ...container, ...node } }, timeNano })}\n`;
 
-test("the stream is this node's, stands before anything is told, and goes on after a cut where it was cut", async () => {
+test("yields this node's events after listening, and resumes after a break where it left off", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const events = dockerEvents(engine.parts);
@@ -74,7 +74,7 @@ test("the stream is this node's, stands before anything is told, and goes on aft
   await assert.rejects(second.next(), { code: "unavailable" }, "an end in good order is a cut too");
 });
 
-test("the end of the signal is the end of the events", async () => {
+test("ends the events when the signal aborts", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const stop = new AbortController();
@@ -87,7 +87,7 @@ test("the end of the signal is the end of the events", async () => {
   await closed;
 });
 
-test("a reader that leaves closes the stream, however far it got", async () => {
+test("closes the stream when its reader stops, at any point", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   for (const takes of [1, 2]) {
@@ -102,7 +102,7 @@ test("a reader that leaves closes the stream, however far it got", async () => {
   }
 });
 
-test("answers are valid while events flow, until the daemon or its images change", async () => {
+test("responses are valid while events flow, until the daemon or its images change", async () => {
   const { engine, opened } = await eventEngine();
   await using _ = engine;
   const { cache } = engine.parts;
@@ -129,7 +129,7 @@ test("answers are valid while events flow, until the daemon or its images change
   assert.equal(cache.mark(), undefined);
 });
 
-test("an answer is kept as long as it holds", async () => {
+test("caches a response while it is valid", async () => {
   const { begin, end, changed, keep } = createAnswerCache();
   let asked = 0;
   const ask = keep(async () => (asked += 1));
@@ -148,7 +148,7 @@ test("an answer is kept as long as it holds", async () => {
   assert.equal(await times(2), 7, "what happened meanwhile is not known");
 });
 
-test("an answer that was under way when something changed does not stay", async () => {
+test("does not cache a response that was pending during a change", async () => {
   const { begin, changed, keep } = createAnswerCache();
   begin();
   const slow = Promise.withResolvers<string>();

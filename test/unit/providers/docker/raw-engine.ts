@@ -25,7 +25,7 @@ export interface RawEngine extends AsyncDisposable {
 
 const socket = "/run/docker.sock";
 
-/** A daemon of API 1.41 on a fake host that answers by hand, byte by byte where it likes. */
+/** A daemon with API 1.41 on a fake host that writes raw responses, byte by byte if wanted. */
 export async function rawEngine(answer: (call: RawCall) => void, sandboxImage = "pause:1"): Promise<RawEngine> {
   const clock = fakeClock();
   const host = fakeHost({ clock });

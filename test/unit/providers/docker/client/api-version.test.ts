@@ -4,7 +4,7 @@ import { agreedVersion, compareVersions } from "../../../../../providers/docker/
 
 const socket = "/run/docker.sock";
 
-test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44", () => {
+test("uses the daemon's version from 1.41 to 1.44, and 1.44 with newer daemons", () => {
   const agreed = (ApiVersion: string, MinAPIVersion?: string) =>
     agreedVersion({ ApiVersion, Version: "x", ...(MinAPIVersion && { MinAPIVersion }) }, socket);
   assert.deepEqual(
@@ -19,19 +19,19 @@ test("from 1.41 to 1.44 a daemon's own version is spoken, with a newer one 1.44"
   assert.throws(() => agreed("1.60", "1.45"), { code: "failed_precondition", message: /use a newer graftlet/ });
 });
 
-test("a daemon that calls itself something else is refused by that name", () => {
+test("rejects a daemon that is not a Docker Engine, with its name", () => {
   const of = (Components: readonly { readonly Name?: string }[]) =>
     agreedVersion({ ApiVersion: "1.41", Version: "5.4.2", Components }, socket);
   assert.throws(() => of([{ Name: "Podman Engine" }, { Name: "Engine" }]), {
     code: "failed_precondition",
-    message: `what answers at ${socket} calls itself "Podman Engine": graftlet runs pods on a Docker Engine alone; name its socket in providerConfig.socket.`,
+    message: `the server at ${socket} identifies itself as "Podman Engine", and graftlet supports only the Docker Engine: set providerConfig.socket to a Docker Engine's socket.`,
   });
   assert.equal(of([{ Name: "Engine" }, { Name: "containerd" }]), "1.41");
   assert.equal(of([]), "1.41");
   assert.equal(of([{}]), "1.41");
 });
 
-test("API versions compare by number", () => {
+test("API versions compare numerically", () => {
   assert.ok(compareVersions("1.9", "1.41") < 0);
   assert.ok(compareVersions("2.0", "1.52") > 0);
   assert.equal(compareVersions("1.42", "1.42"), 0);

@@ -11,7 +11,7 @@ import { fakeHost } from "../../../../fakes/host.ts";
 const socket = "/run/docker.sock";
 const never = new AbortController().signal;
 
-/** A server on a fake host's socket that answers by path, `undefined` never. */
+/** A server on a fake host's socket that responds by path; `undefined` means never. */
 async function engineThat(answer: (path: string) => { readonly status: number; readonly body: unknown } | undefined) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -38,7 +38,7 @@ const list = (docker: Awaited<ReturnType<typeof engineThat>>["docker"], signal =
 const start = (docker: Awaited<ReturnType<typeof engineThat>>["docker"]) =>
   docker.ask({ method: "POST", path: "/containers/c/start" }, never);
 
-test("the version is agreed on once and then used", async () => {
+test("negotiates the version once", async () => {
   const { docker, asked, listen } = await engineThat((path) =>
     path === "/version" ? version : { status: 200, body: [] },
   );
@@ -49,7 +49,7 @@ test("the version is agreed on once and then used", async () => {
   assert.equal(await docker.apiVersion(never), "1.43");
 });
 
-test("an answer that does not end is given up, and no more of it is held than there may be of one", async () => {
+test("aborts an endless response and buffers at most the limit", async () => {
   const clock = fakeClock();
   const host = fakeHost({ clock });
   const block = Buffer.alloc(256 * 1024, " ");
@@ -65,25 +65,25 @@ test("an answer that does not end is given up, and no more of it is held than th
   });
   const docker = createDocker({ socket, host, requestTimeoutMs: 60_000, clock });
   await using _listener = await host.listen({ unix: socket }, (connection) => server.emit("connection", connection));
-  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json with more than/ });
+  await assert.rejects(list(docker), { code: "resource_exhausted", message: /GET \/containers\/json exceeds/ });
   assert.ok(sent < 64 * 2 ** 20, `${sent} bytes`);
 });
 
-test("a peer that is not a Docker Engine is reported as such", async () => {
+test("reports a peer that is not a Docker Engine", async () => {
   const { docker, listen } = await engineThat(() => ({ status: 200, body: { hello: "world" } }));
   await using _listener = await listen();
   await assert.rejects(list(docker), {
     code: "failed_precondition",
-    message: `what answers at ${socket} is not a Docker Engine: name its socket in providerConfig.socket.`,
+    message: `the server at ${socket} is not a Docker Engine: set providerConfig.socket to the Docker Engine's socket.`,
   });
 });
 
-test("a daemon that is not there is unavailable, and works as soon as it is; another version is found out then", async () => {
+test("a missing daemon is unavailable and used as soon as it exists; its version is negotiated anew", async () => {
   let api = "1.41";
   const { docker, asked, listen } = await engineThat((path) =>
     path === "/version" ? { status: 200, body: { ApiVersion: api, Version: "x" } } : { status: 200, body: [] },
   );
-  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine answers at ${socket}: start it`) };
+  const away = { code: "unavailable", message: new RegExp(`^no Docker Engine responds at ${socket}: start it`) };
   await assert.rejects(list(docker), away);
   {
     await using _listener = await listen();
@@ -96,14 +96,14 @@ test("a daemon that is not there is unavailable, and works as soon as it is; ano
   assert.equal(asked.at(-1), "/v1.43/containers/json");
 });
 
-test("the daemon's words are the error's, coded by the status", async () => {
+test("maps the HTTP status to a code and keeps the daemon's message", async () => {
   const said = { status: 409, body: { message: "the name is in use\n" } };
   const { docker, listen } = await engineThat((path) => (path === "/version" ? version : said));
   await using _listener = await listen();
   await assert.rejects(list(docker), { code: "conflict", message: "the name is in use" });
 });
 
-test("a daemon that does not answer costs the deadline, and no more than the caller's patience", async () => {
+test("an unresponsive daemon fails at the deadline, or when the caller aborts", async () => {
   const { clock, docker, listen } = await engineThat((path) => (path === "/version" ? version : undefined));
   await using _listener = await listen();
   await docker.apiVersion(never);
@@ -118,7 +118,7 @@ test("a daemon that does not answer costs the deadline, and no more than the cal
 
 const answers = (path: string) => (path === "/version" ? version : { status: 200, body: [] });
 
-test("a connection is kept for the next question, and for no longer than a while", async () => {
+test("keeps a connection for the next request, for a limited time", async () => {
   const { clock, docker, connections, listen } = await engineThat(answers);
   await using _listener = await listen();
   for (let time = 0; time < 3; time++) await list(docker);
@@ -132,7 +132,7 @@ test("a connection is kept for the next question, and for no longer than a while
   docker.close();
 });
 
-test("a question of which a stream becomes has a connection of its own", async () => {
+test("uses a separate connection for requests that become streams", async () => {
   const { docker, connections, listen } = await engineThat(answers);
   await using _listener = await listen();
   await list(docker);
@@ -142,7 +142,7 @@ test("a question of which a stream becomes has a connection of its own", async (
   docker.close();
 });
 
-test("a connection that the daemon has closed is not used again", async () => {
+test("does not reuse a connection closed by the daemon", async () => {
   const { docker, connections, listen } = await engineThat(answers);
   await using _listener = await listen();
   await list(docker);
@@ -153,7 +153,7 @@ test("a connection that the daemon has closed is not used again", async () => {
   docker.close();
 });
 
-test("a question whose connection breaks off is asked once more, a change is not made twice", async () => {
+test("repeats a read whose connection broke once, and never a modifying request", async () => {
   const { docker, asked, connections, listen } = await engineThat((path) => {
     if (path !== "/version") connections.at(-1)?.destroy();
     return answers(path);

@@ -6,7 +6,7 @@ async function* chunks(...parts: readonly (string | Buffer)[]): AsyncGenerator<B
   for (const part of parts) yield Buffer.from(part);
 }
 
-test("lines cut anywhere, inside of a character too, come out whole", async () => {
+test("parses lines split anywhere, even within a character", async () => {
   const text = Buffer.from('{"a":"ü"}\r\n\n{"b":2}\n{"c":3}');
   for (let cut = 1; cut < text.length; cut++) {
     const values = await Array.fromAsync(jsonLines(chunks(text.subarray(0, cut), text.subarray(cut))));
@@ -14,7 +14,7 @@ test("lines cut anywhere, inside of a character too, come out whole", async () =
   }
 });
 
-test("a line that never ends is given up", async () => {
+test("rejects an endless line", async () => {
   await assert.rejects(Array.fromAsync(jsonLines(chunks("1234", "5678"), { maxLineBytes: 6 })), {
     code: "resource_exhausted",
   });
@@ -23,16 +23,16 @@ test("a line that never ends is given up", async () => {
 });
 
 for (const line of ["<html>", "null", "12", "[]"])
-  test(`a line that is no JSON object is an error: ${line}`, async () => {
+  test(`rejects a line that is not a JSON object: ${line}`, async () => {
     await assert.rejects(Array.fromAsync(jsonLines(chunks(`${line}\n`))), { code: "unknown" });
   });
 
-test("a line with too many values is refused", async () => {
+test("rejects a line with too many values", async () => {
   const line = `{"a":[${"0,".repeat(1_500_000)}0]}\n`;
   await assert.rejects(Array.fromAsync(jsonLines(chunks(line))), { code: "resource_exhausted" });
 });
 
-test("the source is read no faster than the values are taken", async () => {
+test("backpressure: reads the source only as fast as the values are consumed", async () => {
   let read = 0;
   async function* source() {
     for (; read < 10; read++) yield Buffer.from("{}\n");

@@ -28,7 +28,7 @@ function slowly(readMs: number, fails: () => boolean = () => false) {
   return { clock, reading, ask, reads: () => reads };
 }
 
-test("a quick reading is waited for, shared, and good for half a minute", async () => {
+test("waits for a quick measurement, shares it, and reuses it for half a minute", async () => {
   const { clock, reading, ask, reads } = slowly(10);
   const both = Promise.all([reading(signal), reading(signal)]);
   await clock.advance(10);
@@ -44,7 +44,7 @@ test("a quick reading is waited for, shared, and good for half a minute", async 
   assert.equal(clock.pending, 2, "only the deadlines of two readings that ended are left");
 });
 
-test("a slow reading is waited for a second, serves later callers, and delays the next one", async () => {
+test("waits one second for a slow measurement, serves it to later callers, and delays the next one", async () => {
   const { clock, ask, reads } = slowly(10_000);
   assert.equal(await ask(1_000), undefined);
   assert.equal(await ask(1_000), undefined);
@@ -57,7 +57,7 @@ test("a slow reading is waited for a second, serves later callers, and delays th
   assert.equal(reads(), 2);
 });
 
-test("a reading that fails leaves the last one, and is tried again", async () => {
+test("keeps the last measurement when one fails, and retries", async () => {
   let fails = false;
   const { clock, ask } = slowly(10, () => fails);
   await ask(10);
@@ -69,7 +69,7 @@ test("a reading that fails leaves the last one, and is tried again", async () =>
   assert.equal((await ask(10))?.value, 3);
 });
 
-test("a caller that gives up does not stop the reading", async () => {
+test("continues the measurement when a caller aborts", async () => {
   const { clock, reading, ask } = slowly(500);
   const stop = new AbortController();
   const given = reading(stop.signal);

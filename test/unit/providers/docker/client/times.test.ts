@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nanoseconds, secondsToNanoseconds } from "../../../../../providers/docker/client/times.ts";
 
-test("a time keeps every digit", () => {
+test("keeps every digit of a time", () => {
   const second = BigInt(Date.UTC(2026, 10, 21, 7, 53, 48)) * 1_000_000n;
   assert.equal(nanoseconds("2026-11-21T07:53:48.140429145Z"), second + 140_429_145n);
   assert.equal(nanoseconds("2026-11-21T07:53:48.14Z"), second + 140_000_000n);

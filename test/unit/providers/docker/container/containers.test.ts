@@ -61,7 +61,7 @@ function request(config: object = {}) {
 
 const created = (): EngineAnswer => ({ status: 201, body: { Id: id, Warnings: [] } });
 
-test("the process is the image's own where the pod asks for nothing", async () => {
+test("uses the image's process settings if the pod has none", async () => {
   await using engine = await engineWith(createdState, created);
   const containers = dockerContainers(engine.parts);
   assert.deepEqual(await containers.createContainer(request(), signal()), { containerId: id });
@@ -85,7 +85,7 @@ test("the process is the image's own where the pod asks for nothing", async () =
   );
 });
 
-test("the log's path leads to Docker's file before the container starts, also over an older link", async () => {
+test("links the log path to Docker's file before the container starts, replacing an older link", async () => {
   await using engine = await engineWith(createdState, created);
   const { host } = engine.parts;
   await host.fs.apply([
@@ -96,7 +96,7 @@ test("the log's path leads to Docker's file before the container starts, also ov
   assert.equal(await host.fs.readlink(logLink), logFile);
 });
 
-test("in a sandbox that has been seen, a container is made and started by a question each, its log linked", async () => {
+test("in a known sandbox, creates and starts a container with one request each, its log linked", async () => {
   await using engine = await engineWith(createdState, (call) =>
     call.path.endsWith("/start") ? { status: 204 } : created(),
   );
@@ -120,7 +120,7 @@ test("in a sandbox that has been seen, a container is made and started by a ques
   assert.equal(engine.calls.at(-2)?.path, `/containers/${id}/json`, "asked whether it has started, from then on");
 });
 
-test("a container created in an ended sandbox is removed", async () => {
+test("removes a container created in an ended sandbox", async () => {
   await using engine = await fakeEngine(({ method, path }) => {
     if (path === "/containers/box/json") return { status: 200, body: sandboxBox(exitedState) };
     return method === "POST" ? created() : { status: method === "DELETE" ? 204 : 404 };
@@ -128,13 +128,13 @@ test("a container created in an ended sandbox is removed", async () => {
   noteSandbox(engine.parts.memory, sandboxBox(runningState));
   await assert.rejects(dockerContainers(engine.parts).createContainer(request(), signal()), {
     code: "failed_precondition",
-    message: "sandbox box does not run: no container can join it",
+    message: "sandbox box is not running",
   });
   const removed = engine.calls.filter(({ method }) => method === "DELETE").map(({ path }) => path);
   assert.deepEqual(removed, [`/containers/${id}`]);
 });
 
-test("a mount source that is missing becomes a directory, and the create is tried again", async () => {
+test("creates a missing mount source as a directory and retries", async () => {
   const refuse: EngineAnswer = { status: 400, body: { message: "bind source path does not exist: /data/new" } };
   await using engine = await engineWith(createdState, (_call, nth) => (nth === 0 ? refuse : created()));
   const { host } = engine.parts;
@@ -148,7 +148,7 @@ test("a mount source that is missing becomes a directory, and the create is trie
   assert.equal(stubborn.calls.filter(({ method }) => method === "POST").length, 1);
 });
 
-test("nothing is created for an unsupported request, or in an ended sandbox", async () => {
+test("creates nothing for an unsupported request, or in an ended sandbox", async () => {
   await using engine = await engineWith(createdState, created);
   const create = (config: object) => dockerContainers(engine.parts).createContainer(request(config), signal());
   await assert.rejects(create({ envs: [{ key: "A", value: Buffer.from([0xff]) }] }), { code: "invalid_argument" });
@@ -157,7 +157,7 @@ test("nothing is created for an unsupported request, or in an ended sandbox", as
   assert.ok(engine.calls.every(({ method }) => method === "GET"));
 });
 
-test("a container starts once", async () => {
+test("refuses to start a container twice", async () => {
   for (const state of [runningState, exitedState, { ...createdState, ExitCode: 127 }]) {
     await using engine = await engineWith(state, () => ({ status: 204 }));
     await assert.rejects(dockerContainers(engine.parts).startContainer(id, signal()), { code: "failed_precondition" });
@@ -168,13 +168,13 @@ test("a container starts once", async () => {
   assert.equal(engine.calls.at(-1)?.path, `/containers/${id}/start`);
 });
 
-test("a start that fails says the daemon's words", async () => {
+test("a failed start has the daemon's message", async () => {
   const message = 'exec: "nosuch": executable file not found in $PATH';
   await using engine = await engineWith(createdState, () => ({ status: 400, body: { message } }));
   await assert.rejects(dockerContainers(engine.parts).startContainer(id, signal()), { message });
 });
 
-test("stopping gives the grace in whole seconds; one that ended meanwhile is stopped", async () => {
+test("stops with the grace period in whole seconds; a container that ended meanwhile counts as stopped", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 304 }));
   await dockerContainers(engine.parts).stopContainer(id, 1.2, signal());
   assert.equal(engine.calls.at(-1)?.query.get("t"), "2");
@@ -183,7 +183,7 @@ test("stopping gives the grace in whole seconds; one that ended meanwhile is sto
   assert.ok(ended.calls.every(({ method }) => method === "GET"));
 });
 
-test("the stop call may take its grace on top of the ordinary deadline", async () => {
+test("adds the grace period to the stop call's deadline", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 204 }));
   const waits: (number | undefined)[] = [];
   const clock = {
@@ -199,7 +199,7 @@ test("the stop call may take its grace on top of the ordinary deadline", async (
   assert.deepEqual(waits, [60_000, 90_000]);
 });
 
-test("removing kills, takes volumes and the log's link with it, and leaves another's link", async () => {
+test("removal kills the container and removes its volumes and log link, but not another container's link", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 204 }), { [logPathLabel]: logLink });
   const { host } = engine.parts;
   const containers = dockerContainers(engine.parts);
@@ -219,7 +219,7 @@ test("removing kills, takes volumes and the log's link with it, and leaves anoth
   assert.equal((await host.fs.lstat(logLink)).kind, "symlink");
 });
 
-test("a removal begun by another client is waited for", async () => {
+test("waits for a removal started by another client", async () => {
   await using engine = await engineWith(runningState, ({ path }) =>
     path.endsWith("/wait")
       ? { status: 200, body: { StatusCode: 0, Error: null } }
@@ -233,7 +233,7 @@ test("a removal begun by another client is waited for", async () => {
   await assert.rejects(dockerContainers(failing.parts).removeContainer(id, signal()), { message: "device busy" });
 });
 
-test("a foreign container is not_found and stays untouched", async () => {
+test("a foreign container is not_found and stays unchanged", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 204 }), { "graftlet.dev/node": "n2" });
   const containers = dockerContainers(engine.parts);
   const expected = { code: "not_found" };
@@ -245,7 +245,7 @@ test("a foreign container is not_found and stays untouched", async () => {
   assert.ok(engine.calls.every(({ method }) => method === "GET"));
 });
 
-test("a list asks for this node's containers and agrees with statuses about a start that failed", async () => {
+test("lists this node's containers with the same states as their statuses, including failed starts", async () => {
   const failed = { ...createdState, ExitCode: 127 };
   await using engine = await fakeEngine(({ path }) => {
     if (path.endsWith("/gone/json")) return { status: 404, body: { message: "No such container" } };
@@ -272,7 +272,7 @@ test("a list asks for this node's containers and agrees with statuses about a st
   ]);
 });
 
-test("logs are not reopened, with a sentence", async () => {
+test("reopening a log is unimplemented, with an explanation", async () => {
   await using engine = await engineWith(runningState, () => ({ status: 204 }));
   await assert.rejects(dockerContainers(engine.parts).reopenContainerLog(id, signal()), { code: "unimplemented" });
 });

@@ -9,7 +9,7 @@ import { createdState, inspection } from "../inspection.ts";
 const name = "k8s_main_web_default_uid-1_0";
 const signal = () => AbortSignal.timeout(5000);
 
-/** A daemon on which a container of `owner` has the name, and this node's containers have the names given. */
+/** A daemon on which a container of `owner` has the name, and this node's containers have the given names. */
 function engineWith(owner: string | undefined, ours: readonly string[] = []) {
   return fakeEngine(({ method, path, query }: EngineCall) => {
     if (method === "POST" && query.get("name") === name)
@@ -22,19 +22,19 @@ function engineWith(owner: string | undefined, ours: readonly string[] = []) {
   });
 }
 
-test("a free name is used as it is", async () => {
+test("uses a free name unchanged", async () => {
   await using engine = await fakeEngine(() => ({ status: 201, body: { Id: "new", Warnings: null } }));
   assert.equal(await createNamed(engine.parts, name, { Image: "busybox" }, signal()), "new");
   assert.equal(engine.calls[0]?.query.get("name"), name);
   assert.deepEqual(engine.calls[0]?.body, { Image: "busybox" });
 });
 
-test("a name that this node's own container has is taken", async () => {
+test("reports already_exists if a container of this node has the name", async () => {
   await using engine = await engineWith("n1");
   await assert.rejects(createNamed(engine.parts, name, {}, signal()), { code: "already_exists" });
 });
 
-test("a foreign container keeps its name: ours gets another, once", async () => {
+test("a foreign container keeps its name: ours gets a suffix, once", async () => {
   for (const owner of ["", "n2"]) {
     await using engine = await engineWith(owner);
     assert.equal(await createNamed(engine.parts, name, {}, signal()), "new");
@@ -47,7 +47,7 @@ test("a foreign container keeps its name: ours gets another, once", async () => 
   await assert.rejects(createNamed(again.parts, name, {}, signal()), { code: "already_exists" });
 });
 
-test("a conflict about something else is told as it is", async () => {
+test("reports a conflict with another cause unchanged", async () => {
   await using engine = await engineWith(undefined);
   await assert.rejects(createNamed(engine.parts, name, {}, signal()), { code: "conflict", message: /already in use/ });
 });

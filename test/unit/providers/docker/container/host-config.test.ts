@@ -29,7 +29,7 @@ function hostConfig(config: Partial, box = sandbox) {
 const secured = (securityContext: Parameters<typeof LinuxContainerSecurityContext.fromPartial>[0]) =>
   hostConfig({ linux: { securityContext } });
 
-test("a container joins its sandbox and lies where it lies", async () => {
+test("a container joins its sandbox's namespaces, cgroup and runtime", async () => {
   const config = await secured({ namespaceOptions: { pid: NamespaceMode.CONTAINER } });
   const { NetworkMode, IpcMode, PidMode, UTSMode, CgroupParent, Runtime } = config;
   assert.deepEqual(
@@ -45,7 +45,7 @@ test("a container joins its sandbox and lies where it lies", async () => {
   );
 });
 
-test("devices are given as they are asked for, those of CDI by their names", async () => {
+test("passes devices as requested, CDI devices by name", async () => {
   const devices = [{ hostPath: "/dev/null", containerPath: "/dev/gpu", permissions: "rw" }];
   const config = await hostConfig({
     devices,
@@ -56,7 +56,7 @@ test("devices are given as they are asked for, those of CDI by their names", asy
   assert.ok(!("DeviceRequests" in (await hostConfig({ devices }))), "a daemon without CDI is asked for none");
 });
 
-test("namespaces of the machine, of the pod and of another container", async () => {
+test("supports host, pod and target-container namespaces", async () => {
   const node = await secured({
     namespaceOptions: { network: NamespaceMode.NODE, ipc: NamespaceMode.NODE, pid: NamespaceMode.NODE },
   });
@@ -69,7 +69,7 @@ test("namespaces of the machine, of the pod and of another container", async () 
   assert.equal(target.PidMode, "container:app");
 });
 
-test("resources: what is left open stays out, and memory without a swap limit has no swap", () => {
+test("omits unset resources; memory without a swap limit disables swap", () => {
   assert.deepEqual(resourceSettings({ cpuShares: 2n, memoryLimitInBytes: 0n }), { CpuShares: 2 });
   assert.deepEqual(
     resourceSettings({ cpuQuota: 50_000n, cpuPeriod: 100_000n, memoryLimitInBytes: 64n, cpusetCpus: "0" }),
@@ -85,7 +85,7 @@ test("resources: what is left open stays out, and memory without a swap limit ha
   assert.deepEqual(resourceSettings(undefined), {});
 });
 
-test("a negative OOM score only where the sandbox could have one", async () => {
+test("sets a negative OOM score only if the sandbox could have one", async () => {
   const score = async (oomScoreAdj: bigint, OomScoreAdj: number) => {
     const box = { ...sandbox, HostConfig: { ...sandbox.HostConfig, OomScoreAdj } };
     return (await hostConfig({ linux: { resources: { oomScoreAdj } } }, box)).OomScoreAdj;
@@ -95,14 +95,14 @@ test("a negative OOM score only where the sandbox could have one", async () => {
   assert.equal(await score(1000n, 0), 1000);
 });
 
-test("masked and read-only paths are exactly those listed, and none for a privileged container", async () => {
+test("sets exactly the listed masked and read-only paths, and none for a privileged container", async () => {
   const listed = await secured({ maskedPaths: ["/proc/kcore"], readonlyPaths: [] });
   assert.deepEqual([listed.MaskedPaths, listed.ReadonlyPaths], [["/proc/kcore"], []]);
   const privileged = await secured({ privileged: true, maskedPaths: ["/proc/kcore"] });
   assert.deepEqual([privileged.Privileged, privileged.MaskedPaths], [true, undefined]);
 });
 
-test("seccomp: the daemon's own, none, or the profile itself", async () => {
+test("seccomp: the daemon's default, unconfined, or the profile's content", async () => {
   const text = '{ "defaultAction": "SCMP_ACT_ALLOW" }\n';
   host.files.put("/var/lib/kubelet/seccomp/p.json", { data: text });
   const options = async (profileType: ProfileType, localhostRef = ""): Promise<unknown> =>
@@ -117,7 +117,7 @@ test("seccomp: the daemon's own, none, or the profile itself", async () => {
   });
 });
 
-test("AppArmor, SELinux, new privileges, capabilities and groups", async () => {
+test("sets AppArmor, SELinux, no-new-privileges, capabilities and groups", async () => {
   const config = await secured({
     seccomp: { profileType: ProfileType.RuntimeDefault },
     apparmor: { profileType: ProfileType.Localhost, localhostRef: "web" },
@@ -131,7 +131,7 @@ test("AppArmor, SELinux, new privileges, capabilities and groups", async () => {
   await assert.rejects(secured({ capabilities: { addAmbientCapabilities: ["NET_ADMIN"] } }), { code: "unimplemented" });
 });
 
-test("mounts in order; SELinux relabelling takes the older form", async () => {
+test("keeps the order of mounts; SELinux relabelling uses Binds", async () => {
   const config = await hostConfig({
     mounts: [
       { hostPath: "/b", containerPath: "/two", readonly: true },
@@ -158,7 +158,7 @@ test("mounts in order; SELinux relabelling takes the older form", async () => {
   assert.deepEqual(config.Binds, ["/c:/three:ro,Z"]);
 });
 
-test("mounts that Docker cannot make are refused", async () => {
+test("rejects mounts that Docker does not support", async () => {
   const refused = (mount: object, code: string) =>
     assert.rejects(hostConfig({ mounts: [{ hostPath: "/a", containerPath: "/m", ...mount }] }), { code });
   await refused({ recursiveReadOnly: true }, "unimplemented");
@@ -167,14 +167,14 @@ test("mounts that Docker cannot make are refused", async () => {
   await refused({ hostPath: "/a:b", selinuxRelabel: true }, "invalid_argument");
 });
 
-test("logs are Docker's to rotate, within the kubelet's limits", async () => {
+test("limits log rotation by the kubelet's settings", async () => {
   assert.deepEqual((await hostConfig({})).LogConfig, {
     Type: "json-file",
     Config: { "max-size": "10485760", "max-file": "5" },
   });
 });
 
-test("users: number or name, with a group only beside one", () => {
+test("users: number or name; a group only with a user", () => {
   const user = (given: Parameters<typeof LinuxContainerSecurityContext.fromPartial>[0]) =>
     userOf(LinuxContainerSecurityContext.fromPartial(given));
   assert.equal(user({ runAsUser: { value: 0n } }), "0");

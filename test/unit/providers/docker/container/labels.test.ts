@@ -6,25 +6,25 @@ import { containerNameLabel, nodeLabel } from "../../../../../src/pod/labels.ts"
 
 const asked = { labels: { app: "web" }, annotations: { "example.com/note": "a b\nc" } };
 
-test("labels and annotations come back as they were given, the provider's own left out", () => {
+test("labels and annotations round-trip; the provider's own are omitted", () => {
   const docker = dockerLabels(asked, "n1", { [typeLabel]: sandboxType, [containerNameLabel]: "POD" });
   assert.equal(docker["annotation.example.com/note"], "a b\nc");
   assert.equal(docker[nodeLabel], "n1");
   assert.deepEqual(criLabels(docker), asked);
 });
 
-test("the node's label comes back where it was asked for", () => {
+test("returns the node label if it was requested", () => {
   const labels = { ...asked.labels, [nodeLabel]: "n1" };
   assert.deepEqual(criLabels(dockerLabels({ ...asked, labels }, "n1", {})).labels, labels);
 });
 
-test("a pod cannot pass for another node's, nor for a container", () => {
+test("a pod cannot pose as another node's, nor as a container", () => {
   const labels = { [nodeLabel]: "n2", [typeLabel]: "container" };
   const docker = dockerLabels({ labels, annotations: {} }, "n1", { [typeLabel]: sandboxType });
   assert.deepEqual([docker[nodeLabel], docker[typeLabel]], ["n1", sandboxType]);
 });
 
-test("a container keeps its name's label, which a sandbox has from the provider", () => {
+test("returns a container's requested name label, but not a sandbox's own", () => {
   const labels = { [containerNameLabel]: "main" };
   assert.deepEqual(
     criLabels(dockerLabels({ labels, annotations: {} }, "n1", { [typeLabel]: "container" })).labels,

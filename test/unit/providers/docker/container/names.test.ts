@@ -9,7 +9,7 @@ import {
 
 const pod = { name: "web-0", namespace: "default", uid: "6d1f", attempt: 2 };
 
-test("names are cri-dockerd's and can be parsed", () => {
+test("uses cri-dockerd's names and parses them", () => {
   const sandbox = sandboxName(pod);
   const container = containerName({ name: "main", attempt: 3 }, pod);
   assert.equal(sandbox, "k8s_POD_web-0_default_6d1f_2");
@@ -18,11 +18,11 @@ test("names are cri-dockerd's and can be parsed", () => {
   assert.deepEqual(parseContainerName(`/${container}`), { name: "main", attempt: 3 });
 });
 
-test("a suffix for a taken name is not part of the name", () => {
+test("ignores the suffix of a taken name", () => {
   assert.deepEqual(parseSandboxName(`${sandboxName(pod)}_00ffab12`), pod);
 });
 
-test("neither is parsed as the other, and a foreign name as none", () => {
+test("parses neither as the other, and no foreign names", () => {
   assert.equal(parseContainerName(sandboxName(pod)), undefined);
   assert.equal(parseSandboxName(containerName({ name: "main", attempt: 0 }, pod)), undefined);
   for (const name of [

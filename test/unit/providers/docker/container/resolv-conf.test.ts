@@ -12,7 +12,7 @@ const dns = { servers: ["10.96.0.10"], searches: ["a.b", "c"], options: ["ndots:
 const text = "search a.b c\nnameserver 10.96.0.10\noptions ndots:5 edns0\n";
 const { signal } = new AbortController();
 
-/** A host whose sandbox has this file, with its changes and log. */
+/** A host with this file for the sandbox, its changes and log. */
 async function withFile(content: string, refuse?: CodedError) {
   const files = fakeHost({ clock: fakeClock() });
   await files.fs.apply([
@@ -34,7 +34,7 @@ async function withFile(content: string, refuse?: CodedError) {
   return { parts, changes, lines, content: async () => String(await files.fs.readFile(sandbox.ResolvConfPath)) };
 }
 
-test("Docker's resolver is written over, in place; what is right already is left alone", async () => {
+test("overwrites Docker's resolver in place, unless the file is correct already", async () => {
   const { parts, changes, content } = await withFile("nameserver 127.0.0.11\noptions ndots:0\n");
   await ensureResolvConf(parts, sandbox, dns, signal);
   assert.equal(await content(), text);
@@ -42,19 +42,19 @@ test("Docker's resolver is written over, in place; what is right already is left
   assert.deepEqual(changes, [{ do: "write", path: sandbox.ResolvConfPath, data: text, mode: 0o644 }]);
 });
 
-test("no configuration asked for: nothing is changed", async () => {
+test("changes nothing without a DNS configuration", async () => {
   const { parts, changes } = await withFile("nameserver 127.0.0.11\n");
   await ensureResolvConf(parts, sandbox, undefined, signal);
   assert.deepEqual(changes, []);
 });
 
-test("a file that may not be written is said, and no failure", async () => {
+test("logs a file without write access instead of failing", async () => {
   const { parts, lines } = await withFile("nameserver 127.0.0.11\n", new CodedError("permission_denied", "no"));
   await ensureResolvConf(parts, sandbox, dns, signal);
   assert.equal(lines.length, 1);
 });
 
-test("other failures are the caller's", async () => {
+test("throws other failures", async () => {
   const { parts } = await withFile("nameserver 127.0.0.11\n", new CodedError("resource_exhausted", "disk full"));
   await assert.rejects(ensureResolvConf(parts, sandbox, dns, signal), { code: "resource_exhausted" });
 });

@@ -14,7 +14,7 @@ const ended = {
   FinishedAt: "2026-01-01T00:00:03Z",
 };
 
-test("a container that was created has no other times", () => {
+test("a created container has no other times", () => {
   const { state, createdAt, startedAt, finishedAt } = life({});
   assert.deepEqual(
     { state, createdAt, startedAt, finishedAt },
@@ -22,18 +22,18 @@ test("a container that was created has no other times", () => {
   );
 });
 
-test("a container that runs again shows nothing of its former end", () => {
+test("a restarted container has no trace of its previous end", () => {
   const again = life({ ...runningState, ExitCode: 137, FinishedAt: "2026-01-01T00:00:01.9Z" });
   assert.equal(again.state, ContainerState.CONTAINER_RUNNING);
   assert.deepEqual([again.exitCode, again.finishedAt, again.reason], [0, 0n, ""]);
 });
 
-test("paused and restarting containers run", () => {
+test("paused and restarting containers are running", () => {
   for (const change of [{ Paused: true }, { Restarting: true }])
     assert.equal(life({ ...runningState, ...change }).state, ContainerState.CONTAINER_RUNNING);
 });
 
-test("an end has its reason", () => {
+test("an ended container has a reason", () => {
   const reasons = [
     life({ ...ended, ExitCode: 0 }),
     life({ ...ended, ExitCode: 3 }),
@@ -46,7 +46,7 @@ test("an end has its reason", () => {
   ]);
 });
 
-test("a container that could not start has ended, when it was created, with Docker's code and words", () => {
+test("a container that failed to start has exited at its creation time, with Docker's code and message", () => {
   const words = 'exec: "nosuch": executable file not found in $PATH';
   assert.deepEqual(life({ ExitCode: 127, Error: words }), {
     state: ContainerState.CONTAINER_EXITED,
@@ -59,7 +59,7 @@ test("a container that could not start has ended, when it was created, with Dock
   });
 });
 
-test("an end that the daemon did not see is not before its start", () => {
+test("an end unseen by the daemon is not before the start", () => {
   const { state, startedAt, finishedAt } = life({ ...ended, ExitCode: 255, FinishedAt: createdState.FinishedAt });
   assert.equal(state, ContainerState.CONTAINER_EXITED);
   assert.equal(finishedAt, startedAt);
@@ -70,7 +70,7 @@ test("a container being removed never counts as created", () => {
   assert.equal(life({ Status: "dead", Dead: true }).state, ContainerState.CONTAINER_EXITED);
 });
 
-test("a list tells all states but whether a start failed", () => {
+test("a list entry determines all states except failed starts", () => {
   for (const status of ["running", "paused", "restarting"])
     assert.equal(listedState(status), ContainerState.CONTAINER_RUNNING);
   for (const status of ["exited", "dead", "removing"])

@@ -22,7 +22,7 @@ const info = {
   Runtimes: { runc: {}, runsc: {} },
 };
 
-/** A daemon with the sandbox image, on which the containers for which `starts` says no do not start. */
+/** A daemon with the sandbox image that fails to start the containers for which `starts` returns false. */
 function engineWith({
   starts = () => true,
   left = [],
@@ -65,7 +65,7 @@ function serviceOf(parts: DockerParts) {
   return { capabilities, ...dockerService({ parts, capabilities, network: createPodNetwork(parts) }) };
 }
 
-test("the daemon's info: handlers, cgroup driver, missing features", async () => {
+test("reports handlers, cgroup driver and missing features from the daemon's info", async () => {
   const { engine } = engineWith();
   await using daemon = await engine;
   const { status, runtimeConfig, capabilities } = serviceOf(daemon.parts);
@@ -77,13 +77,16 @@ test("the daemon's info: handlers, cgroup driver, missing features", async () =>
   assert.equal((await runtimeConfig(signal())).linux?.cgroupDriver, CgroupDriver.SYSTEMD);
   assert.match((await capabilities.lacks("cpuLimit", signal())) ?? "", /cannot limit CPU time.*restart Docker/);
   assert.match((await capabilities.lacks("appArmor", signal())) ?? "", /no AppArmor/);
-  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only beside its memory/);
-  assert.match((await capabilities.lacks("imageVolume", signal())) ?? "", /mounts no images.*use containerd/);
+  assert.match((await capabilities.lacks("swapLimit", signal())) ?? "", /only together with its memory/);
+  assert.match(
+    (await capabilities.lacks("imageVolume", signal())) ?? "",
+    /image volumes are not supported.*use containerd/,
+  );
   for (const feature of ["memoryLimit", "seccomp", "privileged"] as const)
     assert.equal(await capabilities.lacks(feature, signal()), undefined);
 });
 
-test("a daemon that starts everything: tried once, everything removed, sandboxes go last", async () => {
+test("probes a fully capable daemon once, removes all probe containers, and lowers the sandboxes' OOM score", async () => {
   const { engine, created, removed } = engineWith({ left: ["old"] });
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
@@ -95,7 +98,7 @@ test("a daemon that starts everything: tried once, everything removed, sandboxes
   assert.equal(await capabilities.lacks("privileged", signal()), undefined);
 });
 
-test("a daemon that starts only plain containers lacks the rest, in its own words", async () => {
+test("reports the missing capabilities of a daemon that starts only plain containers, with its messages", async () => {
   const plain = ({ Privileged, OomScoreAdj }: Readonly<Record<string, unknown>>) => !Privileged && !OomScoreAdj;
   const { engine, created, removed } = engineWith({ starts: plain });
   await using daemon = await engine;
@@ -109,7 +112,7 @@ test("a daemon that starts only plain containers lacks the rest, in its own word
   assert.equal(removed.length, created.length);
 });
 
-test("a daemon that starts nothing says nothing of privilege: it is tried again", async () => {
+test("draws no conclusion from a daemon that starts nothing, and probes again", async () => {
   const broken = { now: true };
   const { engine } = engineWith({ starts: () => !broken.now });
   await using daemon = await engine;
@@ -122,7 +125,7 @@ test("a daemon that starts nothing says nothing of privilege: it is tried again"
   assert.equal(capabilities.triedOut(), true);
 });
 
-test("without the sandbox image nothing is tried", async () => {
+test("probes nothing without the sandbox image", async () => {
   const { engine, created } = engineWith({ image: false });
   await using daemon = await engine;
   const { status, capabilities } = serviceOf(daemon.parts);
@@ -132,7 +135,7 @@ test("without the sandbox image nothing is tried", async () => {
 
 const plainOnly = ({ Privileged }: Readonly<Record<string, unknown>>) => !Privileged;
 
-test("asked before anything is known, it is found out: what the daemon says, and by trial what it does not say", async () => {
+test("determines unknown capabilities on request: from the daemon's info, otherwise by probe", async () => {
   const { engine, created } = engineWith({ starts: plainOnly, image: false, pullable: true });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);
@@ -146,7 +149,7 @@ test("asked before anything is known, it is found out: what the daemon says, and
   assert.equal(created.length, 3, "once for all who wait");
 });
 
-test("without a sandbox image there are no trials: sandboxes report the reason", async () => {
+test("without a sandbox image there are no probes: sandboxes report the reason", async () => {
   const { engine, created } = engineWith({ starts: plainOnly, image: false });
   await using daemon = await engine;
   const { capabilities } = serviceOf(daemon.parts);
@@ -154,7 +157,7 @@ test("without a sandbox image there are no trials: sandboxes report the reason",
   assert.deepEqual([created.length, capabilities.triedOut()], [0, false]);
 });
 
-test("a pod that ends does not wait for trials", async () => {
+test("a pod that ends does not wait for probes", async () => {
   const starting = Promise.withResolvers<void>();
   await using daemon = await rawEngine(({ path, response }) => {
     if (path.endsWith("/start")) return starting.resolve();
@@ -168,17 +171,17 @@ test("a pod that ends does not wait for trials", async () => {
   await refused;
 });
 
-test("no daemon: version and status say what to do", async () => {
+test("without a daemon, version and status return the remedy", async () => {
   const { engine } = engineWith();
   const daemon = await engine;
   await daemon[Symbol.asyncDispose]();
   const { status, version } = serviceOf(daemon.parts);
-  const gone = { code: "unavailable", message: /^no Docker Engine answers at \/run\/docker\.sock: start it/ };
+  const gone = { code: "unavailable", message: /^no Docker Engine responds at \/run\/docker\.sock: start it/ };
   await assert.rejects(version(signal()), gone);
   await assert.rejects(status(signal()), gone);
 });
 
-test("a daemon that takes connections and says nothing is an error after ten seconds", async () => {
+test("a daemon that accepts connections without responding fails after ten seconds", async () => {
   await using daemon = await rawEngine(() => {});
   const { status } = serviceOf(daemon.parts);
   const asked = status(signal());
@@ -190,7 +193,7 @@ test("a daemon that takes connections and says nothing is an error after ten sec
   await refused;
 });
 
-test("trials that take long do not make the daemon one that does not answer", async () => {
+test("slow probes do not make the daemon unready", async () => {
   const starting = Promise.withResolvers<void>();
   await using daemon = await rawEngine(({ method, path, response }) => {
     if (path.endsWith("/start")) return starting.resolve();
@@ -209,7 +212,7 @@ test("trials that take long do not make the daemon one that does not answer", as
   assert.equal(capabilities.triedOut(), false);
 });
 
-test("the daemon is heard while its events flow, it answers, and all is known of it", async () => {
+test("reports the last response while events flow, the daemon responds, and its capabilities are known", async () => {
   const { engine } = engineWith();
   await using daemon = await engine;
   const { cache, docker } = daemon.parts;
@@ -225,7 +228,7 @@ test("the daemon is heard while its events flow, it answers, and all is known of
   assert.equal(heardAt?.(), undefined);
 });
 
-test("a daemon without trials so far has to be asked", async () => {
+test("requires polling of a daemon that has not been probed yet", async () => {
   const { engine } = engineWith({ image: false });
   await using daemon = await engine;
   daemon.parts.cache.begin();
@@ -234,7 +237,7 @@ test("a daemon without trials so far has to be asked", async () => {
   assert.equal(heardAt?.(), undefined);
 });
 
-test("a call that waits for long may be one that is never answered", async () => {
+test("requires polling while a call waits for long", async () => {
   await using daemon = await rawEngine(({ path, response }) => {
     if (path === "/info") response.end(JSON.stringify(info));
   });

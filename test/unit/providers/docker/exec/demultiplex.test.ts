@@ -23,7 +23,7 @@ const stream = Buffer.concat([
 ]);
 
 for (const size of [1, 7, 8, 9, 64, 10_000]) {
-  test(`takes frames apart that come in blocks of ${size}`, async () => {
+  test(`parses frames that arrive in blocks of ${size}`, async () => {
     const [stdout, stderr] = [new KeptOutput(1000), new KeptOutput(1000)];
     await demultiplex(blocks(stream, size), { stdout, stderr, tty: false }, never);
     assert.equal(stdout.bytes().toString(), `out 1\n${"x".repeat(300)}`);
@@ -31,7 +31,7 @@ for (const size of [1, 7, 8, 9, 64, 10_000]) {
   });
 }
 
-test("each frame has one last piece, an empty one too", () => {
+test("each frame has one last piece, even an empty frame", () => {
   const frames = createFrames();
   const pieces = cut(Buffer.concat([frame(1, ""), frame(2, "abcdef")]), 11).flatMap((block) => [...frames(block)]);
   assert.deepEqual(
@@ -46,7 +46,7 @@ test("each frame has one last piece, an empty one too", () => {
 test("an invalid frame is an error, not output", async () => {
   const stdout = new KeptOutput(1000);
   await assert.rejects(demultiplex(blocks(Buffer.from("plain text, no frames"), 5), { stdout, tty: false }, never), {
-    message: /not in its own format/,
+    message: /invalid stream frame/,
   });
   assert.equal(stdout.bytes().length, 0);
 });
@@ -59,13 +59,13 @@ test("a failure reported in the stream is an error", async () => {
   });
 });
 
-test("a terminal's output is handed on as it is", async () => {
+test("passes a terminal's output on unchanged", async () => {
   const stdout = new KeptOutput(1000);
   await demultiplex(blocks(stream, 50), { stdout, tty: true }, never);
   assert.deepEqual(stdout.bytes(), stream);
 });
 
-test("reads no faster than the outputs take, and gives up with the signal", async () => {
+test("backpressure: reads only as fast as the outputs accept, and stops at the signal", async () => {
   const stop = new AbortController();
   let read = 0;
   async function* counted(): AsyncGenerator<Buffer, void> {
@@ -83,14 +83,14 @@ test("reads no faster than the outputs take, and gives up with the signal", asyn
   assert.equal(stuck.listenerCount("drain"), 0);
 });
 
-test("an output that is closed takes nothing more, and does not hold up the other", async () => {
+test("drops output for a closed receiver without blocking the other", async () => {
   const [stdout, stderr] = [new Writable(), new KeptOutput(1000)];
   stdout.destroy();
   await demultiplex(blocks(stream, 100), { stdout, stderr, tty: false }, never);
   assert.equal(stderr.bytes().toString(), "err 1\nerr 2\n");
 });
 
-test("KeptOutput keeps the first bytes only, in memory that follows them", () => {
+test("KeptOutput keeps the first bytes only, and allocates no more than it needs", () => {
   const kept = new KeptOutput(10);
   for (const piece of ["abc", "", "defghi", "jklm", "n"]) kept.write(piece);
   assert.equal(kept.bytes().toString(), "abcdefghij");
@@ -99,7 +99,7 @@ test("KeptOutput keeps the first bytes only, in memory that follows them", () =>
   assert.ok(small.bytes().buffer.byteLength < 10_000);
 });
 
-test("the keys that end a session begin with NUL and are named as Docker names them", () => {
+test("detach keys begin with NUL and use Docker's notation", () => {
   const keys = detachKeys.split(",");
   assert.equal(keys[0], "ctrl-@");
   assert.ok(keys.length >= 16);

@@ -8,7 +8,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const wish = { containerId: "c", argv: ["true"], tty: false, stdin: false, stdout: true, stderr: true };
 
-test("the end of a silent command is noticed, even before there is a listener", async () => {
+test("notices the end of a silent command, even before a listener is attached", async () => {
   let daemon: Duplex | undefined;
   await using engine = await rawEngine(({ path, request, response }) => {
     if (path === "/containers/c/exec") return void response.end('{"Id":"e"}');
@@ -21,7 +21,7 @@ test("the end of a silent command is noticed, even before there is a listener", 
   engine.parts.memory.containers.set("c", { imageRef: "busybox" });
   const id = await createExec(engine.parts, wish, signal);
   const running = await startExec(engine.parts, { id, tty: false }, signal);
-  // More has been asked for already, as an HTTP client does.
+  // An HTTP client has already requested more, too.
   running.connection.read(0);
   daemon?.end();
   await turn();

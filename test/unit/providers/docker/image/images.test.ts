@@ -17,7 +17,7 @@ const inspected = {
 };
 const spec = (image: string) => ImageSpec.fromPartial({ image });
 
-test("an image of the daemon in CRI's words", async () => {
+test("converts an image of the daemon to CRI", async () => {
   await using engine = await fakeEngine(() => ({ status: 200, body: inspected }));
   const image = await dockerImages(engine.parts).imageStatus(spec("busybox:1"), signal);
   assert.deepEqual(
@@ -36,7 +36,7 @@ test("an image of the daemon in CRI's words", async () => {
   assert.equal(engine.calls[0]?.path, "/images/docker.io/library/busybox:1/json");
 });
 
-test("a user by name is a name, and none is none", () => {
+test("converts a user name, and an unset user", () => {
   const user = (User: string) =>
     criImage({ ...inspected, Config: { User } } as Parameters<typeof criImage>[0], new Set());
   assert.equal(user("nobody:nogroup").username, "nobody");
@@ -46,7 +46,7 @@ test("a user by name is a name, and none is none", () => {
   assert.equal(user("").username, "");
 });
 
-test("an image without a name of its own is listed without names", async () => {
+test("lists an untagged image without names", async () => {
   const dangling = { Id: id, RepoTags: ["<none>:<none>"], RepoDigests: ["<none>@<none>"], Size: 1 };
   await using engine = await fakeEngine(() => ({ status: 200, body: [dangling, { ...dangling, RepoTags: null }] }));
   const images = await dockerImages(engine.parts).listImages(signal);
@@ -56,7 +56,7 @@ test("an image without a name of its own is listed without names", async () => {
   );
 });
 
-/** Answers to a removal, with the containers that `users` made of images. */
+/** Responses to a removal, with the containers that `users` created from images. */
 function removal(users: readonly object[]) {
   return ({ method, path }: EngineCall): EngineAnswer => {
     if (path === "/containers/json") return { status: 200, body: users };
@@ -67,7 +67,7 @@ function removal(users: readonly object[]) {
   };
 }
 
-test("the list is asked for once while the daemon tells of changes", async () => {
+test("requests the list once while the daemon reports changes", async () => {
   await using engine = await fakeEngine(() => ({ status: 200, body: [] }));
   const images = dockerImages(engine.parts);
   engine.parts.cache.begin();
@@ -78,7 +78,7 @@ test("the list is asked for once while the daemon tells of changes", async () =>
   assert.equal(engine.calls.length, 2);
 });
 
-test("an image is removed name by name, never by force; names that went with others are no failure", async () => {
+test("removes an image name by name, never by force; names that disappeared with others are no failure", async () => {
   await using engine = await fakeEngine(removal([{ Id: "c", ImageID: `sha256:${"c".repeat(64)}`, Names: ["/child"] }]));
   await dockerImages(engine.parts).removeImage(spec(id), signal);
   const deletions = engine.calls.filter(({ method }) => method === "DELETE");
@@ -93,7 +93,7 @@ test("an image is removed name by name, never by force; names that went with oth
   );
 });
 
-test("an image used by any container keeps all of its names", async () => {
+test("keeps all names of an image used by any container", async () => {
   await using engine = await fakeEngine(removal([{ Id: "c", ImageID: id, Names: ["/theirs"] }]));
   await assert.rejects(dockerImages(engine.parts).removeImage(spec(id), signal), {
     code: "conflict",
@@ -102,7 +102,7 @@ test("an image used by any container keeps all of its names", async () => {
   assert.ok(engine.calls.every(({ method }) => method === "GET"));
 });
 
-test("a missing image has no status and counts as removed; an invalid name is refused at once", async () => {
+test("a missing image has no status and counts as removed; an invalid name is rejected at once", async () => {
   await using engine = await fakeEngine(() => ({ status: 404, body: { message: "no such image" } }));
   const images = dockerImages(engine.parts);
   assert.equal(await images.imageStatus(spec("busybox:1"), signal), undefined);
@@ -113,7 +113,7 @@ test("a missing image has no status and counts as removed; an invalid name is re
   assert.equal(engine.calls.length, asked);
 });
 
-test("the images' file system is the daemon's directory, with what layers take", async () => {
+test("the image filesystem is the daemon's directory, with the usage of all layers", async () => {
   await using engine = await fakeEngine(({ path }) =>
     path === "/info"
       ? { status: 200, body: { DockerRootDir: "/data/docker" } }

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPullTracker } from "../../../../../providers/docker/image/pull-progress.ts";
 
-test("a pull's bytes and layers add up", () => {
+test("sums up a pull's bytes and layers", () => {
   const { take, progress } = createPullTracker();
   take({ status: "Pulling from library/busybox", id: "1.37" });
   assert.deepEqual(progress(), { bytes: 0, layers: 0, layersDone: 0 });
@@ -21,7 +21,7 @@ test("a pull's bytes and layers add up", () => {
   assert.deepEqual(progress(), { bytes: 150, totalBytes: 150, layers: 3, layersDone: 3 });
 });
 
-test("nothing is wanted of the registry while a layer is unpacked or all wait for other pulls", () => {
+test("is idle while a layer is unpacked, or all layers wait for other pulls", () => {
   const { take, idle } = createPullTracker();
   assert.equal(idle(), false);
   take({ status: "Waiting", id: "a" });
@@ -36,13 +36,13 @@ test("nothing is wanted of the registry while a layer is unpacked or all wait fo
   assert.equal(idle(), false);
 });
 
-test("follows no more than 1,000 layers, however many are named", () => {
+test("tracks at most 1,000 layers, however many are reported", () => {
   const { take, progress } = createPullTracker();
   for (let layer = 0; layer < 1_100; layer += 1) take({ status: "Downloading", id: String(layer) });
   assert.equal(progress().layers, 1_000);
 });
 
-test("nothing is wanted of the registry once all layers are fetched, though nobody says that they are unpacked", () => {
+test("is idle once all layers are fetched, even if no unpacking is reported", () => {
   const { take, idle } = createPullTracker();
   take({ status: "Already exists", id: "a" });
   take({ status: "Downloading", id: "b", progressDetail: { current: 1, total: 2 } });

@@ -16,7 +16,7 @@ function refusing(status: number, message: string) {
   };
 }
 
-test("a pull asks for one tag, shows its credentials in a header and nowhere else, and tells how far it is", async () => {
+test("pulls one tag, sends credentials only in a header, and reports progress", async () => {
   const asked: RawCall[] = [];
   await using engine = await rawEngine((call) => {
     asked.push(call);
@@ -44,7 +44,7 @@ test("a pull asks for one tag, shows its credentials in a header and nowhere els
   assert.ok(!engine.lines.join().includes("geheim"));
 });
 
-test("a digest wins over a tag, and without either the tag is latest", async () => {
+test("a digest takes precedence over a tag, and the default tag is latest", async () => {
   const queries: string[] = [];
   await using engine = await rawEngine(({ query, response }) => {
     queries.push(query.get("tag") ?? "");
@@ -76,7 +76,7 @@ test("an image in no registry is not_found, and every failure names the image", 
         setImmediate(() => response.destroy());
       },
       code: "unavailable",
-      words: "no Docker Engine answers",
+      words: "no Docker Engine responds",
     },
   ];
   for (const { answer, code, words } of cases) {
@@ -89,7 +89,7 @@ test("an image in no registry is not_found, and every failure names the image", 
   }
 });
 
-test("the end of the signal ends the pull in the daemon", async () => {
+test("aborting the signal aborts the pull in the daemon", async () => {
   const closed = Promise.withResolvers<void>();
   const stop = new AbortController();
   await using engine = await rawEngine(({ response }) => {
@@ -101,7 +101,7 @@ test("the end of the signal ends the pull in the daemon", async () => {
   await closed.promise;
 });
 
-test("a registry that is silent for a minute is given up, unless the pull waits for others", async () => {
+test("gives up on a registry that is silent for a minute, unless the pull waits for others", async () => {
   const begun = Promise.withResolvers<RawCall["response"]>();
   await using engine = await rawEngine(({ response }) => begun.resolve(response));
   const heard = { count: 0, next: Promise.withResolvers<void>() };
@@ -126,7 +126,7 @@ test("a registry that is silent for a minute is given up, unless the pull waits 
   await pulled;
 });
 
-test("credentials are sent in the URL's alphabet with padding, whichever of CRI's fields hold them", () => {
+test("sends credentials as padded URL-safe base64, from whichever CRI fields have them", () => {
   const fields = (auth: Parameters<typeof AuthConfig.fromPartial>[0]) => {
     const header = registryAuth(AuthConfig.fromPartial(auth))["X-Registry-Auth"];
     return header === undefined ? undefined : (JSON.parse(Buffer.from(header, "base64url").toString()) as unknown);

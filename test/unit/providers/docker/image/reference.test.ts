@@ -5,7 +5,7 @@ import { fullName, imageRefOf, isImageId } from "../../../../../providers/docker
 const id = `sha256:${"a".repeat(64)}`;
 const digest = `sha256:${"b".repeat(64)}`;
 
-test("an image's reference is its digest in the repository asked for, else in any, else its id", () => {
+test("the image reference is the digest in the requested repository, otherwise in any, otherwise the ID", () => {
   const RepoDigests = [`one.example/a@${digest}`, `busybox@${digest}`];
   assert.equal(imageRefOf({ Id: id, RepoDigests }, "busybox:1.37"), `docker.io/library/busybox@${digest}`);
   assert.equal(imageRefOf({ Id: id, RepoDigests }, `one.example/a@${digest}`), `one.example/a@${digest}`);
@@ -23,7 +23,7 @@ test("names are completed; IDs and invalid names are unchanged", () => {
   assert.equal(fullName("<none>:<none>"), "<none>:<none>");
 });
 
-test("an id is told from a name", () => {
+test("distinguishes an ID from a name", () => {
   assert.ok(isImageId(id));
   assert.ok(isImageId("a".repeat(64)));
   assert.ok(!isImageId("a".repeat(63)));

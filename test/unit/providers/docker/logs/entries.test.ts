@@ -13,7 +13,7 @@ function read(entries: LogEntries, bytes: Buffer, size: number) {
 }
 
 for (const size of [1, 33, 4096, 1_000_000]) {
-  test(`frames in blocks of ${size}: a line each, parts without their newline`, () => {
+  test(`parses frames in blocks of ${size}: one line each, partial lines without a newline`, () => {
     const long = "x".repeat(16_384);
     const bytes = Buffer.concat([
       frame(1, `${time(1)} one\n`),
@@ -31,9 +31,9 @@ for (const size of [1, 33, 4096, 1_000_000]) {
     ]);
   });
 
-  test(`a terminal's lines in blocks of ${size}: cut where the next time stands, the last one may lack its end`, () => {
+  test(`splits a terminal's output in blocks of ${size} at timestamps; the last line may be incomplete`, () => {
     const long = "x".repeat(16_384);
-    // Invalid UTF-8 takes more room in the answer than in the line.
+    // Invalid UTF-8 is longer in the response than in the line.
     const longer = `${"x".repeat(16_380)}\ufffd\ufffd`;
     const bytes = Buffer.from(
       `${time(1)} one\r\n${time(2)} ${long}${time(2)} ${longer}${time(2)} end Z \r\n${time(3)} said at ${time(9)} \r\n${time(4)} $ `,
@@ -49,12 +49,12 @@ for (const size of [1, 33, 4096, 1_000_000]) {
   });
 }
 
-test("an entry of more than 1 MiB is left out", () => {
+test("drops an entry of more than 1 MiB", () => {
   const bytes = Buffer.concat([frame(1, `${time(1)} ${"x".repeat(1 << 20)}\n`), frame(1, `${time(2)} two\n`)]);
   assert.deepEqual(read(framedEntries(), bytes, 65_536), [[time(2), "stdout", "two\n", false]]);
 });
 
-test("an entry without a time is an error message of the daemon", () => {
+test("an entry without a timestamp is an error message of the daemon", () => {
   assert.throws(() => read(framedEntries(), frame(2, "Error grabbing logs: unexpected EOF\n"), 100), {
     code: "unknown",
     message: "Error grabbing logs: unexpected EOF",
@@ -69,7 +69,7 @@ const line = (second: number, text = `line ${second}\n`): LogLine => ({
   partial: !text.endsWith("\n"),
 });
 
-test("repeated lines are left out, whatever comes between", () => {
+test("drops repeated lines, whatever comes in between", () => {
   const isNew = createRepeatFilter();
   const shown = (...seconds: number[]) => seconds.filter((second) => isNew(line(second)));
   assert.deepEqual(shown(1, 2, 3, 4, 5), [1, 2, 3, 4, 5]);
@@ -80,24 +80,24 @@ test("repeated lines are left out, whatever comes between", () => {
   assert.deepEqual(shown(8, 9, 9, 10), [9, 10]);
 });
 
-test("another line of the same time is no repetition", () => {
+test("keeps a different line with the same time", () => {
   const isNew = createRepeatFilter();
   const shown = (...texts: string[]) => texts.filter((text) => isNew(line(1, text)));
   assert.deepEqual(shown("a\n", "b\n", "a\n", "b\n", "c\n"), ["a\n", "b\n", "c\n"]);
 });
 
-test("parts of a long line share their time: all come, and once", () => {
+test("keeps all parts of a long line, which share their time, once", () => {
   const isNew = createRepeatFilter();
   const count = (...seconds: number[]) => seconds.map((second) => isNew(line(second, "part")) && second).filter(Number);
   assert.deepEqual(count(1, 2, 2, 2, 3, 4, 4), [1, 2, 2, 2, 3, 4, 4]);
-  // Repeated from the second on; two more parts of the fourth have come meanwhile.
+  // Repeated from the second line on; two more parts of the fourth have arrived meanwhile.
   assert.deepEqual(count(2, 2, 2, 3, 4, 4, 4, 4, 5), [4, 4, 5]);
   const long = (...texts: string[]) => texts.filter((text) => isNew(line(6, text)));
   assert.deepEqual(long("x", "x", "end\n"), ["x", "x", "end\n"]);
   assert.deepEqual(long("x", "x", "end\n"), []);
 });
 
-test("a clock that was set back costs no line", () => {
+test("drops no lines when the clock is set back", () => {
   const isNew = createRepeatFilter();
   const shown = [10, 11, 5, 6, 7, 12].filter((second) => isNew(line(second)));
   assert.deepEqual(shown, [10, 11, 5, 6, 7, 12]);

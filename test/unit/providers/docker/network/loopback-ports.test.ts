@@ -71,7 +71,7 @@ function tables(host: FakeHost, lines: string[]): void {
 
 const commandsOf = (host: FakeHost) => host.commands.map(([program]) => program);
 
-test("each host port on the loopback of a sandbox that runs has a rule, the others have none", async () => {
+test("sets one rule for each loopback host port of a running sandbox, and none for other ports", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   const list = [
     sandbox("running", "172.17.0.2", [
@@ -93,7 +93,7 @@ test("each host port on the loopback of a sandbox that runs has a rule, the othe
   assert.deepEqual(commandsOf(engine.parts.host), ["iptables", "iptables-restore", "iptables"]);
 });
 
-test("a port that another sandbox has taken over leads there; the last that goes takes its rule along", async () => {
+test("redirects a port taken over by another sandbox, and removes the rule with the last one", async () => {
   const lines = [...theirs];
   const sandboxes = { list: [sandbox("running", "172.17.0.2", [published("127.0.0.1", 5)])] };
   await using engine = await machine(lines, sandboxes);
@@ -107,7 +107,7 @@ test("a port that another sandbox has taken over leads there; the last that goes
   assert.deepEqual(lines, theirs);
 });
 
-test("where there is no iptables, or none for this user, a pod starts all the same", async () => {
+test("starts pods even without iptables, or without permission to use it", async () => {
   const list = [sandbox("running", "172.17.0.2", [published("127.0.0.1", 5)])];
   await using engine = await machine([], { list });
   const ports = createLoopbackPorts(engine.parts);
@@ -122,7 +122,7 @@ test("where there is no iptables, or none for this user, a pod starts all the sa
   assert.deepEqual(await dockerBelongings(engine.parts, signal), []);
 });
 
-test("rules that are there when a node is removed go with it", async () => {
+test("removes existing rules when the node is removed", async () => {
   const lines = [...theirs, rule("tcp", 7, "172.17.0.7:8080")];
   await using engine = await machine(lines, { list: [] });
   const [rules, ...others] = await dockerBelongings(engine.parts, signal);

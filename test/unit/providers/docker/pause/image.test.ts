@@ -6,7 +6,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const { signal } = new AbortController();
 
-/** A daemon with some images, that can pull `pullable` and import anything. */
+/** A daemon with some images that can pull `pullable` and import anything. */
 async function engineWith({
   images = [],
   pullable = [],
@@ -36,7 +36,7 @@ async function engineWith({
   return { engine, present, asked, ...createSandboxImage(engine.parts) };
 }
 
-test("the configured image is taken where it is, else pulled, once for all who wait", async () => {
+test("uses the configured image if present, otherwise pulls it once for all callers", async () => {
   const there = await engineWith({ images: ["registry.example/pause:3"] });
   await using _ = there.engine;
   assert.equal(await there.ensure(signal), "registry.example/pause:3");
@@ -48,7 +48,7 @@ test("the configured image is taken where it is, else pulled, once for all who w
   assert.deepEqual(pulled.asked, ["pull registry.example/pause:3"]);
 });
 
-test("the configured image is looked for once, until it is said to be missing", async () => {
+test("looks the configured image up once, until it is reported missing", async () => {
   const { engine, present, asked, ensure, verify } = await engineWith({
     images: ["registry.example/pause:3"],
     pullable: ["registry.example/pause:3"],
@@ -64,7 +64,7 @@ test("the configured image is looked for once, until it is said to be missing", 
   assert.deepEqual(asked, ["pull registry.example/pause:3"]);
 });
 
-test("when it cannot be pulled, a local image is built and logged once; the pull is not repeated", async () => {
+test("if the pull fails, builds a local image and logs it once; the pull is not repeated", async () => {
   const { engine, present, asked, ensure } = await engineWith({});
   await using _ = engine;
   for (let time = 0; time < 3; time++) assert.equal(await ensure(signal), localPauseImage);
@@ -76,7 +76,7 @@ test("when it cannot be pulled, a local image is built and logged once; the pull
   assert.equal(await ensure(signal), "registry.example/pause:3", "loaded by hand meanwhile");
 });
 
-test("for a machine without one a sentence says what to load, and the registry is asked again", async () => {
+test("on an unsupported architecture, reports which image to load and asks the registry again", async () => {
   const { engine, asked, ensure } = await engineWith({ architecture: "riscv64" });
   await using _ = engine;
   for (let time = 0; time < 2; time++)
@@ -87,7 +87,7 @@ test("for a machine without one a sentence says what to load, and the registry i
   assert.equal(asked.length, 2);
 });
 
-test("a pod that stops waiting is let go", async () => {
+test("a pod that stops waiting is released", async () => {
   const engine = await rawEngine(({ path, response }) => {
     if (!path.endsWith("/json")) return;
     response.statusCode = 404;

@@ -9,7 +9,7 @@ import { assemble, jump, label } from "../../../../../providers/docker/pause/ass
 import { pauseProgram } from "../../../../../providers/docker/pause/program.ts";
 import { tarOfProgram } from "../../../../../providers/docker/pause/tar.ts";
 
-/** Output of GNU as for the same instructions, so that each architecture checks both. */
+/** Output of GNU as for the same instructions; each architecture checks both programs. */
 const codes = {
   amd64:
     "6802400100b80e00000031ff4889e631d241ba080000000f05b8800000004889e731f631d241ba080000000f0583f811740d85c078e3" +
@@ -20,7 +20,7 @@ const codes = {
     "2cffff54ecffff17",
 } as const;
 
-test("the programs are the expected instructions behind an ELF header", () => {
+test("the programs are the expected instructions after an ELF header", () => {
   for (const machine of ["amd64", "arm64"] as const) {
     const program = pauseProgram(machine);
     assert.equal(program.subarray(176).toString("hex"), codes[machine]);
@@ -39,7 +39,7 @@ function statusOf(pid: number | undefined, field: string): string {
   return new RegExp(`^${field}:\\s*(\\S+)`, "m").exec(status)?.[1] ?? "";
 }
 
-test("the program for this machine waits, and ends with 0 when told to", { skip }, async () => {
+test("the program for this machine waits, and exits with 0 on a signal", { skip }, async () => {
   const folder = mkdtempSync(join(tmpdir(), "graftlet-pause-"));
   try {
     const file = join(folder, "pause");
@@ -48,7 +48,7 @@ test("the program for this machine waits, and ends with 0 when told to", { skip 
       const running = spawn(file, { stdio: "ignore" });
       const exited = once(running, "exit");
       await once(running, "spawn");
-      // Node reports a start before the program itself has run; once it has, it sleeps.
+      // Node reports the start before the program itself has run; afterwards it sleeps.
       while (statusOf(running.pid, "State") !== "S") await new Promise(setImmediate);
       running.kill("SIGCHLD");
       while (!/^0+$/.test(statusOf(running.pid, "ShdPnd"))) await new Promise(setImmediate);
@@ -60,7 +60,7 @@ test("the program for this machine waits, and ends with 0 when told to", { skip 
   }
 });
 
-test("its archive is one that tar reads", () => {
+test("tar can read its archive", () => {
   const data = Buffer.alloc(700, "x");
   const archive = tarOfProgram("pause", data);
   assert.equal(archive.length % 512, 0);
@@ -69,7 +69,7 @@ test("its archive is one that tar reads", () => {
   assert.deepEqual(execFileSync("tar", ["-xO"], { input: archive }), data);
 });
 
-test("a jump to an unknown label is refused", () => {
+test("rejects a jump to an unknown label", () => {
   const there = jump("there", 1, (distance) => [distance]);
   assert.deepEqual([...assemble([there, Uint8Array.of(7), label("there")])], [2, 7]);
   assert.throws(() => assemble([there]), /unknown label/);

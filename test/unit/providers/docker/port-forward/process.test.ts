@@ -46,7 +46,7 @@ async function turns(): Promise<void> {
   for (let turn = 0; turn < 10; turn++) await new Promise(setImmediate);
 }
 
-test("a relay is a connection once it says that it is connected", async () => {
+test("a relay becomes a connection once it reports that it is connected", async () => {
   const { started, stdin, stdout, stderr, kills } = start();
   stderr.write("notice\nconn");
   stdout.write("hello");
@@ -69,7 +69,7 @@ for (const [words, message] of [
   ["nsenter: cannot open /proc/1/ns/net: No such file or directory\n", "no such file or directory"],
   ["", "the relay ended"],
 ] as const) {
-  test(`a relay that ends before tells why: ${message}`, async () => {
+  test(`a relay that ends before that reports the reason: ${message}`, async () => {
     const { started, stderr, kills } = start();
     stderr.end(words);
     await assert.rejects(started, { code: "unavailable", message });
@@ -77,7 +77,7 @@ for (const [words, message] of [
   });
 }
 
-test("a relay without a caller is killed", async () => {
+test("kills a relay without a caller", async () => {
   const stop = new AbortController();
   const { started, kills } = start(stop.signal);
   await turns();
@@ -86,7 +86,7 @@ test("a relay without a caller is killed", async () => {
   assert.ok(kills.includes("SIGKILL"));
 });
 
-test("a relay that cannot be started yet is no longer waited for", async () => {
+test("stops waiting for a relay that cannot be started yet", async () => {
   const stop = new AbortController();
   const spawn = (_argv: readonly string[], until?: AbortSignal) =>
     new Promise<HostProcess>((_, reject) => until?.addEventListener("abort", () => reject(new Error("given up"))));
@@ -95,7 +95,7 @@ test("a relay that cannot be started yet is no longer waited for", async () => {
   await assert.rejects(started, /given up/);
 });
 
-test("each direction ends by itself; a process that has both ends by itself, or is killed a minute later", async () => {
+test("directions end independently; a process whose both directions ended is left to exit, or killed a minute later", async () => {
   for (const endsItself of [true, false]) {
     const { process, stdin, stdout, kills, exit } = fakeProcess();
     const clock = fakeClock();
@@ -117,7 +117,7 @@ test("each direction ends by itself; a process that has both ends by itself, or 
   }
 });
 
-test("a process on a lost machine is no longer waited for, without an unhandled error", async () => {
+test("stops waiting for a process on a lost machine, without an unhandled error", async () => {
   const { process, stdout, kills, lose } = fakeProcess();
   const clock = fakeClock();
   const connection = new ProcessConnection(process, clock);
@@ -132,7 +132,7 @@ test("a process on a lost machine is no longer waited for, without an unhandled 
   assert.deepEqual(kills, []);
 });
 
-test("input after a process closed it is lost, its last output is not", async () => {
+test("drops input after a process has closed it, and keeps its last output", async () => {
   const { process, stdin, stdout } = fakeProcess();
   const connection = new ProcessConnection(process, fakeClock());
   stdin.destroy(new Error("EPIPE"));
@@ -146,7 +146,7 @@ test("input after a process closed it is lost, its last output is not", async ()
   assert.ok(connection.readableEnded);
 });
 
-test("a reader that is slow holds the process back", async () => {
+test("backpressure: a slow reader blocks the process", async () => {
   const { process, stdout } = fakeProcess();
   const connection = new ProcessConnection(process, fakeClock());
   let room = true;

@@ -7,7 +7,7 @@ import { type TestContext, test } from "node:test";
 import { promisify } from "node:util";
 import { findProgram } from "../../../../../providers/docker/port-forward/programs.ts";
 
-/** The program found on a machine whose socat does this once it relays. */
+/** The program found on a machine whose socat does this when it relays. */
 async function foundWith(t: TestContext, relays: string): Promise<string> {
   const folder = await mkdtemp(join(tmpdir(), "graftlet-socat-"));
   t.after(() => rm(folder, { recursive: true }));
@@ -18,10 +18,10 @@ async function foundWith(t: TestContext, relays: string): Promise<string> {
   return (await promisify(execFile)("sh", ["-c", findProgram()], { env })).stdout.trim();
 }
 
-test("a socat that passes on the end of what the server says is taken", async (t) => {
+test("chooses a socat that passes on the end of the server's data", async (t) => {
   assert.equal(await foundWith(t, "exec >/dev/null; cat >/dev/null"), "socat");
 });
 
-test("a socat that does not, or cannot be run so, is not", async (t) => {
+test("rejects a socat that does not, or cannot be run this way", async (t) => {
   assert.equal(await foundWith(t, "cat"), "perl");
 });

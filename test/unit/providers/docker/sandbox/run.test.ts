@@ -12,7 +12,7 @@ const request = RunPodSandboxRequest.fromPartial({
   config: { metadata: { name: "web", namespace: "default", uid: "uid-1", attempt: 0 } },
 });
 
-/** A daemon that has networks until `refuse` says otherwise of a sandbox's start. */
+/** A daemon with networks; `refuse` decides about a sandbox's start. */
 async function daemonWith(refuse: (network: string) => { status: number; message: string } | undefined) {
   const networks: string[] = [];
   const sandboxes = new Map<string, string>();
@@ -57,7 +57,7 @@ async function daemonWith(refuse: (network: string) => { status: number; message
 
 const name = "k8s_POD_web_default_uid-1_0";
 
-test("a sandbox that starts is on the node's network, which is made once", async () => {
+test("starts a sandbox on the node's network, which is created once", async () => {
   const { engine, deps, networks, sandboxes } = await daemonWith(() => undefined);
   await using _ = engine;
   assert.equal(await runSandbox(deps, request, signal()), name);
@@ -65,14 +65,14 @@ test("a sandbox that starts is on the node's network, which is made once", async
   assert.deepEqual([...sandboxes.keys()], [name]);
 });
 
-test("a sandbox that does not start is removed, and the daemon's words are the error", async () => {
+test("removes a sandbox that fails to start, and reports the daemon's message", async () => {
   const { engine, deps, sandboxes } = await daemonWith(() => ({ status: 500, message: "port is already allocated" }));
   await using _ = engine;
   await assert.rejects(runSandbox(deps, request, signal()), { message: "port is already allocated" });
   assert.deepEqual([...sandboxes.keys()], []);
 });
 
-test("a network that is gone is made again, and the sandbox with it", async () => {
+test("recreates a missing network, and then the sandbox", async () => {
   const { engine, deps, networks } = await daemonWith((network) =>
     network === "none" ? { status: 404, message: "network net-1 not found" } : undefined,
   );
@@ -84,7 +84,7 @@ test("a network that is gone is made again, and the sandbox with it", async () =
   assert.notEqual(networks[0], first);
 });
 
-test("an image that is gone is looked for again, and the sandbox made of what there is then", async () => {
+test("looks a missing image up again, and creates the sandbox from the available one", async () => {
   let there = true;
   let looked = 0;
   const { engine, deps, sandboxes } = await daemonWith(() =>
@@ -105,7 +105,7 @@ test("an image that is gone is looked for again, and the sandbox made of what th
   assert.match(sandboxes.get(name) ?? "", /"Image":"pause:2"/);
 });
 
-test("any other not_found is the caller's, once", async () => {
+test("throws any other not_found, without a retry", async () => {
   let starts = 0;
   const { engine, deps } = await daemonWith(() => {
     starts += 1;
@@ -116,7 +116,7 @@ test("any other not_found is the caller's, once", async () => {
   assert.equal(starts, 1);
 });
 
-test("a runtime class's handler is a runtime of the daemon's, or the pod is refused by name with the remedy", async () => {
+test("a runtime class's handler must be a runtime of the daemon; otherwise the pod is rejected with the remedy", async () => {
   const { engine, deps, sandboxes } = await daemonWith(() => undefined);
   await using _ = engine;
   for (const runtimeHandler of ["runsc", "io.containerd.kata.v2"]) {
@@ -131,7 +131,7 @@ test("a runtime class's handler is a runtime of the daemon's, or the pod is refu
   assert.deepEqual([...sandboxes.keys()], []);
 });
 
-test("a sandbox without metadata is refused", async () => {
+test("rejects a sandbox without metadata", async () => {
   const { engine, deps } = await daemonWith(() => undefined);
   await using _ = engine;
   await assert.rejects(runSandbox(deps, RunPodSandboxRequest.fromPartial({}), signal()), { code: "invalid_argument" });

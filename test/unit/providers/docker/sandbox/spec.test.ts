@@ -28,7 +28,7 @@ function specOf(config: Wish, input: Partial<SandboxSpecInput> = {}) {
   });
 }
 
-test("a pod with namespaces of its own", () => {
+test("a pod with its own namespaces", () => {
   const { Hostname, HostConfig } = specOf({ linux: { cgroupParent: "/kubepods/podx" } });
   assert.equal(Hostname, "web");
   assert.partialDeepStrictEqual(HostConfig, {
@@ -46,7 +46,7 @@ test("a pod with namespaces of its own", () => {
   assert.equal(HostConfig?.Privileged, undefined);
 });
 
-test("a pod on its machine's namespaces has the machine's name and no port of its own", () => {
+test("a pod in the host's namespaces has the host's name and no ports of its own", () => {
   const { NODE } = NamespaceMode;
   const config = {
     portMappings: [{ protocol: Protocol.TCP, containerPort: 80, hostPort: 80, hostIp: "" }],
@@ -72,7 +72,7 @@ test("a pod on its machine's namespaces has the machine's name and no port of it
   assert.equal(spec.HostConfig?.OomScoreAdj, undefined);
 });
 
-test("host ports are bound by protocol and address; a port without one is not", () => {
+test("binds host ports by protocol and address, and ignores ports without one", () => {
   const port = (protocol: Protocol, containerPort: number, hostPort: number, hostIp = "") => ({
     protocol,
     containerPort,
@@ -99,7 +99,7 @@ test("host ports are bound by protocol and address; a port without one is not", 
   });
 });
 
-test("the cgroup's parent in the daemon's words", () => {
+test("translates the cgroup parent for the daemon's driver", () => {
   const slice = "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podx.slice";
   const parent = (cgroupParent: string, cgroupDriver: string) =>
     specOf({ linux: { cgroupParent } }, { cgroupDriver }).HostConfig?.CgroupParent;
@@ -109,7 +109,7 @@ test("the cgroup's parent in the daemon's words", () => {
   assert.equal(parent("", "cgroupfs"), undefined);
 });
 
-test("resolver, sysctls, groups, user and runtime as asked", () => {
+test("sets resolver, sysctls, groups, user and runtime as requested", () => {
   const spec = specOf(
     {
       dnsConfig: { servers: ["10.96.0.10"], searches: ["svc.local"], options: ["ndots:5"] },
@@ -131,16 +131,16 @@ test("resolver, sysctls, groups, user and runtime as asked", () => {
   });
 });
 
-test("a group without a user is left to the sandbox image", () => {
+test("leaves a group without a user to the sandbox image", () => {
   assert.equal(specOf({ linux: { securityContext: { runAsGroup: { value: 50n } } } }).User, "");
 });
 
-test("a user namespace of the pod's own is refused", () => {
+test("rejects a user namespace of the pod's own", () => {
   const namespaceOptions = { usernsOptions: { mode: NamespaceMode.POD } };
   assert.throws(() => specOf({ linux: { securityContext: { namespaceOptions } } }), { code: "unimplemented" });
 });
 
-test("the daemon's seccomp profile unless another is asked for; never more privileges", () => {
+test("uses the daemon's seccomp profile unless another is requested, and adds no privileges", () => {
   assert.equal(sandboxSecurity(undefined).seccomp?.profileType, ProfileType.RuntimeDefault);
   assert.equal(sandboxSecurity(undefined).noNewPrivs, true);
 });

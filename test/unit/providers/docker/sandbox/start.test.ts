@@ -7,7 +7,7 @@ import { type RawCall, rawEngine } from "../raw-engine.ts";
 
 const { signal } = new AbortController();
 
-/** A daemon that starts slowly and answers an inspection as told. */
+/** A daemon that starts slowly, with a scripted inspection. */
 async function slowStarter(look: typeof createdState) {
   const asked: string[] = [];
   let start: RawCall | undefined;
@@ -23,7 +23,7 @@ async function slowStarter(look: typeof createdState) {
   return { engine, asked };
 }
 
-test("a sandbox is inspected at its start; the result is returned once, while current", async () => {
+test("inspects a sandbox at its start; the result is returned once, while current", async () => {
   const { engine, asked } = await slowStarter(runningState);
   await using _ = engine;
   await startAndInspect(engine.parts, "box", signal);
@@ -35,14 +35,14 @@ test("a sandbox is inspected at its start; the result is returned once, while cu
   assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
-test("an inspection from before the start is discarded", async () => {
+test("discards an inspection from before the start", async () => {
   const { engine } = await slowStarter(createdState);
   await using _ = engine;
   await startAndInspect(engine.parts, "box", signal);
   assert.equal(takeStartInspection(engine.parts, "box"), undefined);
 });
 
-test("a start that returns at once, or fails, is not inspected", async () => {
+test("does not inspect after a start that returns at once, or fails", async () => {
   for (const status of [204, 500]) {
     const asked: string[] = [];
     await using engine = await rawEngine(({ method, response }) => {

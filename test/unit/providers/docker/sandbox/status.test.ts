@@ -4,7 +4,7 @@ import { sandboxMetadata } from "../../../../../providers/docker/sandbox/status.
 
 const name = "/k8s_POD_web_default_uid-1_3";
 
-test("a sandbox's metadata by its name", () => {
+test("parses a sandbox's metadata from its name", () => {
   assert.deepEqual(sandboxMetadata(name, {}), { name: "web", namespace: "default", uid: "uid-1", attempt: 3 });
   assert.equal(sandboxMetadata(`${name}_0a1b2c3d`, {})?.attempt, 3);
 });

@@ -24,7 +24,7 @@ function usage(changes: Partial<StatsSample> = {}): Usage {
   return found;
 }
 
-test("usage by cgroup v1, to the nanosecond", () => {
+test("reads usage with cgroup v1, to the nanosecond", () => {
   const { cpu, memory, network, processes } = usage();
   assert.equal(cpu.timestamp, at);
   assert.equal(cpu.usageCoreNanoSeconds?.value, 70n);
@@ -37,7 +37,7 @@ test("usage by cgroup v1, to the nanosecond", () => {
   assert.equal(processes, 3n);
 });
 
-test("usage by cgroup v2, without a limit", () => {
+test("reads usage with cgroup v2, without a limit", () => {
   const stats = { inactive_file: 1200, anon: 400, pgfault: 5, pgmajfault: 1 };
   const { memory } = usage({ memory_stats: { usage: 1000, limit: machineBytes, stats } });
   assert.equal(memory.workingSetBytes?.value, 0n, "never below nothing");
@@ -65,7 +65,7 @@ function podOf(sandboxUsage: Usage | undefined, containers: readonly Measured[])
   return { attributes, linux };
 }
 
-test("a pod's usage is its sandbox's and its running containers' together", () => {
+test("a pod's usage is the sum of its sandbox's and its running containers'", () => {
   const { attributes, linux } = podOf(usage(), [
     { stats, usage: usage() },
     { stats, usage: undefined },
@@ -78,7 +78,7 @@ test("a pod's usage is its sandbox's and its running containers' together", () =
   assert.equal(linux.containers.length, 2);
 });
 
-test("a pod's network is its sandbox's", () => {
+test("a pod's network usage is its sandbox's", () => {
   const networks = { eth1: { ...counters, rx_bytes: 7 }, eth0: counters };
   const { network } = podOf(usage({ networks }), []).linux;
   assert.equal(network?.defaultInterface?.name, "eth0");

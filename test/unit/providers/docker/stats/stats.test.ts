@@ -21,7 +21,7 @@ const all = [
   entry("s1", "podsandbox", "running"),
 ];
 
-/** Lists by type and id as the daemon does: an id filter is the beginning of one. */
+/** Lists by type and ID like the daemon: an ID filter matches a prefix. */
 function daemon({ path, query }: EngineCall): EngineAnswer {
   if (path === "/info") return { status: 200, body: { DockerRootDir: "/d", MemTotal: 8000 } };
   if (path === "/containers/c1/stats" || path === "/containers/s1/stats") return { status: 200, body: sample };
@@ -37,7 +37,7 @@ function daemon({ path, query }: EngineCall): EngineAnswer {
   return { status: 200, body: found };
 }
 
-test("containers that run have usage, the others only what they have written", async () => {
+test("running containers have usage, others only their writable layer's", async () => {
   await using engine = await fakeEngine(daemon);
   const [running, ended, ...more] = await dockerStats(engine.parts).listContainerStats(undefined, signal);
   assert.equal(more.length, 0);
@@ -53,7 +53,7 @@ test("containers that run have usage, the others only what they have written", a
   );
 });
 
-test("one container is found by its whole id only", async () => {
+test("finds a single container by its full ID only", async () => {
   await using engine = await fakeEngine(daemon);
   const stats = dockerStats(engine.parts);
   assert.equal((await stats.containerStats("c2", signal))?.attributes?.id, "c2");
@@ -61,7 +61,7 @@ test("one container is found by its whole id only", async () => {
   await assert.rejects(stats.podSandboxStats("c1", signal), { code: "not_found" });
 });
 
-test("a pod's stats have its containers'", async () => {
+test("a pod's stats include its containers'", async () => {
   await using engine = await fakeEngine(daemon);
   const pod = await dockerStats(engine.parts).podSandboxStats("s1", signal);
   assert.deepEqual(
@@ -71,7 +71,7 @@ test("a pod's stats have its containers'", async () => {
   assert.equal(pod?.linux?.cpu?.usageCoreNanoSeconds?.value, 140n);
 });
 
-test("a container that goes while it is measured is one that does not run", async () => {
+test("treats a container that disappears during the measurement as not running", async () => {
   await using engine = await fakeEngine((call) =>
     call.path.endsWith("/stats") ? { status: 404, body: { message: "no such container" } } : daemon(call),
   );
