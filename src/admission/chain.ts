@@ -19,28 +19,28 @@ import { noExecuteTolerated } from "./taints.ts";
 
 export interface AdmissionDeps {
   readonly node: NodeSource;
-  /** Asks the API server for this node's object, now. */
+  /** Reads this node's Node from the API server, bypassing the cache. */
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
-  /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
+  /** The Node as it would be registered; used to admit static pods before the API server has been reached. */
   readonly ownNode: () => Node;
-  /** Resources that run short on the node; undefined while that is not known. */
+  /** Resources under pressure; undefined while unknown. */
   readonly pressure: () => Pressure | undefined;
   readonly devices: DeviceAllocator;
-  /** The target, as it was when the node began. */
+  /** Facts about the target, read when the node started. */
   readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
-  /** True once the target is about to shut down. */
+  /** True once the target is shutting down. */
   readonly goingDown: { get(): true | undefined };
-  /** Makes room for critical pods. */
+  /** Preempts pods in favour of a critical one. */
   readonly makeRoom: MakeRoom;
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after pressure, the node's own settings and what plugins have to hand out: the first refusal counts, and no other
- *  pod's end would help. */
+/** Checks that preemption cannot help with, in the kubelet's order; they run after node pressure, sysctls and device allocation. The
+ *  first rejection wins. */
 const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
-/** Checks that the scheduler makes too, after those of resources. */
+/** Scheduler predicates, checked after resources. */
 const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
 
 const shuttingDown: Rejection = {
@@ -48,15 +48,15 @@ const shuttingDown: Rejection = {
   message: "Pod was rejected as the node is shutting down.",
 };
 
-/** Results of all checks of a candidate. */
+/** Results of all checks of a pod. */
 interface Verdict {
   readonly preliminary: Rejection | undefined;
   readonly short: readonly Shortage[];
   readonly refusals: readonly { readonly handler: Handler; readonly refusal: Rejection }[];
 }
 
-/** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
- *  change meanwhile. A critical pod that lacks nothing but room gets it. (kubelet, lifecycle/predicate.go) */
+/** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in
+ *  between. A critical pod that fails only for lack of resources preempts others. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
   const { node: source, freshNode, ownNode, devices, makeRoom, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
@@ -65,11 +65,11 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return await freshNode(signal);
     } catch (error) {
       signal.throwIfAborted();
-      log.debug({ err: error }, "node could not be read anew");
+      log.debug({ err: error }, "cannot refresh Node");
       return undefined;
     }
   };
-  /** Labels may have just been set: a node seen too early must not cost a pod its life. */
+  /** The cached Node may lack labels that have just been set: refresh it before rejecting a pod for node affinity alone. */
   const judgeTwice = async (candidate: Candidate, signal: AbortSignal): Promise<Verdict> => {
     const verdict = judge(candidate);
     const byLabels = verdict.short.length === 0 && verdict.refusals.length === 1;
@@ -81,7 +81,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
     async admit(pod, others, signal) {
       const pressed = pressureBorne(pod, deps.pressure());
       if (pressed) return pressed;
-      // A Node that somebody deleted is registered anew: its pods need not end for that.
+      // A deleted Node is re-registered; that is no reason to reject its pods.
       const node = source.node() ?? (isStaticPod(pod) ? undefined : await refresh(signal)) ?? ownNode();
       const asking = { pod, others, node, allocatable: extendedOf(node) };
       const refused = sysctls(asking) ?? (await devices.allocate(pod, others, signal));
@@ -98,7 +98,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
 }
 
-/** Resources that others have put on the node count as the API server shows them. */
+/** Extended resources that other components added to the Node count as the API server shows them. */
 function extendedOf({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }

@@ -70,7 +70,7 @@ export const faults: readonly Fault[] = [
     text: "return sameAddress && a.port === b.port && a.protocol === b.protocol;",
     becomes: "return sameAddress && a.port === b.port && a.protocol !== b.protocol;",
     breaks: "Two pods get one host port; a server of UDP and one of TCP cannot share a port's number.",
-    assertion: '"host ports clash by address, protocol and number": Expected values to be strictly deep-equal',
+    assertion: '"host ports conflict by address, protocol and number": Expected values to be strictly deep-equal',
     foundBy: [unit("admission/chain")],
   },
   {
@@ -197,7 +197,7 @@ export const faults: readonly Fault[] = [
     becomes: "name === file",
     breaks: "Rotated logs of containers that are gone fill the disk.",
     assertion:
-      '"each minute dead containers go, all but the newest of a name; their logs and the links to them go too, rotated ones as well": Expected values to be strictly deep-equal',
+      '"every minute removes dead containers except the newest of a name, with logs, rotated logs and links": Expected values to be strictly deep-equal',
     foundBy: [unit("gc/garbage")],
   },
   {

@@ -197,7 +197,7 @@ test("a pod whose extended resource comes from a ResourceClaim is held: it does 
   await pods.event(
     "claimed",
     "FieldNotServed",
-    "pod is held: this node does not serve spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not served yet)",
+    "pod is held: this node does not serve spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not supported yet)",
   );
   const held = await pods.until("claimed", "to be Pending", ({ status: now }) => now?.startTime !== undefined);
   assert.deepEqual([held.status?.phase, statusOf(held)?.containerID], ["Pending", undefined]);
