@@ -109,7 +109,7 @@ export const faults: readonly Fault[] = [
     text: '[{ $patch: "replace" }, ...list]',
     becomes: "list",
     breaks: "A pod that got a new sandbox shows its old address beside the new one: clients connect to nobody.",
-    assertion: '"the patch holds what differs, and nulls what is gone": Expected values to be strictly deep-equal',
+    assertion: '"the patch has changed fields, and nulls for removed ones": Expected values to be strictly deep-equal',
     foundBy: [unit("status/merge")],
   },
   {

@@ -7,7 +7,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
 
-test("a write is counted from when there was something to write, whatever was asked of the pod before", async () => {
+test("write latency is measured from the first unwritten change", async () => {
   const clock = fakeClock();
   const told: number[] = [];
   const held = new Map<string, Held>();
