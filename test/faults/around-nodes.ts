@@ -47,7 +47,7 @@ export const aroundNodes: readonly Fault[] = [
     text: 'return line.endsWith("\\n") ? line.slice(0, -1) : line;',
     becomes: "return line;",
     breaks: "A container whose server ends its lines with LF alone is killed for its probe.",
-    assertion: '"an answer that Go\'s client takes is taken, though no standard has it so": HTTP/1.1 200 OK',
+    assertion: '"accepts non-standard responses that Go\'s client accepts": HTTP/1.1 200 OK',
     foundBy: [unit("probes/http")],
   },
   {

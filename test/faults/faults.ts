@@ -187,7 +187,7 @@ export const faults: readonly Fault[] = [
     becomes: "const initialMs = 1_000;",
     breaks: "A container that fails at once is started again every second.",
     assertion:
-      '"the first restart is at once, then 10 s, 20 s, 40 s … five minutes after each end": Expected values to be strictly deep-equal',
+      '"the first restart is immediate, then 10 s, 20 s, 40 s … five minutes after each exit": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/crash-loop")],
   },
   {
@@ -227,7 +227,7 @@ export const faults: readonly Fault[] = [
     becomes: "[...limits].reverse()) if (widens)",
     breaks: "A pod whose limits are lowered in place keeps the old ones as a whole.",
     assertion:
-      '"a pod that gets more is widened before its containers: memory, then limits of CPU, then shares": Expected values to be strictly deep-equal',
+      '"raises the pod limits before those of its containers: memory, CPU limits, then shares": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/resize")],
   },
   {

@@ -52,8 +52,8 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
   return { clock, host, checks, images, agent, manager, mustPull, pull, filesIn, recordOf };
 }
 
-describe("an image that is on the node", () => {
-  it("is everybody's where nobody pulled it for a pod, and where it was pulled without credentials", async () => {
+describe("access to a present image", () => {
+  it("is open to all pods if nobody pulled it for a pod, or it was pulled anonymously", async () => {
     const { mustPull, pull, checks } = rig();
     assert.equal(await mustPull(), false);
     await pull();
@@ -61,7 +61,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual(checks, ["credentialPolicyAllowed", "credentialRecordFound"]);
   });
 
-  it("is for pods with the secret that it was pulled with, with the same credentials, or with that secret's next ones", async () => {
+  it("is granted to pods with the same secret, the same credentials, or the secret's next credentials", async () => {
     const { manager, mustPull, pull, recordOf } = rig();
     await pull(manager, secret("a"));
     assert.equal(await mustPull(manager, secret("a")), false);
@@ -77,7 +77,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], known);
   });
 
-  it("is for pods of the service account that a plugin had the credentials for", async () => {
+  it("is granted to pods of the service account that a plugin had credentials for", async () => {
     const { manager, agent, recordOf } = rig();
     const account = { uid: "uid-a", namespace: "a", name: "builder" };
     await (await manager.begin(image)).succeeded(id, { account });
@@ -97,7 +97,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": all });
   });
 
-  it("is known by the name that it was pulled by", async () => {
+  it("is recorded by the name that was pulled", async () => {
     const { manager, pull } = rig();
     await pull(manager, secret("a"));
     assert.equal(
@@ -107,7 +107,7 @@ describe("an image that is on the node", () => {
     assert.equal(await manager.mustPull("mirror.test/app:v1", id, async () => [{ secret: secret("a") }]), true);
   });
 
-  it("is verified as the policy has it", async () => {
+  it("is verified according to the policy", async () => {
     for (const [policy, allowlist, whenPreloaded, whenPulled] of [
       ["NeverVerify", [], false, false],
       ["NeverVerifyPreloadedImages", [], false, true],
@@ -124,8 +124,8 @@ describe("an image that is on the node", () => {
   });
 });
 
-describe("records of pulls", () => {
-  it("are a kubelet's own files, and the next agent goes on from them", async () => {
+describe("pull records", () => {
+  it("are in the kubelet's format and survive a restart", async () => {
     const { manager, agent, mustPull, pull, filesIn, recordOf, host } = rig();
     await pull(manager, secret("a"));
     assert.deepEqual(await filesIn(pulling), [], "a pull that has ended is not under way");
@@ -144,7 +144,7 @@ describe("records of pulls", () => {
     assert.equal(await mustPull(next), true);
   });
 
-  it("that are torn have the pod verified, and are written anew", async () => {
+  it("that are corrupt cause verification, and are rewritten", async () => {
     const { manager, agent, mustPull, pull, filesIn, host, checks } = rig();
     await pull(manager, secret("a"));
     const [file = ""] = await filesIn(pulled);
@@ -156,7 +156,7 @@ describe("records of pulls", () => {
     assert.equal(await mustPull(next, secret("a")), false);
   });
 
-  it("of a pull whose end nobody saw have whoever asks verified", async () => {
+  it("of an interrupted pull cause verification", async () => {
     const { manager, agent, images, mustPull, filesIn } = rig();
     await manager.begin(image);
     assert.equal((await filesIn(pulling)).length, 1);
@@ -167,7 +167,7 @@ describe("records of pulls", () => {
     assert.deepEqual([(await filesIn(pulling)).length, (await filesIn(pulled)).length], [0, 1]);
   });
 
-  it("of a pull that ended while the target was away go with the next one of that name", async () => {
+  it("of a pull that ended while the target was unreachable are removed with the next pull of that name", async () => {
     const { manager, host, pull, filesIn, mustPull } = rig();
     const begun = await manager.begin(image);
     const apply = host.fs.apply.bind(host.fs);
@@ -181,14 +181,14 @@ describe("records of pulls", () => {
     assert.equal(await mustPull(manager, secret("a")), false);
   });
 
-  it("of pulls side by side are all kept", async () => {
+  it("of concurrent pulls are all kept", async () => {
     const { manager, mustPull } = rig();
     const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
     await Promise.all([one.succeeded(id, { secret: secret("a") }), other.succeeded(id, { secret: secret("b") })]);
     for (const namespace of ["a", "b"]) assert.equal(await mustPull(manager, secret(namespace)), false);
   });
 
-  it("go with their images, but for those pulled since", async () => {
+  it("are removed with their images, except those pulled since", async () => {
     const { manager, clock, mustPull, pull, filesIn } = rig();
     await pull(manager, secret("a"));
     await manager.prune([], clock.now());

@@ -35,8 +35,8 @@ function rig(context: TestContext) {
 /** Longer than what was read is used. */
 const laterMs = 5 * 60_000;
 
-describe("the node's own credentials", () => {
-  it("are those of the first Docker configuration, read again after five minutes", async (context) => {
+describe("node credentials", () => {
+  it("are read from the first Docker configuration, again after five minutes", async (context) => {
     const { put, users, clock } = rig(context);
     assert.deepEqual(await users(), []);
     put("home/.dockercfg", auths("old"));
@@ -54,7 +54,7 @@ describe("the node's own credentials", () => {
     }
   });
 
-  it("that cannot be read are left out without a word of what is in them", async (context) => {
+  it("are skipped if they cannot be parsed, without logging their content", async (context) => {
     const { put, users, lines } = rig(context);
     put("root/config.json", "hunter2");
     put("work/config.json", { auths: { "registry.test": { auth: "hunter2" } } });
