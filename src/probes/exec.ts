@@ -40,7 +40,7 @@ export async function probeExec(
 
 function expanded(command: readonly string[], { env = [] }: Container): string[] {
   const values = new Map(env.map(({ name, value }) => [name, value ?? ""]));
-  const sum = createStringSum("the words of the probe's command");
+  const sum = createStringSum("the arguments of the probe command");
   return command.map((text, index) => {
     const what = `exec.command[${index}] of the probe`;
     const word = expand(text, (name) => values.get(name), what);

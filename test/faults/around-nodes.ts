@@ -56,8 +56,7 @@ export const aroundNodes: readonly Fault[] = [
     text: "if (isUtf8(bytes)) return bytes.toString();",
     becomes: "return bytes.toString();",
     breaks: "A container starts with another password than its Secret has.",
-    assertion:
-      '"refuses bytes that no environment can carry, and names their key: changed, they would be another secret": Missing expected exception',
+    assertion: '"rejects bytes that an environment cannot hold, and names their key": Missing expected exception',
     foundBy: [unit("pod/env")],
   },
 ];

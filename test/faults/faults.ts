@@ -61,7 +61,7 @@ export const faults: readonly Fault[] = [
     becomes: 'return { is: "pod", stays: true };',
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
-      '"a DaemonSet\'s new pod is a placeholder unless it is chosen, or all are": Expected values to be strictly equal',
+      '"a new DaemonSet pod is a placeholder unless it is selected, or all are": Expected values to be strictly equal',
     foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "their rollouts end with placeholders")],
   },
   {

@@ -91,7 +91,7 @@ for (const [
   });
 }
 
-test("a static pod that is taken down keeps the phase of its policy", () => {
+test("a terminating static pod keeps the phase of its restart policy", () => {
   const pod = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
   assert.equal(podPhase({ pod, statuses: shown("c", "exit 0"), ending: true, initialized: true }), "Running");
 });

@@ -159,7 +159,7 @@ test("exec: a command that exceeds the argument limit after expansion is not run
   const env = [{ name: "A", value: "x".repeat(100_000) }];
   for (const [words, why] of [
     [["a", "$(A)$(A)"], /exec\.command\[1\] of the probe is longer than 131072 bytes/],
-    [Array<string>(50_000).fill("$(A)"), /the words of the probe's command are longer than 2097152 bytes together/],
+    [Array<string>(50_000).fill("$(A)"), /the arguments of the probe command exceed 2097152 bytes in total/],
   ] as const) {
     const { result, ran, told } = await attempt(exec(...words), [() => ({ exitCode: 0 })], aContainer("c", { env }));
     assert.deepEqual([result, ran], [undefined, []]);

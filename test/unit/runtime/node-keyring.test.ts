@@ -61,7 +61,7 @@ describe("node credentials", () => {
     put("home/.docker/config.json", { auths: auths("home") });
     assert.deepEqual(await users(), ["home"]);
     assert.equal(lines.length, 2);
-    assert.match(lines.join(), /a Docker configuration with credentials is not a JSON object, and is not used/);
+    assert.match(lines.join(), /ignoring Docker configuration: it is not a JSON object/);
     assert.doesNotMatch(lines.join(), /hunter2/);
   });
 });

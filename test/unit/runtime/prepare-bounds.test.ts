@@ -20,7 +20,7 @@ describe("size limits of a container configuration", () => {
     [
       "words and variables together",
       { env, command: words, args: words },
-      /^environment, command and args of the container are longer than 2097152 bytes together: /,
+      /^environment, command and args of the container exceed 2097152 bytes in total: /,
     ],
     [
       "the path of a part of a volume",
@@ -30,7 +30,7 @@ describe("size limits of a container configuration", () => {
     [
       "the paths of parts together",
       { env, volumeMounts: Array.from({ length: 30 }, () => part("$(A)")) },
-      /^subPathExpr and subPath of the container's volumeMounts are longer than 2097152 bytes together: /,
+      /^subPathExpr and subPath of the container's volumeMounts exceed 2097152 bytes in total: /,
     ],
   ];
   for (const [name, container, message] of refusals)
