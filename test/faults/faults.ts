@@ -118,7 +118,7 @@ export const faults: readonly Fault[] = [
     text: "toldOf(mirror?.status, name, containerId) ?? toldOf",
     becomes: "toldOf",
     breaks: "A static pod that was ready is not, for a while, after each restart of the agent.",
-    assertion: "what was told wins over what this node holds",
+    assertion: "the mirror pod's status takes precedence over the node's own",
     foundBy: [unit("probes/probes")],
   },
   {

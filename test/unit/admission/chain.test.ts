@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
 import type { MakeRoom } from "../../../src/admission/preemption.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Node, PodSpec } from "../../../src/objects.ts";
 import type { Pressure, Rejection } from "../../../src/pipeline.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
@@ -13,7 +13,7 @@ interface Given {
   readonly node?: Node | undefined;
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;
-  /** Why there are no devices for the pod. */
+  /** Rejection by the device manager. */
   readonly noDevices?: Rejection;
   readonly makeRoom?: MakeRoom;
   readonly appArmor?: boolean;
@@ -38,7 +38,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     if (!fresh) throw new Error("API server is away");
     return fresh;
   };
-  const log = createLogger(0, { write() {} });
+  const log = silentLog();
   return createAdmission({
     node: { node: () => node },
     freshNode,
@@ -124,7 +124,7 @@ test("resources: the first shortage is reported with its numbers", async () => {
 });
 
 test("resources: usage by other pods is not computed for resources that the pod does not request", async () => {
-  // A quantity that cannot be read shows whether somebody did.
+  // An invalid quantity fails the test if it is parsed.
   const others = [requesting({ memory: "unreadable" })];
   assert.equal(await admit({ others }), undefined);
   await assert.rejects(admit({ pod: requesting({ memory: "1Gi" }), others }), /"unreadable" is not a quantity/);
@@ -146,7 +146,7 @@ test("device allocation failures come after sysctls and before the predicates", 
   const noDevices = { reason: "UnexpectedAdmissionError", message: "Allocate failed" };
   const pod = requesting({ cpu: "100" });
   assert.deepEqual(await admit({ pod, noDevices }), noDevices);
-  // Nobody ends for a critical one either.
+  // Nothing is preempted for a critical pod, either.
   assert.deepEqual(await admit({ pod: requesting({ cpu: "100" }, { priority: 2_000_000_000 }), noDevices }), noDevices);
   const forbidden = requesting({}, { securityContext: { sysctls: [{ name: "vm.swappiness", value: "1" }] } });
   assert.equal((await admit({ pod: forbidden, noDevices }))?.reason, "SysctlForbidden");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPreemption } from "../../../src/admission/preemption.ts";
 import { type Need, victimsFor } from "../../../src/admission/victims.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
@@ -81,7 +81,7 @@ test("uses the QoS class of the pod's status, not that of resized amounts", () =
   assert.deepEqual(chosen([shown, guaranteed("h", { cpu: "1", memory: "1Mi" })], [cpu(100)]), ["g"]);
 });
 
-/** Preemption whose pods end when the test says so. */
+/** Preemption of pods that end when the test says so. */
 function rig() {
   const clock = fakeClock();
   const events = eventLines();
@@ -99,7 +99,7 @@ function rig() {
     events,
     measures: { ...unmeasured, preempted: (resource) => void counted.push(resource) },
     clock,
-    log: createLogger(0, { write() {} }),
+    log: silentLog(),
   });
   const stop = new AbortController();
   let answer: unknown = "waits";

@@ -8,7 +8,7 @@ import * as volume from "../../../src/admission/volume-decisions.ts";
 import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
-/** Every field of the API's own model, by the table that decides on it. */
+/** All fields of the API's model, by the table that has their decisions. */
 const tables: [string, object][] = [
   ["V1PodSpec", pod.podSpec],
   ["V1PodSecurityContext", pod.podSecurity],

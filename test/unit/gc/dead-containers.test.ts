@@ -6,7 +6,7 @@ import { Container, ContainerState } from "../../../src/gen/cri.ts";
 const now = 1_000_000;
 const standard: ContainerLimits = { minAgeMs: 0, perContainer: 1, all: -1 };
 
-/** `pod/name:seconds`, created so long ago; with a `*` it runs. */
+/** `pod/name:seconds`, created that long ago; a `*` marks running containers. */
 function containers(...texts: readonly string[]): readonly Container[] {
   return texts.map((text) => {
     const [, uid = "", name = "", seconds, runs] = /^(.*)\/(.*):(\d+)(\*?)$/.exec(text) ?? [];

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type GarbageDeps, createGarbage } from "../../../src/gc/garbage.ts";
 import { Container, ContainerState, PodSandbox, PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -17,7 +17,7 @@ const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED:
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
 const never = new AbortController().signal;
 
-/** @param view the pod's worker, of a pod that a source wants. */
+/** @param view the worker's view of a desired pod. */
 function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -59,7 +59,7 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     podLogsDir: "/pods",
     containerLogsDir: "/links",
     tracer,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   };
   return { clock, host, calls, runtime, target, events, deps, garbage: createGarbage(deps) };
 }

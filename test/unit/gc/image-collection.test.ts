@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type ImageCollectionDeps, type ImageLimits, createImageCollection } from "../../../src/gc/image-collection.ts";
 import { Container, ContainerStatus, Image, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
@@ -11,10 +11,10 @@ import { fakeTracer } from "../../fakes/tracer.ts";
 const never = new AbortController().signal;
 const minute = 60_000;
 const standard: ImageLimits = { highPercent: 85, lowPercent: 80, minAgeMs: 2 * minute, maxAgeMs: 0 };
-/** Bytes of the file system, of which each image takes ten. */
+/** Bytes of the file system; each image takes ten. */
 const capacity = 100;
 
-/** @param names of images; those with a `!` are pinned. */
+/** @param names image names; a `!` marks pinned images. */
 function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: Partial<ImageCollectionDeps> = {}) {
   const clock = fakeClock();
   const events = eventLines();
@@ -26,7 +26,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
       Image.fromPartial({ id: name, repoTags: [`t.test/${name}:1`], size: 10n, pinned: name.endsWith("!") }),
     ]),
   );
-  /** Images that containers use, and those that they mount. */
+  /** Images used by containers, and images mounted by them. */
   const used: string[] = [];
   const mounted: string[] = [];
   const space = { foreign: 0, capacityBytes: capacity };
@@ -66,11 +66,11 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
     measures: { removed: (why) => void reasons.push(why) },
     clock,
     tracer,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     ...more,
   };
   const images = createImageCollection(deps);
-  /** Runs it for so many milliseconds. */
+  /** Runs the service for the given milliseconds. */
   const during = async (ms: number) => {
     const stop = new AbortController();
     const work = images.run(stop.signal);

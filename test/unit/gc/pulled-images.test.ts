@@ -3,13 +3,13 @@ import { test } from "node:test";
 import { type PulledImages, createPulledImages } from "../../../src/gc/pulled-images.ts";
 import { Image, type ImageSpec, PullImageRequest } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
 const never = new AbortController().signal;
 
-/** A runtime that others use too: names of images, and what a pull of each name would bring. */
+/** A shared runtime: image names, and what a pull of each name would bring. */
 function rig() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -48,9 +48,9 @@ function rig() {
       fs: host.fs,
       rootDir: "/root",
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
     });
-  /** A pull of a name, which brings that image. */
+  /** Pulls a name, which brings that image. */
   const pull = (by: PulledImages, what: string, id: string) => {
     offered.set(`t.test/${what}`, id);
     const request = PullImageRequest.fromPartial({ image: { image: `t.test/${what}` } });

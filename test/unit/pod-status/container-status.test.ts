@@ -148,7 +148,7 @@ test("actual resources are the runtime's while running, otherwise the spec's", (
   });
   assert.deepEqual(of(exited("a", 1, { resources: { linux } })), container.resources);
   assert.deepEqual(of(running("a")), container.resources);
-  // A runtime that tells nothing, and a request that none tells of.
+  // A runtime that reports no resources.
   const known = { cpuRequest: 50, cpuLimit: 1000, memoryRequest: 2 ** 20, memoryLimit: 2 ** 25 };
   assert.deepEqual(of(running("a"), known), {
     requests: { cpu: "50m", memory: "1Mi" },
@@ -263,7 +263,7 @@ test("ready follows the readiness probe; without one, running", () => {
     ready({ pod: probed, verdict: "Failure", previous: before({ containerID: "containerd://a", ready: true }) }),
     false,
   );
-  // After an agent's restart the probe has not spoken yet: nothing flips, unless it is another container.
+  // After a restart of the agent, before the first probe result: nothing flips, unless it is another container.
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://a", ready: true }) }), true);
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://old", ready: true }) }), false);
 });

@@ -222,7 +222,7 @@ test("after a RestartAllContainers exit the pod keeps running and reports the re
     reason: "RestartAllContainersStarted",
     message: "container exited with restart policy rule",
   });
-  // Half of them are gone.
+  // Half of the containers are removed.
   const half = generate({ pod, previous: during, observed: observe([box], [over]) });
   assert.equal(condition(half, "AllContainersRestarting")?.status, "True");
   assert.equal(half.containerStatuses?.[1]?.state?.waiting?.reason, "RestartingAllContainers");

@@ -12,7 +12,7 @@ const mounting = (path: string, annotations = {}) =>
   ofDaemonSet({ volumes: [{ name: "v", hostPath: { path } }] }, annotations);
 const marked: PodStatus = { phase: "Running", reason: placeholderReason };
 
-/** `pod` or `placeholder`, with a `!` where it is to be the other. */
+/** `pod` or `placeholder`, with a `!` if it must be replaced. */
 function standing(pod: Pod, choice: DaemonSets | undefined, status?: PodStatus, exists = false): string {
   const { is, stays } = standingOf({ pod, status, exists, choice, rootDir: "/var/lib/kubelet" });
   return stays ? is : `${is}!`;

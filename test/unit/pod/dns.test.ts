@@ -77,7 +77,7 @@ describe("a pod's DNS", () => {
     for (const dnsPolicy of ["ClusterFirst", "ClusterFirstWithHostNet"] as const) {
       const { config, warnings } = resolve({ dnsPolicy }, { isolated: true });
       assert.deepEqual({ ...config }, host);
-      assert.match(warnings[0]?.nodeMessage ?? "", /network of this node is isolated .* Falling back to "Default"/);
+      assert.match(warnings[0]?.nodeMessage ?? "", /network of this node is isolated, .* Falling back to "Default"/);
       assert.match(warnings[0]?.message ?? "", /^pod: "p_apps\(uid-1\)"\. The pod network/);
       assert.deepEqual([warnings.length, warnings[0]?.reason], [1, "MissingClusterDNS"]);
     }

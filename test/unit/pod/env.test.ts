@@ -148,7 +148,7 @@ describe("a container's environment", () => {
         () => build({ env: [large, ...many(name)] }),
         (error: Error) => error.message.startsWith(over),
       );
-    assert.ok(process.memoryUsage().rss - before < 128 * 1024 ** 2, "the values were not made");
+    assert.ok(process.memoryUsage().rss - before < 128 * 1024 ** 2, "the values were not built");
   });
   it("enforces the limits for values from objects and fields, and decodes only requested keys of a secret", () => {
     const text = "x".repeat(200_000);

@@ -20,8 +20,12 @@ test("memory.high is between the request and the limit, or the node's allocatabl
   assert.equal(high({}, { memory: "200Mi" }, 0.5), String(100 * Mi));
   assert.equal(high({ memory: "24Mi" }, {}), String(924 * Mi));
   assert.equal(high({ memory: "1" }, { memory: "10001" }, 0.5), "4096", "whole pages");
-  assert.equal(high({ memory: "200Mi" }, { memory: "200Mi" }), undefined, "it may use what it is limited to");
-  assert.equal(high({ memory: "4095" }, { memory: "4096" }, 0.1), undefined, "less than is requested is none");
+  assert.equal(high({ memory: "200Mi" }, { memory: "200Mi" }), undefined, "no throttling below the limit");
+  assert.equal(
+    high({ memory: "4095" }, { memory: "4096" }, 0.1),
+    undefined,
+    "memory.high is not set below the request",
+  );
 });
 
 test("TieredReservation sets memory.min for Guaranteed and memory.low for Burstable pods", () => {

@@ -117,7 +117,7 @@ describe("what a pod asks for", () => {
     const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
-    // What nobody limits is not limited by it.
+    // Overhead does not limit an otherwise unlimited resource.
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1050m" });
     assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1" });
   });
@@ -158,7 +158,7 @@ describe("pod-level resources", () => {
     assert.deepEqual(of(zero).slice(0, 3), [200_000n, 2n, 4_294_967_296n], "a limit of 0 is none");
   });
   it("in excess of the containers' sum count for all containers in oom_score_adj", () => {
-    // 1.5 GiB for three of them, of 4 GiB.
+    // 1.5 GiB for three containers, of 4 GiB.
     assert.equal(oomScoreAdjust(pod, free, target.memoryBytes), 875);
     assert.equal(oomScoreAdjust(pod, own, target.memoryBytes), 625);
   });

@@ -14,7 +14,7 @@ interface Ran {
   readonly timeoutSeconds: number;
 }
 
-/** Runs one exec attempt; each execSync is answered by the next of `answers` (the last one stays). */
+/** Runs one exec attempt; each execSync returns the next of `answers` (the last one repeats). */
 async function attempt(
   probe: Probe,
   answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[],
@@ -98,7 +98,7 @@ test("a failure while the target does not answer gives no verdict and no event",
     assert.deepEqual({ result, told }, { result: undefined, told: [] });
   }
   const { result } = await attempt(exec("check"), [() => ({ exitCode: 0 })], aContainer("c"), { stands: false });
-  assert.equal(result, "Success", "what succeeded has reached it");
+  assert.equal(result, "Success", "a success has reached the container");
 });
 
 test("a failure while a connection is lost gives no verdict, even if the target answers on another", async () => {

@@ -192,7 +192,8 @@ test("a response that ends within its body is an error, not a failure", async (t
 const switching = "HTTP/1.1 101 Switching Protocols\r\n";
 const upgrade = "Connection: Upgrade\r\nUpgrade: x\r\n";
 
-/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. @param closes ends the connection. */
+/** A server that sends one response to every client and keeps the connection open. @param secure speaks TLS. @param closes ends the
+ *  connection. */
 async function say(t: TestContext, answer: string, secure = false, closes = false): Promise<number> {
   const talk = (socket: Socket) => {
     t.after(() => socket.destroy());

@@ -47,7 +47,7 @@ test("verdicts flip only at their thresholds", async () => {
   await clock.advance(10_000);
   state.exitCode = 1;
   await clock.advance(20_000);
-  assert.equal(ready(id), "Success", "a success in between begins the count anew");
+  assert.equal(ready(id), "Success", "a success resets the count");
   await clock.advance(10_000);
   assert.equal(ready(id), "Failure");
   assert.equal(state.woken.length, 2);
@@ -192,7 +192,7 @@ test("readiness of another container ID is not inherited", async () => {
     containerStatuses: [statusIn(id, { ready: false })],
   };
   other.pod.status = wasReady(id);
-  assert.equal(other.ready(id), "Failure", "the status that this node holds wins");
+  assert.equal(other.ready(id), "Failure", "the node's own status takes precedence");
 });
 
 test("a static pod's readiness before a restart is read from its mirror pod", () => {
@@ -201,15 +201,19 @@ test("a static pod's readiness before a restart is read from its mirror pod", ()
   Object.assign(pod.metadata, { annotations: { "kubernetes.io/config.source": "file" } });
   const old = { startedAt: BigInt(clock.now() - 10_001) * 1_000_000n };
   const id = run(ContainerState.CONTAINER_RUNNING, old);
-  assert.deepEqual([started(id), ready(id)], [true, "Failure"], "nothing is told yet: it started before the agent");
+  assert.deepEqual([started(id), ready(id)], [true, "Failure"], "no status yet: it started before the agent");
   state.held = { containerStatuses: [statusIn(id, { ready: false, started: true })] };
   state.mirror = { containerStatuses: [statusIn(id, { ready: true, started: false })] };
-  assert.deepEqual([started(id), ready(id)], [false, "Success"], "what was told wins over what this node holds");
+  assert.deepEqual(
+    [started(id), ready(id)],
+    [false, "Success"],
+    "the mirror pod's status takes precedence over the node's own",
+  );
   const next = run(ContainerState.CONTAINER_RUNNING, { ...old, id: "next" });
-  assert.deepEqual([started(next), ready(next)], [false, "Failure"], "the mirror pod tells of another container");
+  assert.deepEqual([started(next), ready(next)], [false, "Failure"], "the mirror pod's status is of another container");
   state.mirror = undefined;
   const young = run(ContainerState.CONTAINER_RUNNING, { startedAt: BigInt(clock.now() - 9_000) * 1_000_000n });
-  assert.equal(started(young), false, "one that may have started with the agent");
+  assert.equal(started(young), false, "it may have started after the agent");
 });
 
 test("containers without a readiness probe have no verdict", () => {
@@ -228,7 +232,7 @@ test("remove, the end of the pod's record and the end of run stop the workers", 
     probes.add(pod);
     probes.add(pod);
     await clock.advance(10_000);
-    assert.equal(state.probed.length, 2, "adding twice makes one loop");
+    assert.equal(state.probed.length, 2, "adding twice starts one worker");
     await clock.advance(10_000);
     assert.equal(state.probed.length, 3);
     if (end === "remove") probes.remove(uid);
@@ -241,7 +245,7 @@ test("remove, the end of the pod's record and the end of run stop the workers", 
   }
 });
 
-/** A container that is ready, on a target whose link can be cut, probed every 10 s. */
+/** A ready container, on a target whose link can be cut, probed every 10 s. */
 async function linked(probe: Partial<Probe>) {
   const link = fakeLink();
   const rigged = rig({ probe, link, jitter: (low, high) => (low + high) / 2 });
@@ -300,7 +304,7 @@ test("after a reconnect probes start again, spread over a period, ignoring earli
   await t.clock.advance(1_000);
   t.link.mend();
   await t.clock.advance(9_000);
-  assert.equal(t.state.probed.length, 2, "no probe in the moment of the look");
+  assert.equal(t.state.probed.length, 2, "no probe at the moment of the reconnect");
   await t.clock.advance(5_000);
   assert.deepEqual([t.state.probed.length, t.ready(t.id)], [3, "Success"]);
   await t.clock.advance(10_000);

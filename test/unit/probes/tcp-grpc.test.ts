@@ -32,7 +32,7 @@ interface Call {
 }
 type Reply = (error: { code: number; details: string } | null, answer?: Buffer) => void;
 
-/** A gRPC server whose only method is the health check, messages as they are on the wire. */
+/** A gRPC server with only the health check, with raw messages. */
 async function healthServer(t: TestContext, check: (call: Call, reply: Reply) => void): Promise<number> {
   const server = new Server();
   const bytes = {

@@ -11,13 +11,13 @@ import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.t
 const c = aContainer("c");
 const minutes = 60_000;
 
-/** @param offsetMs by how much the target's clock is ahead of ours. */
+/** @param offsetMs how far the target's clock is ahead of ours. */
 function rig(offsetMs = 0, maxMs = 5 * minutes) {
   const clock = fakeClock();
   const targetClock = { toOurs: (time: number) => time - offsetMs };
   const events = eventLines();
   const loop = createCrashLoop({ clock, targetClock, events, maxMs });
-  /** The container ended now; says after how long it may start, milliseconds. */
+  /** The container exits now. @returns milliseconds until it may start. */
   const endsAndWaits = async (pod: Pod = aPod()): Promise<number> => {
     const endedAt = clock.now();
     const seen = observe(

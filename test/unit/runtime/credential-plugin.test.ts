@@ -18,7 +18,7 @@ function program(name: string, script: string, more: Partial<PluginProgram> = {}
   return { name, path, args: [], env: [], apiVersion, ...more };
 }
 
-/** A program that answers this. */
+/** A plugin that returns this response. */
 const saying = (name: string, answer: unknown) =>
   program(name, `cat >/dev/null; cat <<'EOF'\n${typeof answer === "string" ? answer : JSON.stringify(answer)}\nEOF`);
 
@@ -33,7 +33,7 @@ function rig() {
   return { ask, runs, stop };
 }
 
-/** Message of the error with which the ask fails. */
+/** The message of the error that the call rejects with. */
 const failure = (call: Promise<unknown>) =>
   call.then(
     () => assert.fail("it did not fail"),

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { ImageSpec, MountPropagation, PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { imageVolumes } from "../../../src/pod/image-volumes.ts";
 import { createImagePuller } from "../../../src/runtime/images/puller.ts";
@@ -37,7 +37,7 @@ function setUp(...volumes: readonly Volume[]) {
         void events.push(`${fieldPath ?? kind} ${reason}: ${message}`),
     },
     clock,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     ...unbounded,
   });
   const ensure = async (...mounted: readonly string[]) => {

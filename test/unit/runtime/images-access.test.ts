@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Image } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { PullCheck } from "../../../src/measures.ts";
 import type { CredentialSource } from "../../../src/runtime/images/keyring.ts";
 import { createPullManager } from "../../../src/runtime/images/pull-manager.ts";
@@ -23,7 +23,7 @@ const secret = (namespace: string, more: Partial<PullSecret> = {}): PullSecret =
   ...more,
 });
 
-/** A node's root directory, with as many agents, one after the other, as are asked for. */
+/** A node's root directory, with a new agent for each call, one after another. */
 function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImages", allowlist: readonly string[] = []) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -36,7 +36,7 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
       needsVerification: verificationBy({ policy, allowlist }),
       measures: { checked: (result) => void checks.push(result) },
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
     });
   const manager = agent();
   const mustPull = (by = manager, ...secrets: readonly PullSecret[]) =>
@@ -128,7 +128,7 @@ describe("pull records", () => {
   it("are in the kubelet's format and survive a restart", async () => {
     const { manager, agent, mustPull, pull, filesIn, recordOf, host } = rig();
     await pull(manager, secret("a"));
-    assert.deepEqual(await filesIn(pulling), [], "a pull that has ended is not under way");
+    assert.deepEqual(await filesIn(pulling), [], "a finished pull has no intent record");
     assert.deepEqual(await recordOf(), {
       kind: "ImagePulledRecord",
       apiVersion: "kubelet.config.k8s.io/v1beta1",
@@ -175,7 +175,7 @@ describe("pull records", () => {
     await begun.failed();
     host.fs.apply = apply;
     assert.equal((await filesIn(pulling)).length, 1);
-    assert.equal(await mustPull(manager, secret("a")), true, "who asks is verified");
+    assert.equal(await mustPull(manager, secret("a")), true, "the pod's credentials are verified");
     await pull(manager, secret("a"));
     assert.deepEqual(await filesIn(pulling), []);
     assert.equal(await mustPull(manager, secret("a")), false);
@@ -198,6 +198,6 @@ describe("pull records", () => {
     assert.equal((await filesIn(pulled)).length, 1, "still there");
     await manager.prune([], clock.now());
     assert.deepEqual(await filesIn(pulled), []);
-    assert.equal(await mustPull(), false, "what is brought now nobody pulled for a pod");
+    assert.equal(await mustPull(), false, "an image that reappears was not pulled for a pod");
   });
 });

@@ -14,7 +14,7 @@ function secretOf(auths: object): Secret {
   };
 }
 
-/** Each location's credentials carry its own text as the user name. */
+/** Each location's credentials have the location as user name. */
 function secretFor(...locations: readonly string[]): Secret {
   return secretOf(Object.fromEntries(locations.map((location) => [location, { username: location, password: "x" }])));
 }

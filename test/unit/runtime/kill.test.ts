@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { EventSink } from "../../../src/pipeline.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
@@ -25,7 +25,7 @@ function rig(hooks: Hooks = { run: async () => undefined }) {
     stopPodSandbox: async (id: string) => void calls.push(`stop sandbox ${id}`),
   };
   const clock = fakeClock();
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   return { calls, events, runtime, clock, deps: { runtime, events, hooks, clock, log } };
 }
 
@@ -129,7 +129,7 @@ test("a failed stop while the pod continues emits no FailedKillPod event", async
   assert.deepEqual(events.lines, []);
 });
 
-/** A hook that takes as long as is said, or fails. */
+/** A hook that takes the given time, or fails. */
 function hooksOf(clock: { sleep: (ms: number, signal: AbortSignal) => Promise<void> }, seconds: number | Error): Hooks {
   return {
     run: async (_hook, _target, signal) => {
@@ -183,7 +183,7 @@ test("runs no hook without time for one", async () => {
   assert.deepEqual(ran, []);
 });
 
-/** Containers that end as long after they are stopped as is said; what is stopped is noted with the second it happened in. */
+/** Containers that exit the given time after they are stopped; stops are recorded with the second they happened in. */
 function sidecarRig(seconds: Readonly<Record<string, number>>) {
   const { calls, events, runtime, clock, deps } = rig();
   runtime.stopContainer = async (id, grace) => {

@@ -32,7 +32,7 @@ function rig(context: TestContext) {
   return { clock, lines, put, users };
 }
 
-/** Longer than what was read is used. */
+/** Longer than the cache duration. */
 const laterMs = 5 * 60_000;
 
 describe("node credentials", () => {

@@ -48,7 +48,7 @@ describe("sidecars", () => {
     assert.deepEqual(after(c), inSandbox("start init s1", "start init s2"));
   });
   it("do not keep the pod running or restart once the main containers are done", () => {
-    // Only what runs says that the pod was initialized: the main containers' end is told by the phase before.
+    // Only running containers show that the pod was initialized; the end of the main containers is seen in the phase before.
     assert.deepEqual(after(aStatus(sidecar("s1"), exited), s2, aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
   it("in unknown state are killed before being replaced", () => {

@@ -15,7 +15,7 @@ const podOf = (cpu: string, restartPolicy = "NotRequired"): TestPod =>
     ],
   });
 
-/** Container a has 100m until something else is put in force; each run of it begins with what it was made with. */
+/** Container a has 100m until changed; each new run starts with the resources it was created with. */
 function resizable() {
   const enforced = new Map<string, Resources>();
   const inForce: ResourcesInForce = {

@@ -151,7 +151,7 @@ test("a dead sandbox is replaced with the next attempt, and all its containers s
     ],
   );
   assert.ok((await states()).includes(running("c", 1)));
-  assert.deepEqual(ready, [1, "look"], "what else the pod has is not known without a look");
+  assert.deepEqual(ready, [1, "look"], "an inspection is needed to know the rest of the pod");
   assert.ok(events.lines.includes("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created."));
 });
 

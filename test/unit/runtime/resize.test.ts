@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LinuxContainerResources } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
 import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
@@ -20,7 +20,7 @@ const change = (name: string, from: Resources, to: Resources): ContainerResize =
   to,
 });
 
-/** Ports that write down what they are asked, in order. */
+/** Fake ports that record calls in order. */
 function rig(
   wanted: ReturnType<ResizeDeps["groups"]["wanted"]>,
   reading: Partial<GroupReading> = {},
@@ -70,7 +70,7 @@ function rig(
     uninterrupted: never,
     resizes: { done: (_ms, success) => void outcomes.push(success) },
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   };
   const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
     const { resources, resizePod: all = false } = more;
@@ -137,7 +137,7 @@ test("without a pod cgroup resizes only the containers", async () => {
 test("for a restarting container changes only the pod's cgroup and does not read its usage", async () => {
   const { calls, asked, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
   await resize([], { resizePod: true });
-  assert.deepEqual(asked, [], "it is ended already");
+  assert.deepEqual(asked, [], "the container has been killed already");
   assert.deepEqual(calls, ['pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}', 'pod {"cpuShares":307}']);
 });
 

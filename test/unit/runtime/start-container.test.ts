@@ -9,7 +9,7 @@ import {
   PodSandboxState,
 } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Container } from "../../../src/objects.ts";
 import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
 import { RuntimeError } from "../../../src/seams/runtime.ts";
@@ -57,7 +57,7 @@ function rig(
     measures: unmeasured.starts,
     hooks: { run: async () => void calls.push("hook") },
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     uninterrupted: never,
     ...over,
   };
@@ -125,7 +125,7 @@ test("counts image volumes with the outcome of their mounts", async () => {
   ])
     await assert.rejects(rig(over, { createContainer: () => Promise.reject(error) }).go(), { message: error.message });
   await rig({ measures }).go();
-  assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "what has nothing to do with images is not counted");
+  assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "errors unrelated to image volumes are not counted");
 });
 
 test("failing to remove a never-started container fails that container, not the pod", async () => {

@@ -6,7 +6,7 @@ import type { Host } from "../../../src/seams/host.ts";
 
 const { signal } = new AbortController();
 
-/** A target with these files; directories are what lies above them. */
+/** A target with these files and their parent directories. */
 function targetOf(files: Readonly<Record<string, string>>) {
   const state = { reads: 0, down: false };
   const missing = (path: string) => new CodedError("not_found", `${path} does not exist`);

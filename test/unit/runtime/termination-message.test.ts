@@ -14,7 +14,7 @@ let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-message-"))));
 after(() => rm(root, { recursive: true }));
 
-/** A log of this text, handed over in small pieces. */
+/** A log of this text, delivered in small chunks. */
 function logOf(text: string): LogReader {
   return {
     async read(_container, options, out) {

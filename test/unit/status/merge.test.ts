@@ -325,7 +325,7 @@ test("the disruption condition is reported together with the end and replaces th
   );
   const before: PodStatus = { conditions: [{ ...theirs, lastTransitionTime: long }] };
   const since = mergeStatus(before, own, { mayRun: false, now: end }).conditions?.[0]?.lastTransitionTime;
-  assert.equal(since, long, "the pod was a target of theirs before");
+  assert.equal(since, long, "DisruptionTarget was set by others before");
   const { disruption: _none, ...plain } = why;
   assert.deepEqual(evicted(pod, seen, plain).conditions, shown.conditions);
 });

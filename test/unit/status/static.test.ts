@@ -12,7 +12,7 @@ test("writes a static pod's status to its mirror pod, and keeps it without one",
   const w = world(mirrorOf("m1", { phase: "Pending", startTime }), { now: true }, "h");
   w.manager.set(pod, { phase: "Running" });
   await w.settle();
-  assert.deepEqual([w.patches, w.server.pod?.metadata.uid], [[{ phase: "Running" }], "m1"], "the start time stands");
+  assert.deepEqual([w.patches, w.server.pod?.metadata.uid], [[{ phase: "Running" }], "m1"], "the start time is kept");
   w.server.pod = undefined;
   w.manager.set(pod, { phase: "Running", message: "more" });
   await w.settle();
