@@ -1,20 +1,20 @@
 import type { Node, Pod } from "../objects.ts";
 import type { Rejection } from "../pipeline.ts";
 
-/** A pod at the door, and what it has to fit in with. */
+/** Admission attributes: the pod to admit and the node state it is checked against. */
 export interface Candidate {
   readonly pod: Pod;
-  /** Pods that are on the node already and have not ended. */
+  /** Active pods of the node: admitted, and not ended. */
   readonly others: readonly Pod[];
   readonly node: Node;
   /** The node's allocatable resources, by name. */
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
-/** Looks at one side of a candidate. @returns the refusal, in the kubelet's words, or undefined. */
+/** One admission check. @returns the rejection in the kubelet's words, or undefined. */
 export type Handler = (candidate: Candidate) => Rejection | undefined;
 
-/** The words in which the kubelet tells of a scheduler's predicate that failed. */
+/** The kubelet's rejection for a failed scheduler predicate. */
 export function predicateFailed(name: string, why: string): Rejection {
   return { reason: name, message: `Predicate ${name} failed: ${why}` };
 }

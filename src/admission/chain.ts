@@ -21,31 +21,31 @@ import { noExecuteTolerated } from "./taints.ts";
 
 export interface AdmissionDeps {
   readonly node: NodeSource;
-  /** Asks the API server for this node's object, now. */
+  /** Reads this node's Node from the API server, bypassing the cache. */
   readonly freshNode: (signal: AbortSignal) => Promise<Node>;
-  /** This node's object as it would register: a static pod is admitted by it where the API server has not been heard of yet. */
+  /** The Node as it would be registered; used to admit static pods before the API server has been reached. */
   readonly ownNode: () => Node;
-  /** Resources that run short on the node; undefined while that is not known. */
+  /** Resources under pressure; undefined while unknown. */
   readonly pressure: () => Pressure | undefined;
   /** Resources of the node itself, as quantities by name. */
   readonly allocatable: () => Readonly<Record<string, string>>;
   /** In the order in which they allocate. */
   readonly managers: readonly Pick<ResourceManager, "allocate" | "allocatable">[];
-  /** The target, as it was when the node began. */
+  /** Facts about the target, read when the node started. */
   readonly facts: Pick<HostFacts, "appArmor">;
   /** KubeletConfiguration.allowedUnsafeSysctls. */
   readonly allowedUnsafeSysctls: readonly string[];
-  /** True once the target is about to shut down. */
+  /** True once the target is shutting down. */
   readonly goingDown: { get(): true | undefined };
-  /** Makes room for critical pods. */
+  /** Preempts pods in favour of a critical one. */
   readonly makeRoom: MakeRoom;
   readonly log: Logger;
 }
 
-/** In the kubelet's order, after pressure, the node's own settings and what plugins have to hand out: the first refusal counts, and no other
- *  pod's end would help. */
+/** Checks that preemption cannot help with, in the kubelet's order; they run after node pressure, sysctls and device allocation. The
+ *  first rejection wins. */
 const preliminary: readonly Handler[] = [osLabelMatches, osFieldMatches, supplementalGroupsServed];
-/** Checks that the scheduler makes too, after those of resources. */
+/** Scheduler predicates, checked after resources. */
 const predicates: readonly Handler[] = [nodeAffinityMatches, nodeNameMatches, hostPortsFree, noExecuteTolerated];
 
 const shuttingDown: Rejection = {
@@ -53,15 +53,15 @@ const shuttingDown: Rejection = {
   message: "Pod was rejected as the node is shutting down.",
 };
 
-/** Results of all checks of a candidate. */
+/** Results of all checks of a pod. */
 interface Verdict {
   readonly preliminary: Rejection | undefined;
   readonly short: readonly Shortage[];
   readonly refusals: readonly { readonly handler: Handler; readonly refusal: Rejection }[];
 }
 
-/** The kubelet's own admission: it looks again at what the scheduler decided, since pods can be bound without it and a node can
- *  change meanwhile. A critical pod that lacks nothing but room gets it. (kubelet, lifecycle/predicate.go) */
+/** The kubelet's admission: repeats the scheduler's checks, because pods can be bound without the scheduler and nodes can change in
+ *  between. A critical pod that fails only for lack of resources preempts others. (kubelet, lifecycle/predicate.go) */
 export function createAdmission(deps: AdmissionDeps): Admission {
   const { node: source, freshNode, ownNode, managers, makeRoom, log } = deps;
   const sysctls = sysctlsAllowed(deps.allowedUnsafeSysctls);
@@ -70,11 +70,11 @@ export function createAdmission(deps: AdmissionDeps): Admission {
       return await freshNode(signal);
     } catch (error) {
       signal.throwIfAborted();
-      log.debug({ err: error }, "node could not be read anew");
+      log.debug({ err: error }, "cannot refresh Node");
       return undefined;
     }
   };
-  /** Labels may have just been set: a node seen too early must not cost a pod its life. */
+  /** The cached Node may lack labels that have just been set: refresh it before rejecting a pod for node affinity alone. */
   const judgeTwice = async (candidate: Candidate, signal: AbortSignal): Promise<Verdict> => {
     const verdict = judge(candidate);
     const byLabels = verdict.short.length === 0 && verdict.refusals.length === 1;
@@ -86,7 +86,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
     async admit(pod, others, signal) {
       const pressed = pressureBorne(pod, deps.pressure());
       if (pressed) return pressed;
-      // A Node that somebody deleted is registered anew: its pods need not end for that.
+      // A deleted Node is re-registered; that is no reason to reject its pods.
       const node = source.node() ?? (isStaticPod(pod) ? undefined : await refresh(signal)) ?? ownNode();
       const asking = { pod, others, node, allocatable: extendedOf(node) };
       const refused = sysctls(asking) ?? (await allocate(managers, pod, others, signal));
@@ -104,7 +104,7 @@ export function createAdmission(deps: AdmissionDeps): Admission {
   };
 }
 
-/** Has the managers allocate what the pod asks for, up to the first that refuses: what the others gave it is released at its end. */
+/** Has each manager allocate what the pod requests, until one rejects it. Allocations of a rejected pod are released at its end. */
 async function allocate(
   managers: AdmissionDeps["managers"],
   pod: GivenPod,
@@ -118,7 +118,7 @@ async function allocate(
   return undefined;
 }
 
-/** Resources that others have put on the node count as the API server shows them. */
+/** Extended resources that other components added to the Node count as the API server shows them. */
 function extendedOf({ status }: Node): Readonly<Record<string, string>> {
   return Object.fromEntries(Object.entries(status?.allocatable ?? {}).filter(([name]) => isExtendedResource(name)));
 }

@@ -17,12 +17,12 @@ const env: Fields<k8s.V1EnvVar> = { name: "served", value: "served", valueFrom: 
 export const lifecycle: Fields<k8s.V1Lifecycle> = {
   postStart: "served",
   preStop: "served",
-  // Without its feature gate, which is off, the field says nothing.
+  // Has no effect: its feature gate is off.
   stopSignal: "served",
 };
 
 export const resources: Fields<k8s.V1ResourceRequirements> = {
-  claims: held("dynamic resource allocation is not served yet"),
+  claims: held("dynamic resource allocation is not supported yet"),
   limits: "served",
   requests: "served",
 };
@@ -49,11 +49,11 @@ export const containerSecurity: Fields<k8s.V1SecurityContext> = {
   runAsUser: "served",
   seLinuxOptions: "served",
   seccompProfile: "served",
-  // Linux has no use for it.
+  // Ignored on Linux.
   windowsOptions: "served",
 };
 
-/** For init containers as for main ones: a restart policy of its own makes an init container a sidecar. */
+/** Also for init containers; one with a restart policy of its own is a sidecar. */
 export const container: Fields<k8s.V1Container> = {
   args: "served",
   command: "served",
@@ -82,5 +82,5 @@ export const container: Fields<k8s.V1Container> = {
   workingDir: "served",
 };
 
-/** Fields that ephemeral containers share with containers are decided alike. */
+/** Fields that ephemeral containers share with containers get the same decision. */
 export const ephemeral: Fields<k8s.V1EphemeralContainer> = { ...container, targetContainerName: "served" };

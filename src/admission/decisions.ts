@@ -1,16 +1,16 @@
-/** A field that is not served, and why. */
+/** An unsupported field, and why it is unsupported. */
 export interface Unserved {
   readonly field: string;
   readonly why: string;
 }
 
-/** Decision on one field: served whatever its value, or by its value. */
+/** Support for one field: always supported, or depending on its value. */
 export type Decision<Value> = "served" | ((value: NonNullable<Value>, path: string) => readonly Unserved[]);
 
-/** A decision for every field of a type: one that is missing does not compile. */
+/** A decision for every field of a type; a missing one does not compile. */
 export type Decisions<Type> = { readonly [Field in keyof Type]-?: Decision<Type[Field]> };
 
-/** Not served when it says anything at all: absent, false, empty text, list or object say nothing. */
+/** Unsupported if set. Absent, false, and empty strings, lists and objects count as not set. */
 export function held(why: string): (value: unknown, path: string) => readonly Unserved[] {
   return heldWhen((value) => !saysNothing(value), why);
 }
@@ -22,7 +22,7 @@ export function heldWhen<Value>(
   return (value, path) => (isUnserved(value) ? [{ field: path, why }] : []);
 }
 
-/** Decides for each field of an object. A field that the type does not know is for a newer kubelet, and is not looked at. */
+/** Applies the decision of each field of an object. Unknown fields belong to a newer kubelet and are ignored. */
 export function fieldsOf<Type extends object>(
   decisions: Decisions<Type>,
 ): (value: Type, path: string) => readonly Unserved[] {

@@ -5,10 +5,10 @@ import { quantityMilli, quantityValue } from "../pod/quantity.ts";
 import { podRequests, requestToFree } from "../pod/resources.ts";
 import type { Candidate } from "./candidate.ts";
 
-/** Looked at in this order; others follow by name. */
+/** Checked in this order; other resources follow by name. */
 const coreResources = ["cpu", "memory", "ephemeral-storage"];
 
-/** A resource of which the node has too little left. CPU in thousandths, all else in whole units. */
+/** A resource that the node has too little of. CPU in millicores, all others in whole units. */
 export interface Shortage {
   readonly resource: string;
   readonly requested: number;
@@ -16,7 +16,7 @@ export interface Shortage {
   readonly capacity: number;
 }
 
-/** Shortages of the node: for one pod more, and for all that it requests beside what the others request.
+/** Resources that the pod requests and the node does not have left, including the pod count.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function shortages({ pod, others, allocatable }: Candidate): readonly Shortage[] {
   const room = quantityValue(allocatable["pods"] ?? "0");
@@ -24,10 +24,10 @@ export function shortages({ pod, others, allocatable }: Candidate): readonly Sho
   const requests = podRequests(pod, { overhead: true });
   const names = Object.keys(requests).sort();
   const short = [...coreResources, ...names.filter((one) => !coreResources.includes(one))].flatMap((resource) => {
-    // A resource of the cluster's, or one that another driver hands out: the node does not count it.
+    // A cluster-level resource, or one that another driver provides: the node does not account for it.
     if (allocatable[resource] === undefined && isExtendedResource(resource)) return [];
     const requested = amount(resource, requests[resource]);
-    // Of what the pod does not ask for, the others may have all: many pods at once are each held against all before them.
+    // Skip resources that the pod does not request before adding up the others: admitting many pods at once is quadratic.
     if (requested <= 0) return [];
     const held = others.map((other) => amount(resource, podRequests(other, { overhead: true })[resource]));
     const used = held.reduce((sum, one) => sum + one, 0);
@@ -37,7 +37,7 @@ export function shortages({ pod, others, allocatable }: Candidate): readonly Sho
   return [...(crowded ? [{ resource: "pods", requested: 1, used: others.length, capacity: room }] : []), ...short];
 }
 
-/** The words in which the kubelet tells of it. */
+/** The kubelet's rejection for a shortage. */
 export function insufficient({ resource, requested, used, capacity }: Shortage): Rejection {
   return {
     reason: `OutOf${resource}`,
@@ -45,7 +45,7 @@ export function insufficient({ resource, requested, used, capacity }: Shortage):
   };
 }
 
-/** Amount of a resource that a pod's end frees, in the shortage's units: each pod is one of `pods`. */
+/** Amount of a resource that removing a pod frees, in the shortage's units; each pod counts as one of `pods`. */
 export function freedBy(pod: Pod, resource: string): number {
   return resource === "pods" ? 1 : amount(resource, requestToFree(pod, resource));
 }

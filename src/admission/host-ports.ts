@@ -10,7 +10,7 @@ interface HostPort {
 
 const anyAddress = "0.0.0.0";
 
-/** No other pod has a port of the host that this one asks for. */
+/** Rejects a pod whose host ports are in use by another pod. */
 export const hostPortsFree: Handler = ({ pod, others }) => {
   const taken = others.flatMap(hostPorts);
   const clash = hostPorts(pod).some((wanted) => taken.some((other) => overlap(wanted, other)));
@@ -22,7 +22,7 @@ function overlap(a: HostPort, b: HostPort): boolean {
   return sameAddress && a.port === b.port && a.protocol === b.protocol;
 }
 
-/** Ports of containers that run at the same time. */
+/** Host ports of sidecars and main containers, which run at the same time. */
 function hostPorts({ spec }: Pod): readonly HostPort[] {
   return [...(spec.initContainers ?? []).filter(isSidecar), ...spec.containers].flatMap(({ ports = [] }) =>
     ports.flatMap(({ hostIP, hostPort, protocol }) =>

@@ -5,22 +5,22 @@ import type { Feature } from "../seams/runtime.ts";
 import type { Unserved } from "./decisions.ts";
 import { quantityMilli } from "../pod/quantity.ts";
 
-/** Why the node's runtime or target lacks a feature; undefined where it has it. */
+/** Why the node's runtime or target lacks a feature; undefined if it has it. */
 export type Lacks = (feature: Feature | TargetFeature, signal: AbortSignal) => Promise<string | undefined>;
 
-/** Settings of the node by which a pod asks for less of it. */
+/** Node settings that reduce what a pod requires. */
 export interface LackingSettings {
-  /** KubeletConfiguration.cpuCFSQuota: where it is false, limits of CPU are not enforced. */
+  /** KubeletConfiguration.cpuCFSQuota: if false, CPU limits are not enforced. */
   readonly cpuCfsQuota: boolean;
 }
 
-/** A field that asks for what not every node can do. */
+/** A field that requires a feature not every node has. */
 interface Asked {
   readonly field: string;
   readonly feature: Feature | TargetFeature;
 }
 
-/** The fields of a pod that its node's runtime and target cannot serve, each with a sentence that says why. */
+/** Fields of a pod that the node's runtime or target cannot support, each with the reason. */
 export async function lacking(
   { spec }: Pod,
   { lacks, cpuCfsQuota }: LackingSettings & { readonly lacks: Lacks },
@@ -60,12 +60,12 @@ function askedByPod(spec: PodSpec): readonly Asked[] {
   ];
 }
 
-/** Directories made by the node, unlike those of the machine, belong to the pod's group. */
+/** Volumes created by the node are owned by the pod's fsGroup; hostPath and image volumes are not. */
 function isOwned({ hostPath, image }: NonNullable<PodSpec["volumes"]>[number]): boolean {
   return hostPath === undefined && image === undefined;
 }
 
-/** A token's file belongs to the user that all containers run as: giving it away takes a privilege. */
+/** Token files are owned by the user that all containers run as; changing the owner needs a privilege. */
 function ownedTokens(spec: PodSpec): readonly Asked[] {
   if (commonUser(spec) === undefined) return [];
   return (spec.volumes ?? []).flatMap(({ projected }, at) =>
@@ -75,7 +75,7 @@ function ownedTokens(spec: PodSpec): readonly Asked[] {
   );
 }
 
-/** Unlike memory, huge pages have no stand-in on disk. */
+/** Memory-backed emptyDirs can fall back to disk, huge pages cannot. */
 function hugePages({ volumes = [] }: PodSpec): readonly Asked[] {
   return volumes.flatMap(({ emptyDir }, at) =>
     emptyDir?.medium?.startsWith("HugePages")
@@ -103,13 +103,13 @@ function askedByContainer(spec: PodSpec, path: string, container: Container): re
   return asked;
 }
 
-/** A limit of 0 is none. */
+/** A limit of 0 means no limit. */
 function isLimited(limit: string | undefined): boolean {
   return limit !== undefined && quantityMilli(limit) > 0;
 }
 
-/** A part of a volume is bound where no container can move it, and what the node makes is shared with containers as a mount. Images
- *  are mounted by the runtime. */
+/** subPaths are bind-mounted where containers cannot move them, and mount propagation needs the node's volume to be a mount. Images are
+ *  mounted by the runtime. */
 function madeMounts({ volumes = [] }: PodSpec, path: string, { volumeMounts = [] }: Container): readonly Asked[] {
   return volumeMounts.flatMap(({ name, subPath, subPathExpr, mountPropagation = "None" }, at) => {
     const volume = volumes.find((one) => one.name === name);

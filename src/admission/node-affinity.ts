@@ -2,7 +2,7 @@ import type { Node, Pod } from "../objects.ts";
 import { termMatches } from "../pod/node-selector.ts";
 import { type Handler, predicateFailed } from "./candidate.ts";
 
-/** The node has the labels that the pod's selector and required affinity ask for.
+/** Rejects a pod whose node selector or required node affinity does not match the node.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ */
 export const nodeAffinityMatches: Handler = ({ pod, node }) =>
   selectorMatches(pod, node) && affinityMatches(pod, node)
@@ -13,7 +13,7 @@ function selectorMatches({ spec }: Pod, { metadata }: Node): boolean {
   return Object.entries(spec.nodeSelector ?? {}).every(([key, value]) => metadata.labels?.[key] === value);
 }
 
-/** One of the terms has to match; a term without requirements matches nothing. */
+/** Terms are ORed; a term without requirements matches nothing. */
 function affinityMatches({ spec }: Pod, node: Node): boolean {
   const required = spec.affinity?.nodeAffinity?.requiredDuringSchedulingIgnoredDuringExecution;
   return !required || required.nodeSelectorTerms.some((term) => termMatches(term, node));

@@ -1,6 +1,6 @@
 import { type Handler, predicateFailed } from "./candidate.ts";
 
-/** The pod was bound to this node. */
+/** Rejects a pod that is bound to another node. */
 export const nodeNameMatches: Handler = ({ pod, node }) =>
   !pod.spec.nodeName || pod.spec.nodeName === node.metadata.name
     ? undefined

@@ -3,7 +3,7 @@ import type { Handler } from "./candidate.ts";
 const osLabel = "kubernetes.io/os";
 const nodeOs = "linux";
 
-/** The pod's own label for its operating system names the node's. */
+/** Rejects a pod whose `kubernetes.io/os` label names another operating system. */
 export const osLabelMatches: Handler = ({ pod }) => {
   const wanted = pod.metadata.labels?.[osLabel];
   if (wanted === undefined || wanted === nodeOs) return undefined;

@@ -9,23 +9,23 @@ type Fields<Type> = Decisions<Wire<Type>>;
 export const podSecurity: Fields<k8s.V1PodSecurityContext> = {
   appArmorProfile: "served",
   fsGroup: "served",
-  // Says how to apply an fsGroup.
+  // Only affects how fsGroup is applied.
   fsGroupChangePolicy: "served",
   runAsGroup: "served",
   runAsNonRoot: "served",
   runAsUser: "served",
-  // Says how to label volumes of types that are not served.
+  // Only affects volumes of unsupported types.
   seLinuxChangePolicy: "served",
   seLinuxOptions: "served",
   seccompProfile: "served",
   supplementalGroups: "served",
   supplementalGroupsPolicy: "served",
   sysctls: "served",
-  // Linux has no use for it.
+  // Ignored on Linux.
   windowsOptions: "served",
 };
 
-/** Fields that the scheduler, admission or the API server acts upon count as served. */
+/** Fields handled by the scheduler, admission or the API server count as supported. */
 export const podSpec: Fields<k8s.V1PodSpec> = {
   activeDeadlineSeconds: "served",
   affinity: "served",
@@ -39,7 +39,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   hostIPC: "served",
   hostNetwork: "served",
   hostPID: "served",
-  hostUsers: heldWhen((host: boolean) => !host, "user namespaces are not served yet"),
+  hostUsers: heldWhen((host: boolean) => !host, "user namespaces are not supported yet"),
   hostname: "served",
   hostnameOverride: "served",
   imagePullSecrets: "served",
@@ -52,7 +52,7 @@ export const podSpec: Fields<k8s.V1PodSpec> = {
   priority: "served",
   priorityClassName: "served",
   readinessGates: "served",
-  resourceClaims: held("dynamic resource allocation is not served yet"),
+  resourceClaims: held("dynamic resource allocation is not supported yet"),
   resources: fieldsOf(resources),
   restartPolicy: "served",
   runtimeClassName: "served",

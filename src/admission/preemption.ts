@@ -20,7 +20,7 @@ export interface PreemptionDeps {
   readonly log: Logger;
 }
 
-/** Makes room for a critical pod. @returns why there is none, if so. @throws what the signal aborted with. */
+/** Preempts pods in favour of a critical one. @returns the rejection if that is impossible. @throws the signal's reason. */
 export type MakeRoom = (
   pod: Pod,
   others: readonly Pod[],
@@ -34,8 +34,8 @@ const preempted: Eviction = {
   disruption: "Pod was preempted by Kubelet to accommodate a critical pod.",
 };
 
-/** Ends pods so that a critical one fits, and waits for their ends: what takes longer than it may is waited for no longer, and ends
- *  later. @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
+/** Ends pods so that a critical one fits, and waits for them. A pod that exceeds its time is no longer waited for and ends later.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
 export function createPreemption(deps: PreemptionDeps): MakeRoom {
   const { signals, events, measures, log } = deps;
   const end = async (victim: Pod, resource: string, signal: AbortSignal) => {
@@ -44,13 +44,13 @@ export function createPreemption(deps: PreemptionDeps): MakeRoom {
     const stopped = untilStopped(deps, victim, grace, signal);
     signals.end.send(victim.metadata.uid, { graceSeconds: undefined, eviction: preempted });
     if (await stopped) measures.preempted(resource);
-    else log.error({ pod: fullName(victim) }, "preempted pod has not ended yet");
+    else log.error({ pod: fullName(victim) }, "timed out waiting for a preempted pod to end");
   };
   return async (pod, others, short, signal) => {
     const victims = victimsFor(pod, others, short.map(needOf));
     if ("unmet" in victims) return noRoom(victims.unmet);
     const names = victims.pods.map(fullName);
-    log.info({ pod: fullName(pod), short, preempted: names }, "pods end so that a critical one may begin");
+    log.info({ pod: fullName(pod), short, preempted: names }, "preempting pods to admit a critical pod");
     await Promise.all(victims.pods.map((victim) => end(victim, short[0]?.resource ?? "", signal)));
     return undefined;
   };

@@ -7,10 +7,11 @@ import { tolerates } from "./taints.ts";
 const conditionTypes = { memory: "MemoryPressure", disk: "DiskPressure", pid: "PIDPressure" } as const;
 const memoryTaint: Taint = { key: "node.kubernetes.io/memory-pressure", effect: "NoSchedule" };
 
-/** Refuses a new pod while something runs short on the node, in the kubelet's words; critical and static pods are let in. Short memory
- *  alone keeps out only what requests none and does not tolerate it. A pod that has begun is not looked at again: a restart of the
- *  agent ends none for a pressure. (kubelet, eviction/eviction_manager.go, Admit)
- *  @param pressure undefined while it is not known, and nothing is refused.
+/** Rejects new pods under node pressure, in the kubelet's words; critical and static pods are admitted. Memory pressure alone rejects
+ *  only BestEffort pods that do not tolerate its taint. Pods that have already started are not checked again, so restarting the agent
+ *  evicts none.
+ *  (kubelet, eviction/eviction_manager.go, Admit)
+ *  @param pressure undefined while unknown: nothing is rejected.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
 export function pressureBorne(pod: Pod, pressure: Pressure | undefined): Rejection | undefined {
   const short = (["memory", "disk", "pid"] as const).filter((name) => pressure?.[name]);

@@ -4,8 +4,8 @@ import { claimedResources } from "./extended-resources.ts";
 import { type Lacks, type LackingSettings, lacking } from "./lacking.ts";
 import { podSpec } from "./pod-decisions.ts";
 
-/** Knows which fields of a pod are not served. Each field of a pod spec is decided on in a table: a pod is never run with one
- *  of them ignored. @param lacks what the node's runtime and target cannot do; nothing when left out.
+/** Finds the unsupported fields of a pod. Every field of a pod spec has an entry in a table: no pod ever runs with one of them ignored.
+ *  @param lacks what the node's runtime and target cannot do; nothing if omitted.
  *  @see https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/ */
 export function createServed(
   lacks: Lacks = async () => undefined,

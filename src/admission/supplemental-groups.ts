@@ -1,6 +1,6 @@
 import type { Handler } from "./candidate.ts";
 
-/** A pod that wants exactly the groups it names needs a runtime that can leave out those of the image.
+/** supplementalGroupsPolicy Strict needs a runtime that can leave out the image's groups.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/#supplementalgroupspolicy */
 export const supplementalGroupsServed: Handler = ({ pod, node }) => {
   if (pod.spec.securityContext?.supplementalGroupsPolicy !== "Strict") return undefined;

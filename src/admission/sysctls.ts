@@ -1,8 +1,8 @@
 import { sysctlName } from "../pod/sysctl.ts";
 import type { Handler } from "./candidate.ts";
 
-/** Sysctls that a pod may set without harm to others, and the first kernel that keeps it apart for each pod; of any kernel where none
- *  is named. @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */
+/** Safe sysctls, and the first kernel version that namespaces each; [0, 0] for any kernel.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/sysctl-cluster/#safe-and-unsafe-sysctls */
 const safe: ReadonlyMap<string, readonly [major: number, minor: number]> = new Map([
   ["kernel.shm_rmid_forced", [0, 0]],
   ["net.ipv4.ip_local_port_range", [0, 0]],
@@ -18,8 +18,8 @@ const safe: ReadonlyMap<string, readonly [major: number, minor: number]> = new M
   ["net.ipv4.tcp_wmem", [4, 15]],
 ]);
 
-/** Refuses pods that set kernel parameters which are neither safe nor allowed, or whose namespace is the host's.
- *  @param allowed KubeletConfiguration.allowedUnsafeSysctls: names, or beginnings of names with `*`. */
+/** Rejects pods that set sysctls that are neither safe nor allowed, or whose namespace is the host's.
+ *  @param allowed KubeletConfiguration.allowedUnsafeSysctls: names, or prefixes ending in `*`. */
 export function sysctlsAllowed(allowed: readonly string[]): Handler {
   const names = new Set(allowed.filter((pattern) => !pattern.includes("*")).map(sysctlName));
   const beginnings = allowed.flatMap((pattern) => {
@@ -45,7 +45,7 @@ function isSafe(name: string, kernelVersion: string): boolean {
   return since !== undefined && (major > since[0] || (major === since[0] && minor >= since[1]));
 }
 
-/** Why a pod in the host's namespace must not set a parameter of that namespace. */
+/** Why a pod in the host's network or IPC namespace must not set a sysctl of that namespace. */
 function hostsOwn(
   name: string,
   { hostNetwork, hostIPC }: { hostNetwork?: boolean; hostIPC?: boolean },

@@ -2,7 +2,7 @@ import type { Taint, Toleration } from "../objects.ts";
 import { isStaticPod } from "../pod/containers.ts";
 import { type Handler, predicateFailed } from "./candidate.ts";
 
-/** The pod tolerates the node's NoExecute taints; NoSchedule is the scheduler's business. Static pods tolerate all.
+/** Rejects a pod that does not tolerate the node's NoExecute taints; NoSchedule is left to the scheduler. Static pods tolerate all.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/ */
 export const noExecuteTolerated: Handler = ({ pod, node }) => {
   const taints = (node.spec?.taints ?? []).filter(({ effect }) => effect === "NoExecute");
@@ -12,7 +12,8 @@ export const noExecuteTolerated: Handler = ({ pod, node }) => {
   return predicateFailed("TaintToleration", "node(s) had taints that the pod didn't tolerate");
 };
 
-/** True if a toleration tolerates a taint. An empty effect or key stands for all; the operators Lt and Gt are off by default and match nothing. */
+/** True if a toleration tolerates a taint. An empty effect or key matches all; the operators Lt and Gt are off by default and match
+ *  nothing. */
 export function tolerates({ key, operator, value, effect }: Toleration, taint: Taint): boolean {
   if (effect && effect !== taint.effect) return false;
   if (key && key !== taint.key) return false;

@@ -3,7 +3,7 @@ import { isCritical } from "../pod/containers.ts";
 import { type QosClass, qosClass } from "../pod/qos.ts";
 import { type Shortage, freedBy } from "./fit.ts";
 
-/** How much of a resource is to be freed, in the shortage's units. */
+/** Amount of a resource to free, in the shortage's units. */
 export interface Need {
   readonly resource: string;
   readonly quantity: number;
@@ -13,11 +13,11 @@ export function needOf({ resource, requested, used, capacity }: Shortage): Need 
   return { resource, quantity: requested - (capacity - used) };
 }
 
-/** A choice of pods to end, or what cannot be freed however many end. */
+/** The pods to preempt, or the needs that no preemption can meet. */
 export type Victims = { readonly pods: readonly Pod[] } | { readonly unmet: readonly Need[] };
 
-/** Which pods end in favour of one that matters more, as a kubelet chooses them: those of the better quality of service are spared
- *  first, then there are as few of a class as may be, then those that request the least. Pure.
+/** The pods to preempt, chosen as the kubelet does: it spares better QoS classes first, then ends as few pods of a class as possible,
+ *  then those with the smallest requests. Pure.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
 export function victimsFor(pod: Pod, others: readonly Pod[], needs: readonly Need[]): Victims {
   const yielding = others.filter((other) => yieldsTo(other, pod));
@@ -32,14 +32,14 @@ export function victimsFor(pod: Pod, others: readonly Pod[], needs: readonly Nee
   return { pods: [...ofBestEffort, ...ofBurstable, ...guaranteed] };
 }
 
-/** A critical pod takes the place of any that is not, and a pod of a higher priority that of a lower. */
+/** A critical pod preempts any pod that is not critical; otherwise the higher priority preempts the lower. */
 function yieldsTo(other: Pod, pod: Pod): boolean {
   if (isCritical(pod) && !isCritical(other)) return true;
   const [own, theirs] = [pod.spec.priority, other.spec.priority];
   return own !== undefined && theirs !== undefined && own > theirs;
 }
 
-/** Resources still needed once these pods are gone. */
+/** Needs that remain once these pods are gone. */
 function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
   return needs
     .map(({ resource, quantity }) => ({
@@ -49,7 +49,7 @@ function left(needs: readonly Need[], gone: readonly Pod[]): readonly Need[] {
     .filter(({ quantity }) => quantity > 0);
 }
 
-/** Takes the pod that comes nearest to what is needed, until nothing is: of two that come as near the one that requests less. */
+/** Picks the pod closest to the remaining needs until they are met; on a tie, the one with smaller requests. */
 function nearest(pods: readonly Pod[], needs: readonly Need[]): readonly Pod[] {
   const candidates = [...pods];
   const taken: Pod[] = [];
@@ -70,7 +70,7 @@ function isBetter(pod: Pod, known: Pod, needs: readonly Need[]): boolean {
   return nearer === 0 ? isSmaller(pod, known) : nearer < 0;
 }
 
-/** How far a pod is from what is needed: every resource counts alike, whatever its amount. */
+/** Distance of a pod from the needs: each resource has the same weight, whatever its amount. */
 function distance(needs: readonly Need[], pod: Pod): number {
   return needs.reduce((sum, { resource, quantity }) => {
     const missing = Math.max(0, quantity - freedBy(pod, resource)) / quantity;

@@ -6,7 +6,7 @@ type Fields<Type> = Decisions<Wire<Type>>;
 
 const noPlugin = "no volume plugin matched";
 
-/** Even an empty source (`flexVolume: {}`) asks for a volume. */
+/** Even an empty source (`flexVolume: {}`) requests a volume. */
 const otherType = heldWhen(() => true, noPlugin);
 
 const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
@@ -17,10 +17,10 @@ const emptyDirFields: Fields<k8s.V1EmptyDirVolumeSource> = {
 const imageFields: Fields<k8s.V1ImageVolumeSource> = { pullPolicy: "served", reference: "served" };
 
 export const projection: Fields<k8s.V1VolumeProjection> = {
-  clusterTrustBundle: held("trust bundles are not served yet"),
+  clusterTrustBundle: held("trust bundles are not supported yet"),
   configMap: "served",
   downwardAPI: "served",
-  podCertificate: held("pod certificates are not served yet"),
+  podCertificate: held("pod certificates are not supported yet"),
   secret: "served",
   serviceAccountToken: "served",
 };
@@ -61,7 +61,7 @@ export const volume: Fields<k8s.V1Volume> = {
   vsphereVolume: otherType,
 };
 
-/** The fields of a volume that are not served; a type that is not is named with the volume. */
+/** Unsupported fields of a volume; an unsupported type is reported with the volume's name. */
 export function unservedInVolume(given: Wire<k8s.V1Volume>, path: string): readonly Unserved[] {
   return fieldsOf(volume)(given, path).map(({ field, why }) => {
     const type = field.slice(path.length + 1);

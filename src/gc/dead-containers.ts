@@ -3,29 +3,28 @@ import { type Container, ContainerState, type PodSandbox, PodSandboxState } from
 import { podUidLabel } from "../pod/labels.ts";
 import { containerNameOf } from "../pod/runs.ts";
 
-/** Limits of dead containers. Numbers below zero are no limit. */
+/** Limits for dead containers. A negative number means no limit. */
 export interface ContainerLimits {
-  /** Age below which a dead container stays, milliseconds since it was created. */
+  /** Minimum age of a dead container before it is removed, milliseconds since its creation. */
   readonly minAgeMs: number;
-  /** Dead containers of one name in one pod. */
+  /** Maximum dead containers to keep per container name and pod. */
   readonly perContainer: number;
-  /** Dead containers of the node. */
+  /** Maximum dead containers to keep on the node. */
   readonly all: number;
 }
 
 export interface DeadInput {
-  /** Containers of the node, running ones included. */
+  /** All containers of the node, including running ones. */
   readonly containers: readonly Container[];
   readonly limits: ContainerLimits;
-  /** Time of the target's clock, milliseconds since the epoch. */
+  /** Current time by the target's clock, milliseconds since the epoch. */
   readonly now: number;
-  /** True for a pod of which everything goes that does not run. */
+  /** True for a pod whose dead containers are all removed, regardless of limits. */
   readonly isOver: (uid: string) => boolean;
 }
 
-/** Dead containers to remove, the oldest of a name first: all of pods that are over, then those beyond the limit of a name, then those
- *  beyond the limit of the node, by which each name keeps one as long as there is room. Newly created containers are about to start, and
- *  stay. Pure.
+/** Dead containers to remove, oldest of a name first: all of finished pods, then those beyond the limit per name, then those beyond the
+ *  node's limit, where each name keeps at least one if possible. Newly created containers are about to start and are kept. Pure.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-garbage-collection */
 export function deadContainers({ containers, limits, now, isOver }: DeadInput): readonly Container[] {
   const gone: Container[] = [];
@@ -53,8 +52,8 @@ export function deadContainers({ containers, limits, now, isOver }: DeadInput): 
   return gone;
 }
 
-/** Sandboxes to remove, the oldest of a pod first: those that are not ready and have no container, but for the newest of a pod that is
- *  not over. Pure.
+/** Sandboxes to remove, oldest of a pod first: those that are not ready and have no container, except the newest of a pod that is not
+ *  finished. Pure.
  *  @param used IDs of sandboxes that have containers. */
 export function deadSandboxes(
   sandboxes: readonly PodSandbox[],
@@ -69,7 +68,7 @@ export function deadSandboxes(
   );
 }
 
-/** @param counts whether one that was created and never started counts. */
+/** @param counts true if a container that was created and never started counts as dead. */
 function isDead({ state }: Container, counts: boolean): boolean {
   if (state === ContainerState.CONTAINER_CREATED) return counts;
   return state !== ContainerState.CONTAINER_RUNNING;

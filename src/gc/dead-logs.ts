@@ -1,8 +1,8 @@
 import { hasCode, messageOf, unlessGone } from "../lib/errors.ts";
 import type { FileChange, HostFs } from "../seams/host.ts";
 
-/** Log directories of pods for which `isOver` holds, as changes that remove them.
- *  @param directory KubeletConfiguration.podLogsDir, which may be missing. @throws in the kubelet's words when it cannot be read. */
+/** Changes that remove the log directories of pods for which `isOver` holds.
+ *  @param directory KubeletConfiguration.podLogsDir, which may not exist. @throws in the kubelet's words if it cannot be read. */
 export async function podLogsToRemove(
   fs: Pick<HostFs, "list">,
   directory: string,
@@ -18,8 +18,8 @@ export async function podLogsToRemove(
   return over.map(({ name }) => ({ do: "remove", path: `${directory}/${name}`, recursive: true }));
 }
 
-/** Removes links for log collectors whose log is gone, and whose container (the end of the name) is not in `living`: a running
- *  container's log is missing for a moment during rotation. */
+/** Removes dangling links for log collectors, except those of containers in `living` (the end of the link's name is the container ID): a
+ *  running container's log is missing for a moment during rotation. */
 export async function removeDanglingLinks(
   fs: HostFs,
   directory: string,

@@ -34,14 +34,14 @@ export interface GarbageDeps {
   readonly cache: PodCache;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly inspector: Pick<PodInspector, "inspect" | "isUnseen">;
-  /** True once every source has spoken: before that no pod is unknown. */
+  /** True once all pod sources have reported; until then no pod counts as unknown. */
   readonly sourcesSeen: () => boolean;
-  /** Labels of what is this node's, where others use the runtime too; else none. */
+  /** Labels of this node's containers and sandboxes on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
   readonly presence?: Presence;
   /** Directory of pod logs on the target: KubeletConfiguration.podLogsDir. */
   readonly podLogsDir: string;
-  /** Directory of the links for log collectors, one for each container. */
+  /** Directory of the links for log collectors, one per container. */
   readonly containerLogsDir: string;
   readonly limits: ContainerLimits;
   readonly nodeName: string;
@@ -57,20 +57,20 @@ export interface Garbage extends Service, Pick<Reclaim, "deleteUnusedContainers"
   podGone(uid: string, signal: AbortSignal): Promise<void>;
 }
 
-/** The kubelet's period of container garbage collection. */
+/** The kubelet's container garbage collection period. */
 const periodMs = 60_000;
-/** Containers and sandboxes that are removed side by side. */
+/** Maximum concurrent removals of containers or sandboxes. */
 const parallel = 8;
-/** Seconds that a container gets between SIGTERM and SIGKILL, at least. (kubelet) */
+/** Minimum seconds between SIGTERM and SIGKILL. (kubelet) */
 const leastGraceSeconds = 2;
 
-/** Removes ended containers and sandboxes, with their logs.
+/** Removes dead containers and sandboxes, and their logs.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createGarbage(deps: GarbageDeps): Garbage {
   const { runtime, fs, cache, worker, podLogsDir, log } = deps;
   const inTurn = createTurns(1);
   const isEnded = (uid: string) => ["terminated", "finished"].includes(worker.get(uid)?.phase ?? "");
-  /** True for a pod that the node ended for good, such as an evicted one: its leftovers are of no more use. */
+  /** True for an evicted or preempted pod that has ended: none of its containers are kept. */
   const isOver = (uid: string) => isEnded(uid) && worker.get(uid)?.evicted === true;
 
   const collect = async (isOverNow: (uid: string) => boolean, signal: AbortSignal) => {
@@ -81,7 +81,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
     const used = new Set(containers.flatMap(({ id, podSandboxId }) => (gone.has(id) ? [] : [podSandboxId])));
     await removeSandboxes(deps, deadSandboxes(sandboxes, used, isOverNow), signal);
     await removePodLogs(deps, (uid) => isOver(uid) || isUnknown(deps, uid), signal);
-    // Other programs may have removed a container with its log.
+    // Another program may have removed a container together with its log.
     await sweepLinks(signal);
   };
 
@@ -124,7 +124,7 @@ export function createGarbage(deps: GarbageDeps): Garbage {
   return { ...service, podGone, deleteUnusedContainers };
 }
 
-/** Containers and sandboxes of this node as the runtime lists them now. */
+/** This node's containers and sandboxes, as the runtime lists them now. */
 async function listOwn({ runtime, ownerLabels }: GarbageDeps, signal: AbortSignal) {
   const ours = Object.keys(ownerLabels).length > 0 ? { labelSelector: { ...ownerLabels } } : undefined;
   const [containers, sandboxes] = await Promise.all([
@@ -147,21 +147,21 @@ async function removePodLogs(
   });
 }
 
-/** True for a pod that nobody wants and the runtime does not have: logs are all that is left of it. Where others use the runtime, such a
- *  directory may be theirs. */
+/** True if no source wants the pod and the runtime does not have it: only its logs are left. On a shared runtime such a directory may
+ *  belong to another node. */
 function isUnknown({ pods, cache, worker, inspector, ownerLabels, sourcesSeen }: GarbageDeps, uid: string): boolean {
   const isKnown = uid === "" || pods.get(uid) || worker.get(uid) || cache.get(uid) || inspector.isUnseen(uid);
   return !isKnown && Object.keys(ownerLabels).length === 0 && sourcesSeen();
 }
 
-/** Removes containers, each after its logs: one that cannot be removed is found again. @returns IDs of those that are gone. */
+/** Removes containers, each after its logs, so that a failed removal is retried. @returns IDs of the removed containers. */
 async function removeContainers(
   deps: GarbageDeps,
   dead: readonly Container[],
   signal: AbortSignal,
 ): Promise<ReadonlySet<string>> {
   const logs = await logPaths(deps, dead, signal);
-  // All at once; if one cannot be removed, each by itself.
+  // Remove all logs in one batch; on failure, one at a time.
   const logsGone = await removeLogs(deps.fs, [...logs.values()], signal).then(
     () => true,
     () => false,
@@ -186,7 +186,7 @@ async function removeContainers(
   return gone;
 }
 
-/** Paths of the containers' logs, by ID. */
+/** Log paths by container ID. */
 async function logPaths(
   { runtime, cache }: GarbageDeps,
   dead: readonly Container[],
@@ -202,7 +202,7 @@ async function logPaths(
   return new Map((await Promise.all(dead.map(pathOf))).flat());
 }
 
-/** A container in an unknown state may run: it is stopped first. */
+/** A container in an unknown state may be running, so it is stopped first. */
 function graceOf(annotations: Readonly<Record<string, string>>): number {
   const seconds = Number.parseInt(annotations[podTerminationGraceAnnotation] ?? "", 10);
   return Math.max(leastGraceSeconds, Number.isNaN(seconds) ? 0 : seconds);

@@ -1,12 +1,12 @@
 import type { Container, ContainerStatus, Image } from "../gen/cri.ts";
 
-/** An image that nothing uses and that is not pinned. Times are those of Clock.monotonic(). */
+/** An unused, unpinned image. Times are Clock.monotonic(). */
 export interface UnusedImage {
   readonly image: Image;
   /** Bytes. */
   readonly size: number;
   readonly firstDetected: number;
-  /** Time at which it was last seen in use; negative infinity when it never was. */
+  /** When it was last seen in use; negative infinity if never. */
   readonly lastUsed: number;
 }
 
@@ -15,21 +15,20 @@ interface Age {
   lastUsed: number;
 }
 
-/** When images were first seen, and last seen in use, by ID. What an agent saw before its start is not known. */
+/** First-detected and last-used times of images, by ID. History from before the agent's start is unknown. */
 export interface ImageAges {
-  /** Takes in a list of all images. @param used what `imagesInUse` says of them. @param at when the look began.
-   *  @returns those that nothing uses, in the order in which they go: by their last use, then by when they were first detected. */
+  /** Records a list of all images. @param used result of `imagesInUse`. @param at when the listing began, and now.
+   *  @returns unused images in removal order: by last use, then by first detection. */
   see(
     images: readonly Image[],
     used: ReadonlySet<string>,
     at: { readonly began: number; readonly now: number },
   ): readonly UnusedImage[];
-  /** The image turned out to be in use. */
+  /** Records that the image is in use after all. */
   usedNow(id: string, now: number): void;
   forget(id: string): void;
 }
 
-/** No image has been seen yet. */
 export function createImageAges(): ImageAges {
   const ages = new Map<string, Age>();
   return {
@@ -61,8 +60,8 @@ function byUse(a: UnusedImage, b: UnusedImage): number {
   return a.lastUsed === b.lastUsed ? a.firstDetected - b.firstDetected : a.lastUsed < b.lastUsed ? -1 : 1;
 }
 
-/** IDs of images that containers use, ended ones too, or mount as volumes. Pure.
- *  @param statuses of those containers, as far as they exist. */
+/** IDs of images used by containers (also exited ones) or mounted as volumes. Pure.
+ *  @param statuses statuses of the containers that still exist. */
 export function imagesInUse(
   images: readonly Image[],
   containers: readonly Container[],

@@ -18,7 +18,7 @@ import { type ImageAges, type UnusedImage, createImageAges, imagesInUse } from "
 import { amountToFree, freeSpaceFailed } from "./image-space.ts";
 import type { PulledImages } from "./pulled-images.ts";
 
-/** When images are removed. Ages are milliseconds. */
+/** Image garbage collection policy. Ages are milliseconds. */
 export interface ImageLimits {
   /** Percentages of the image file system: KubeletConfiguration.imageGCHighThresholdPercent and imageGCLowThresholdPercent. */
   readonly highPercent: number;
@@ -33,10 +33,10 @@ export interface ImageCollectionDeps {
     Pick<Containers, "listContainers" | "containerStatus">;
   readonly fs: Pick<HostFs, "freeSpace">;
   readonly cache: Pick<PodCache, "list">;
-  /** Images that this node pulled, where others use the runtime too: others' images are theirs. */
+  /** On a shared runtime, the images that this node pulled: only those are removed. */
   readonly pulled?: Pick<PulledImages, "namesOf" | "settle">;
-  /** Forgets whose secrets images were pulled with that are not among these. @param since milliseconds since the epoch: those pulled
-   *  since are kept. */
+  /** Forgets pull records of images that are not in the list. @param since milliseconds since the epoch: records of later pulls are
+   *  kept. */
   readonly forgetPulls?: (imageIds: readonly string[], since: number) => Promise<void>;
   readonly presence?: Presence;
   readonly limits: ImageLimits;
@@ -50,19 +50,18 @@ export interface ImageCollectionDeps {
 
 export type ImageCollection = Service & Pick<Reclaim, "deleteUnusedImages">;
 
-/** The kubelet's period of looking for images, and of removing them. */
+/** The kubelet's image detection and garbage collection period. */
 const periodMs = 300_000;
 
-/** State of one node's collection. */
 interface Collector extends ImageCollectionDeps {
   readonly ages: ImageAges;
-  /** IDs of the images that are there, and when they were asked for, in milliseconds since the epoch. */
+  /** IDs of the images on the node, and when they were listed, milliseconds since the epoch. */
   present: { readonly ids: Set<string>; readonly since: number };
-  /** Clock.monotonic() when the agent began. */
+  /** Clock.monotonic() at the agent's start. */
   readonly beganAt: number;
 }
 
-/** Removes images that nothing uses: when the image file system fills up, and when they have not been used for too long.
+/** Removes unused images when the image file system fills up, and those unused for longer than the maximum age.
  *  @see https://kubernetes.io/docs/concepts/architecture/garbage-collection/#container-image-garbage-collection */
 export function createImageCollection(deps: ImageCollectionDeps): ImageCollection {
   const { limits, clock, log } = deps;
@@ -108,14 +107,14 @@ function tell({ events, nodeName }: ImageCollectionDeps, reason: string, message
   events.event(nodeReference(nodeName), "Warning", reason, message);
 }
 
-/** Forgets what is on record of images that are gone, whoever removed them. */
+/** Forgets the pull records of images that are gone, no matter who removed them. */
 async function forget({ forgetPulls, present: { ids, since }, log }: Collector): Promise<void> {
   await forgetPulls?.([...ids], since).catch((err: unknown) => {
-    log.warn({ err }, "records of the pulls of images that are gone stay for now");
+    log.warn({ err }, "cannot remove pull records of deleted images");
   });
 }
 
-/** @returns images that may go, in their order. @throws when the runtime cannot be asked. */
+/** @returns unused images, in removal order. @throws when the runtime cannot be reached. */
 async function detect(collector: Collector, signal: AbortSignal): Promise<readonly UnusedImage[]> {
   const { runtime, cache, pulled, ages, clock } = collector;
   const began = clock.monotonic();
@@ -168,7 +167,7 @@ async function collect(collector: Collector, signal: AbortSignal): Promise<void>
   throw new Error(message);
 }
 
-/** Removes images that have not been used for too long; not before the agent has looked on for as long. @returns the others. */
+/** Removes images unused for longer than the maximum age, once the agent itself has run for that long. @returns the remaining images. */
 async function freeOld(
   collector: Collector,
   images: readonly UnusedImage[],
@@ -195,12 +194,12 @@ async function freeOld(
 }
 
 interface Wanted {
-  /** Infinity for as many as there are. */
+  /** Infinity to remove all unused images. */
   readonly bytes: number;
   readonly now: number;
 }
 
-/** Removes images until so much is free. @returns bytes freed; layers that images share are counted for each, as by a kubelet. */
+/** Removes images until `bytes` are free. @returns bytes freed; like the kubelet, counts shared layers for each image. */
 async function free(
   collector: Collector,
   images: readonly UnusedImage[],
@@ -225,8 +224,8 @@ async function free(
   throw failure(`wanted to free ${amount} bytes, but freed ${freed} bytes space with errors in image deletion`, errors);
 }
 
-/** Removes one image; where others use the runtime, by its names, which are this node's.
- *  @returns false for one that somebody else's container uses. */
+/** Removes an image; on a shared runtime, by the names that this node pulled.
+ *  @returns false if another client's container uses it. */
 async function remove(
   { runtime, pulled, present, ages, clock, measures, log }: Collector,
   { image, size }: UnusedImage,
@@ -249,7 +248,7 @@ async function remove(
   return true;
 }
 
-/** Space of the first image file system, as the kubelet has it; a capacity of 0 where the target does not know it. */
+/** Space of the first image file system, as in the kubelet; capacity 0 if the target does not know it. */
 async function imageSpace(
   { runtime, fs }: Collector,
   signal: AbortSignal,
@@ -266,7 +265,7 @@ async function imageSpace(
   }
 }
 
-/** Several errors as the kubelet joins them: each text once. */
+/** Joins errors as the kubelet does, each text once. */
 function failure(what: string, errors: readonly unknown[]): Error {
   return new Error(`${what}: ${aggregateText(errors.map(runtimeErrorText))}`, { cause: errors[0] });
 }

@@ -1,11 +1,10 @@
-/** Space of a file system. */
 interface Space {
   readonly capacityBytes: number;
   readonly availableBytes: number;
 }
 
-/** How full the image file system is, and how much to free: down to the low threshold once the high one is reached; undefined below it.
- *  Whole percents and bytes, rounded as by a kubelet. Pure. @param space with a capacity above 0. */
+/** Usage of the image file system, and the bytes to free to get down to the low threshold; undefined below the high threshold. Whole
+ *  percents and bytes, rounded like the kubelet. Pure. @param space with a capacity above 0. */
 export function amountToFree(
   { capacityBytes, availableBytes }: Space,
   { highPercent, lowPercent }: { readonly highPercent: number; readonly lowPercent: number },
@@ -17,7 +16,7 @@ export function amountToFree(
   return { usedPercent, bytes: usedPercent >= highPercent ? Number(bytes) : undefined };
 }
 
-/** The kubelet's sentence for a file system that is full of something else. */
+/** The kubelet's message when removing images did not free enough space. */
 export function freeSpaceFailed(usedPercent: number, capacityBytes: number, freedBytes: number): string {
   return (
     `Insufficient free disk space on the node's image filesystem (${usedPercent}% of ${sizeText(capacityBytes)} used). ` +

@@ -16,22 +16,21 @@ export interface PulledImagesDeps {
   readonly log: Logger;
 }
 
-/** Images of a runtime that others use too: which of their names this node pulled. It is on record in the node's root directory, so
- *  that it outlives the agent. */
+/** On a shared runtime, the image names that this node pulled. They are recorded in the node's root directory and survive restarts. */
 export interface PulledImages {
-  /** The runtime's images; what a pull brings is put on record. */
+  /** The runtime's image service, which records pulls. */
   readonly images: Pick<Images, "imageStatus" | "pullImage">;
-  /** All names of an image, tags first, where each is one that this node pulled for it; else undefined. */
+  /** All names of an image, tags first, if this node pulled each of them for it; otherwise undefined. */
   namesOf(image: Image): readonly string[] | undefined;
-  /** Compares the record with a list of all images: what others have removed, or put in its place, is this node's no more; a pull that
-   *  an agent did not live to see the end of is its node's. @param listedAt Clock.monotonic() before the list was asked for.
+  /** Reconciles the record with a list of all images: names that were removed or moved to another image no longer belong to this node;
+   *  pulls that an earlier process did not see complete do. @param listedAt Clock.monotonic() before the listing began.
    *  @throws when the target cannot be reached. */
   settle(images: readonly Image[], listedAt: number, signal: AbortSignal): Promise<void>;
 }
 
 interface Owned {
   readonly id: string;
-  /** Clock.monotonic() when it was put on record. */
+  /** Clock.monotonic() when it was recorded. */
   readonly at: number;
 }
 
@@ -43,7 +42,7 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
   const names = createNames(deps);
   const underWay = new Map<string, number>();
 
-  /** @returns names of the same repository that are others'; undefined where the wanted one is among them. */
+  /** @returns names in the same repository that this node does not own; undefined if the wanted one is among them. */
   const begin = async (wanted: string, signal: AbortSignal): Promise<readonly string[] | undefined> => {
     await names.load(signal);
     const earlier = names.begun.get(wanted);
@@ -62,7 +61,7 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
     const wanted = canonicalName(request.image?.image ?? "");
     const others = await begin(wanted, signal).catch((error: unknown) => {
       throwIfAborted(signal);
-      log.warn({ err: error, image: wanted }, "a pull cannot be put on record: the image will not be removed");
+      log.warn({ err: error, image: wanted }, "cannot record image pull; garbage collection will not remove the image");
       return undefined;
     });
     if (!others) return runtime.pullImage(request, signal, ...more);
@@ -74,7 +73,7 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
       names.take(wanted, others, image);
       if (underWay.get(wanted) === 1) names.begun.delete(wanted);
       await names.save().catch((error: unknown) => {
-        log.warn({ err: error, image: wanted }, "a pull could not be put on record yet");
+        log.warn({ err: error, image: wanted }, "cannot record completed image pull yet");
       });
       return reference;
     } finally {
@@ -97,15 +96,15 @@ export function createPulledImages(deps: PulledImagesDeps): PulledImages {
   };
 }
 
-/** This node's names of images, and their record. */
+/** Image names that this node owns, and their record. */
 function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
   const owned = new Map<string, Owned>();
-  /** Names whose pull has begun, with those of the same repository that were others' before. */
+  /** Names whose pull has begun, each with the names in the same repository that this node did not own before. */
   const begun = new Map<string, readonly string[]>();
   let loaded = false;
   const isOwn = (image: Image, name: string) => owned.get(name)?.id === image.id;
 
-  /** Takes an image's names over that were not there before the pull of one of them. */
+  /** Takes ownership of an image's names that did not exist before the pull. */
   const take = (wanted: string, others: readonly string[], image: Image) => {
     for (const name of namesIn(image)) {
       const isTag = image.repoTags.includes(name);
@@ -133,7 +132,7 @@ function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
     begun,
     isOwn,
     take,
-    /** @returns true when something has changed. */
+    /** @returns true if the record has changed. */
     settle,
     async load(signal: AbortSignal): Promise<void> {
       if (loaded) return;
@@ -152,7 +151,7 @@ function createNames({ fs, rootDir, clock, log }: PulledImagesDeps) {
 
 type PullMore = Parameters<Images["pullImage"]> extends [unknown, unknown, ...infer Rest] ? Rest : never;
 
-/** Tags first: with the last tag of a repository Docker takes its digests away too. */
+/** Tags first: when a repository's last tag is removed, Docker also removes its digests. */
 function namesIn({ repoTags, repoDigests }: Image): readonly string[] {
   return [...repoTags, ...repoDigests];
 }

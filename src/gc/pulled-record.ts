@@ -5,11 +5,11 @@ import type { Logger } from "../lib/log.ts";
 import { entriesOf, recordIn } from "../lib/record.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** A root directory's record of the images that its node pulled, where others use the runtime too. Names are full ones. */
+/** Record in the root directory of the images that the node pulled from a shared runtime. Names are fully qualified. */
 export interface PulledRecord {
-  /** ID of the image that each name was pulled for. */
+  /** Image ID by pulled name. */
   readonly pulled: ReadonlyMap<string, string>;
-  /** Names whose pull has begun, with the names of the same repository that were there before. */
+  /** Names whose pull has begun, each with the names in the same repository that existed before. */
   readonly begun: ReadonlyMap<string, readonly string[]>;
 }
 
@@ -20,8 +20,8 @@ function recordFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/images.json`;
 }
 
-/** The record of a root directory; empty where there is none. One that is torn is set aside: its images are nobody's that this node
- *  knows, and stay. @throws when the target cannot be read. */
+/** Reads the record; empty if there is none. A corrupt record is renamed, and images listed only there are never collected.
+ *  @throws when the target cannot be read. */
 export async function readPulledRecord(
   fs: Pick<HostFs, "readFile" | "apply">,
   rootDir: string,
@@ -39,12 +39,12 @@ export async function readPulledRecord(
   }
   const record = contentOf(text);
   if (record) return record;
-  log.warn({ file }, "the record of pulled images cannot be read: it is set aside, and their images stay");
+  log.warn({ file }, "record of pulled images is corrupt; renamed it, and its images will not be removed");
   await fs.apply([{ do: "rename", from: file, to: `${file}.torn` }], signal);
   return { pulled: new Map(), begun: new Map() };
 }
 
-/** Replaces the record in one step. */
+/** Replaces the record atomically. */
 export async function writePulledRecord(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
@@ -56,7 +56,7 @@ export async function writePulledRecord(
   await fs.apply(replaceFile(file, `${JSON.stringify(content)}\n`, 0o600), signal);
 }
 
-/** Undefined for what is no record. */
+/** Undefined if the text is not a valid record. */
 function contentOf(text: string): PulledRecord | undefined {
   const content = recordIn(text);
   if (content?.["version"] !== version) return undefined;

@@ -6,23 +6,23 @@ export interface CgroupLayout {
   readonly driver: CgroupDriver;
   /** KubeletConfiguration.cgroupRoot; empty or `/` for the top. */
   readonly root: string;
-  /** KubeletConfiguration.cgroupsPerQOS: false puts all pods where the runtime puts them. */
+  /** KubeletConfiguration.cgroupsPerQOS: if false, the runtime chooses the pods' cgroups. */
   readonly perQos: boolean;
 }
 
-/** The parent of a pod's cgroup in the runtime's words: `/kubepods/burstable/pod<uid>`, or under systemd
- *  `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`. Guaranteed pods sit directly under kubepods.
+/** A pod's cgroup parent as passed to the runtime: `/kubepods/burstable/pod<uid>`, or with systemd
+ *  `/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod<uid>.slice`. Guaranteed pods are directly below kubepods.
  *  @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
 export function podCgroup(uid: string, qos: QosClass, layout: CgroupLayout): string {
   return layout.perQos ? cgroupPath([...tierNames(qos, layout), `pod${uid}`], layout.driver) : "";
 }
 
-/** The cgroup that the pods of one quality of service class share. */
+/** The cgroup of a QoS class. */
 export function tierCgroup(qos: QosClass, layout: CgroupLayout): string {
   return cgroupPath(tierNames(qos, layout), layout.driver);
 }
 
-/** The cgroup that all pods share. */
+/** The kubepods cgroup, the parent of all pods. */
 export function podsCgroup(layout: CgroupLayout): string {
   return tierCgroup("Guaranteed", layout);
 }
@@ -31,8 +31,8 @@ function tierNames(qos: QosClass, { root }: CgroupLayout): string[] {
   return [...split(root), "kubepods", ...(qos === "Guaranteed" ? [] : [qos.toLowerCase()])];
 }
 
-/** Names of a cgroup's ancestors and itself, from its path: of `/kubepods.slice/kubepods-burstable.slice` under systemd, where the last
- *  part says it all, `kubepods` and `burstable`. */
+/** Names of a cgroup's ancestors and itself, from its path. With systemd the last segment has all of them:
+ *  `/kubepods.slice/kubepods-burstable.slice` gives `kubepods` and `burstable`. */
 export function cgroupNames(path: string, driver: CgroupDriver): readonly string[] {
   const parts = split(path);
   if (driver === "cgroupfs") return parts;
@@ -40,7 +40,7 @@ export function cgroupNames(path: string, driver: CgroupDriver): readonly string
   return slice.split("-").flatMap((name) => (name === "" ? [] : [name.replaceAll("_", "-")]));
 }
 
-/** Names as the kubelet's messages have them: `["kubepods" "burstable"]`. */
+/** Names as in the kubelet's messages: `["kubepods" "burstable"]`. */
 export function quotedNames(names: readonly string[]): string {
   return `[${names.map((name) => JSON.stringify(name)).join(" ")}]`;
 }
@@ -49,15 +49,15 @@ function split(path: string): readonly string[] {
   return path.split("/").filter((name) => name !== "");
 }
 
-/** Path of a cgroup by the names of its ancestors and itself. A `-` within a name is escaped under systemd, where it separates
- *  levels. @see https://www.freedesktop.org/software/systemd/man/latest/systemd.slice.html */
+/** Path of a cgroup from the names of its ancestors and itself. With systemd, `-` separates levels and is escaped within a name. @see
+ *  https://www.freedesktop.org/software/systemd/man/latest/systemd.slice.html */
 export function cgroupPath(names: readonly string[], driver: CgroupDriver): string {
   if (driver === "cgroupfs" || names.length === 0) return `/${names.join("/")}`;
   const escaped = names.map((name) => name.replaceAll("-", "_"));
   return escaped.map((_, depth) => `/${escaped.slice(0, depth + 1).join("-")}.slice`).join("");
 }
 
-/** Path of a cgroup right below another of the same driver. */
+/** Path of a child cgroup, with the same driver. */
 export function cgroupBelow(path: string, name: string, driver: CgroupDriver): string {
   if (driver === "cgroupfs") return `${path}/${name}`;
   const above = path.slice(path.lastIndexOf("/") + 1, -".slice".length);

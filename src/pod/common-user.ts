@@ -1,7 +1,7 @@
 import type { PodSpec } from "../objects.ts";
 
-/** The user ID that the spec gives every container, or undefined where they differ or one leaves it to its image: the owner of
- *  the pod's service account tokens. */
+/** The user ID that the spec sets for all containers, which owns the pod's service account tokens; undefined if the IDs differ or one is
+ *  left to the image. */
 export function commonUser(spec: PodSpec): number | undefined {
   const containers = [...(spec.initContainers ?? []), ...spec.containers, ...(spec.ephemeralContainers ?? [])];
   const users = new Set(

@@ -27,11 +27,11 @@ export function isResizeCondition({ type }: Pick<PodCondition, "type">): boolean
   return type === "PodResizePending" || type === "PodResizeInProgress";
 }
 
-/** Condition DisruptionTarget: the pod is terminated by a disruption; other writers than the kubelet may set it. */
+/** Condition DisruptionTarget: the pod is terminated by a disruption. Other components set it, too. */
 export const disruptionCondition = "DisruptionTarget";
 const endedByKubelet = "TerminationByKubelet";
 
-/** The condition DisruptionTarget of a pod that its node terminates. */
+/** The DisruptionTarget condition of a pod that its node terminates. */
 export function disruption({ metadata: { generation } }: Pod, message: string): PodCondition {
   return {
     type: disruptionCondition,
@@ -58,12 +58,12 @@ export interface ConditionsInput {
   readonly resize: readonly PodCondition[];
 }
 
-/** Verdict of a condition; its times are set by the keeper of the status. */
+/** Status of a condition; the status manager sets its times. */
 type Verdict = Pick<PodCondition, "status" | "reason" | "message">;
 
 const yes: Verdict = { status: "True" };
 
-/** A pod's conditions: those of other writers first, as the API server shows them, then the kubelet's own.
+/** A pod's conditions: those of other components first, as the API server shows them, then the kubelet's own.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions */
 export function podConditions(input: ConditionsInput): PodCondition[] {
   const { pod, observed } = input;
@@ -82,12 +82,12 @@ export function podConditions(input: ConditionsInput): PodCondition[] {
     ...foreign,
     ...(isTerminal(input.phase) ? [] : input.resize),
     ...own.map(([type, verdict]) => ({ type, ...observedGeneration, ...verdict })),
-    // The kubelet's has no generation.
+    // Like the kubelet's, without observedGeneration.
     ...(mayRestartAll(pod.spec) ? [{ type: allRestartingCondition, ...judgeRestarting(input) }] : []),
   ];
 }
 
-/** Ready and ContainersReady of a pod whose phase is final. */
+/** Ready and ContainersReady in a final phase. */
 export function terminalReadiness(phase: string): Verdict {
   return { status: "False", reason: phase === "Failed" ? "PodFailed" : "PodCompleted" };
 }

@@ -6,14 +6,13 @@ import type { Amounts } from "./resize.ts";
 type Resources = NonNullable<ContainerStatus["resources"]>;
 type List = { [name: string]: string };
 
-/** Smallest amounts of a runtime: at or below these, amounts are indistinguishable and are not read back. */
+/** Minimum amounts of runtimes: they cannot report amounts at or below these, so the spec's are shown. */
 export const leastCpuLimitMilli = 10;
 export const leastCpuRequestMilli = 2;
 
-/** The resources of a container's status: its spec's amounts, overridden by the amounts in force while it runs, as the runtime
- *  reports them.
+/** The resources of a container's status: the spec's amounts, overridden while it runs by the actual amounts that the runtime reports.
  *  @param container with its allocated resources.
- *  @param known amounts in force that are known otherwise.
+ *  @param known actual amounts from another source.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/ */
 export function resourcesInForce(
   container: Container,
@@ -47,7 +46,7 @@ function requestsInForce(wanted: List, linux: LinuxContainerResources | undefine
   return { ...(cpu && { cpu }), ...(memory && { memory }) };
 }
 
-/** The spec's own spelling for an equal amount, or when both are below the smallest; undefined for none. */
+/** The spec's own notation if the amounts are equal, or both are below the minimum; undefined without an amount. */
 function cpuText(milli: number | undefined, wanted: string | undefined, least: number): string | undefined {
   if (!milli) return undefined;
   const wantedMilli = quantityMilli(wanted ?? "0");

@@ -15,22 +15,22 @@ import { mayHaveRun } from "./unstarted.ts";
 export interface ContainerStatusInput {
   readonly pod: Pod;
   readonly observed: RuntimePod | undefined;
-  /** The last written status: it alone keeps some facts. */
+  /** The last written status, the only source of some facts. */
   readonly previous: PodStatus | undefined;
   readonly failures: ReadonlyMap<string, StartFailure>;
-  /** The newest readiness verdict of a container, by the runtime's ID; undefined before the first. */
+  /** The newest readiness verdict of a container ID; undefined before the first. */
   readonly readiness: (containerName: string, containerId: string) => ProbeVerdict | undefined;
   /** Result of a container's startup probe; undefined without one. */
   readonly started: (containerName: string, containerId: string) => boolean | undefined;
-  /** CPU and memory in force for a running container; undefined when unknown. */
+  /** Actual CPU and memory of a running container; undefined if unknown. */
   readonly inForce: (run: RuntimeStatus) => Amounts | undefined;
-  /** Health of a container's devices; absent when the node does not report it. */
+  /** Health of a container's devices; absent if the node does not report it. */
   readonly devices?: (containerName: string) => NonNullable<ContainerStatus["allocatedResourcesStatus"]>;
   /** The scheme of container IDs, such as `containerd`. */
   readonly runtimeName: string;
 }
 
-/** Exit code of a killed container, also used for one whose exit was not observed. */
+/** Exit code of a killed container, also used if the exit was not observed. */
 const killedExitCode = 137;
 
 const listOf = {
@@ -39,7 +39,7 @@ const listOf = {
   ephemeralContainers: "ephemeralContainerStatuses",
 } as const;
 
-/** Statuses of the containers in one list of the spec: init containers in its order, others by name.
+/** Statuses of the containers in one list of the spec: init containers in spec order, others by name.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-states */
 export function containerStatuses(kind: ContainerKind, input: ContainerStatusInput): ContainerStatus[] {
   const containers: readonly Container[] = input.pod.spec[kind] ?? [];
@@ -59,18 +59,18 @@ function statusOf(kind: ContainerKind, container: Container, input: ContainerSta
   return kind === "containers" ? withDevices(known, withReadiness(known, status)) : withReadiness(known, status);
 }
 
-/** Everything known of one container. */
+/** Inputs for one container's status. */
 interface Known {
   readonly kind: ContainerKind;
   readonly container: Container;
   /** The last reported status. */
   readonly before: ContainerStatus | undefined;
-  /** The runtime's newest of this name. */
+  /** The newest runtime container of this name. */
   readonly newest: RuntimeStatus | undefined;
   readonly input: ContainerStatusInput;
 }
 
-/** The status of a container that the runtime has not (any more). */
+/** The status of a container that the runtime does not have (any more). */
 function fromMemory(
   container: Container,
   before: ContainerStatus | undefined,
@@ -94,7 +94,7 @@ function fromMemory(
   return { ...waiting, restartCount: restarts, lastState: { terminated: lost(message) } };
 }
 
-/** The status of a container between two runs while all containers of its pod restart; undefined for others. */
+/** The status of a container that was removed while all containers of its pod restart; undefined otherwise. */
 function takenAway(
   kind: ContainerKind,
   known: ContainerStatus | undefined,
@@ -149,7 +149,7 @@ function fromRuntime(
   };
 }
 
-/** Restart counts never decrease, not even when the runtime has dropped older runs. */
+/** Restart counts never decrease, not even if the runtime has removed older containers. */
 function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): number {
   const counted = Number(run.annotations[containerRestartCountAnnotation] ?? run.metadata?.attempt ?? 0) || 0;
   const known = before?.restartCount ?? 0;
@@ -158,7 +158,7 @@ function restartCount(run: RuntimeStatus, before: ContainerStatus | undefined): 
   return Math.max(known, counted);
 }
 
-/** The previous run's termination state, from memory: the runtime only has the newest. */
+/** The previous container's termination, from the last status: the runtime only has the newest. */
 function lastStateOf(containerID: string, before: ContainerStatus | undefined): ContainerState {
   if (before?.state?.terminated && before.containerID !== containerID) return { terminated: before.state.terminated };
   return before?.lastState?.terminated ? { terminated: before.lastState.terminated } : {};
@@ -195,8 +195,8 @@ function stateOf(
   }
 }
 
-/** Follows the runtime's own words on a start that was cut off. */
-const uncertain = "the agent was cut off from the runtime during the start, and the container may have run";
+/** Appended to the runtime's message about an interrupted start. */
+const uncertain = "the agent lost its connection to the runtime during the start, and the container may have run";
 
 /** @param nanoseconds since the epoch, as CRI has them. */
 function time(nanoseconds: bigint): string {
@@ -241,7 +241,8 @@ function mainContainerMade({ spec }: Pod, observed: RuntimePod | undefined): boo
   });
 }
 
-/** Probe results, and before the first result the last status of the same container: a restart of the agent changes nothing. */
+/** Readiness by probe results; before the first one, the last status of the same container, so that restarting the agent changes
+ *  nothing. */
 function withReadiness({ kind, container, before, input }: Known, status: ContainerStatus): ContainerStatus {
   const running = status.state?.running !== undefined;
   const same = before !== undefined && before.containerID === status.containerID ? before : undefined;
@@ -265,8 +266,8 @@ function idOf({ containerID = "" }: ContainerStatus): string {
   return containerID.slice(containerID.indexOf("://") + 3);
 }
 
-/** Mounts as in the spec; earlier ones stay, since a container's mounts never change. The runtime reports recursive read-only
- *  mounts. */
+/** Mounts as in the spec; earlier ones are kept, since a container's mounts never change. Recursive read-only is taken from the
+ *  runtime's report. */
 function volumeMounts(
   container: Container,
   before: ContainerStatus | undefined,

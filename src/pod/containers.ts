@@ -5,7 +5,7 @@ import { configMirrorAnnotation, configSourceAnnotation } from "./labels.ts";
 /** Priority of the class system-cluster-critical, the lower of the two critical classes. */
 const systemCriticalPriority = 2_000_000_000;
 
-/** Every container of a pod: init containers first, then the main ones, then ephemeral ones. */
+/** All containers of a pod: init containers, main containers, then ephemeral containers. */
 export function allContainers({ spec }: Pod): readonly NamedContainer[] {
   return [
     ...(spec.initContainers ?? []).map((container) => ({ kind: "initContainers" as const, container })),
@@ -14,7 +14,7 @@ export function allContainers({ spec }: Pod): readonly NamedContainer[] {
   ];
 }
 
-/** An init container that keeps running beside the main ones.
+/** True for a sidecar: an init container that keeps running next to the main containers.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ */
 export function isSidecar(container: Container): boolean {
   return container.restartPolicy === "Always";
@@ -26,7 +26,7 @@ export function isStaticPod({ metadata }: Pod): boolean {
   return source !== undefined && source !== "api";
 }
 
-/** True for a pod that the node does not evict for its own needs: a critical one by its priority, or a static one.
+/** True for a pod that the node does not evict or preempt for its own needs: critical by priority, static, or a mirror pod.
  *  @see https://kubernetes.io/docs/tasks/administer-cluster/guaranteed-scheduling-critical-addon-pods/ */
 export function isCritical(pod: Pod): boolean {
   return isStaticPod(pod) || isMirrorPod(pod) || (pod.spec.priority ?? 0) >= systemCriticalPriority;

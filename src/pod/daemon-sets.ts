@@ -3,39 +3,40 @@ import { isStaticPod } from "./containers.ts";
 import { isEnding } from "./phase.ts";
 import { isPlaceholder } from "./placeholder.ts";
 
-/** Which pods of DaemonSets a node runs: none, those that are selected, or all. */
+/** Which DaemonSet pods a node runs: none, selected ones, or all. */
 export type DaemonSets = "none" | "selected" | "all";
 
-/** Annotation of a Node, written when it is registered: the choice where the configuration makes none. A Node without it runs all. */
+/** Annotation of a Node, written at registration: the setting if the configuration has none. A Node without it runs all. */
 export const daemonSetsAnnotation = "graftlet.dev/daemon-sets";
 
-/** Annotation of a pod template: `"true"` selects its pods, `"false"` leaves them out that would be selected. */
+/** Annotation of a pod template: `"true"` selects its pods, `"false"` excludes pods that would be selected. */
 export const runAnnotation = "graftlet.dev/run";
 
-/** Folders below a node's root directory through which plugins serve it. */
+/** Directories below a node's root directory that node plugins use. */
 const pluginFolders = ["plugins", "plugins_registry", "device-plugins"];
 
-/** What a pod is on this node. It stays that for its life: a pod that is to be the other is deleted, and its DaemonSet makes another. */
+/** Whether the node runs a pod or shows a placeholder for it. This never changes for a pod: if it should, the pod is deleted, and its
+ *  DaemonSet creates another. */
 export interface Standing {
   readonly is: "pod" | "placeholder";
-  /** False for one that is to be the other. */
+  /** False if the pod must be replaced to change this. */
   readonly stays: boolean;
 }
 
 export interface StandingInput {
   readonly pod: Pod;
-  /** The newest status known of it. */
+  /** The newest known status. */
   readonly status: PodStatus | undefined;
-  /** The runtime has something of it. */
+  /** The runtime has a sandbox or container of the pod. */
   readonly exists: boolean;
-  /** Undefined while the node's choice is not known: what has begun stays as it is. */
+  /** The node's setting; undefined while unknown: started pods stay as they are. */
   readonly choice: DaemonSets | undefined;
   /** The node's root directory. */
   readonly rootDir: string;
 }
 
-/** Decides whether a node runs a pod, or shows a placeholder for it. Pure. What the runtime has of a pod counts before what its status says:
- *  a mark alone makes no running pod a placeholder. A placeholder that has lost its DaemonSet stays one. */
+/** Decides whether a node runs a pod, or shows a placeholder for it. Pure. What the runtime has of a pod takes precedence over its
+ *  status: a status alone does not turn a running pod into a placeholder. A placeholder that has lost its DaemonSet stays one. */
 export function standingOf({ pod, status, exists, choice, rootDir }: StandingInput): Standing {
   const runs = !isOfDaemonSet(pod) || isChosen(pod, choice, rootDir);
   if (isPlaceholder(status) && !exists) return { is: "placeholder", stays: !(runs && choice && isOfDaemonSet(pod)) };
@@ -48,13 +49,13 @@ function isChosen(pod: Pod, choice: DaemonSets | undefined, rootDir: string): bo
   return choice === "all" || (choice === "selected" && isSelected(pod, rootDir));
 }
 
-/** The pod of a DaemonSet of Kubernetes' own. @see https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ */
+/** True for a pod of an apps/v1 DaemonSet. @see https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/ */
 function isOfDaemonSet(pod: Pod): boolean {
   const owner = pod.metadata.ownerReferences?.find(({ controller }) => controller);
   return owner?.kind === "DaemonSet" && owner.apiVersion.startsWith("apps/") && !isStaticPod(pod);
 }
 
-/** By its annotation, else because it mounts a folder of the node's plugins. */
+/** True if the annotation selects the pod or, without one, if it mounts a plugin directory of the node. */
 function isSelected({ metadata, spec }: Pod, rootDir: string): boolean {
   const said = metadata.annotations?.[runAnnotation];
   if (said === "true" || said === "false") return said === "true";

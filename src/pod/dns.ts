@@ -2,10 +2,10 @@ import { isIPv6 } from "node:net";
 import { DNSConfig } from "../gen/cri.ts";
 import type { Pod } from "../objects.ts";
 
-/** The Service of the cluster's DNS, whatever program serves it. */
+/** The cluster's DNS Service, whatever implements it. */
 export const usualDns = "kube-system/kube-dns";
 
-/** Contents of a resolv.conf. */
+/** Content of a resolv.conf. */
 export interface ResolverConfig {
   readonly servers: readonly string[];
   readonly searches: readonly string[];
@@ -14,9 +14,9 @@ export interface ResolverConfig {
 
 export interface DnsInput {
   readonly pod: Pod;
-  /** Contents of the target's resolver file; undefined when the node has none (`resolvConf: ""`). */
+  /** Content of the target's resolver file; undefined if the node has none (`resolvConf: ""`). */
   readonly host: ResolverConfig | undefined;
-  /** True when the pods' network does not reach the cluster's DNS. */
+  /** True if the pod network does not reach the cluster's DNS. */
   readonly isolated?: boolean;
   /** KubeletConfiguration.clusterDNS and clusterDomain. */
   readonly clusterDNS: readonly string[];
@@ -43,7 +43,7 @@ const maxSearches = 32;
 const maxSearchChars = 2048;
 const maxDomainChars = 253;
 
-/** A pod's resolv.conf, from its DNS policy and dnsConfig, cut to the resolver's limits.
+/** A pod's resolv.conf from its DNS policy and dnsConfig, truncated to the resolver's limits.
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy */
 export function podDns(input: DnsInput): PodDns {
   const warnings: DnsWarning[] = [];
@@ -79,12 +79,12 @@ function baseConfig(input: DnsInput, warnings: DnsWarning[]): ResolverConfig {
 function missingClusterDns(pod: Pod, isolated: boolean): DnsWarning {
   const { name, namespace, uid } = pod.metadata;
   const nodeMessage = isolated
-    ? 'The pods\' network of this node is isolated from the cluster, whose DNS pods of the "ClusterFirst" policy cannot reach. Falling back to "Default" policy.'
+    ? 'The pod network of this node is isolated, so pods with "ClusterFirst" policy cannot reach the cluster DNS. Falling back to "Default" policy.'
     : 'kubelet does not have ClusterDNS IP configured and cannot create Pod using "ClusterFirst" policy. Falling back to "Default" policy.';
   return { reason: "MissingClusterDNS", message: `pod: "${name}_${namespace}(${uid})". ${nodeMessage}`, nodeMessage };
 }
 
-/** A resolver without servers asks the machine itself, which in a pod's network answers nothing: look-ups are off. */
+/** Without nameservers a resolver queries localhost, which in a pod's network does not answer: lookups are disabled. */
 function loopbackOnly(hostIPs: readonly string[]): ResolverConfig {
   const servers = hostIPs.map((ip) => (isIPv6(ip) ? "::1" : "127.0.0.1"));
   return { servers: servers.length > 0 ? servers : ["127.0.0.1"], searches: ["."], options: [] };
@@ -119,8 +119,8 @@ function fitSearches(searches: readonly string[], warnings: DnsWarning[]): strin
   return kept;
 }
 
-/** Reads a resolv.conf: nameservers add up, of search lines the last one counts, of equal options the last one.
- *  @throws Error on a nameserver line without an address.
+/** Parses a resolv.conf: nameservers accumulate; the last search line and the last of equal options win.
+ *  @throws Error for a nameserver line without an address.
  *  @see https://man7.org/linux/man-pages/man5/resolv.conf.5.html */
 export function parseResolvConf(text: string): ResolverConfig {
   const servers: string[] = [];

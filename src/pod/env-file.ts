@@ -5,19 +5,19 @@ const assignment = /^[ \t]*([^= \t][^=]*?)=/;
 
 /** The variables of an environment file. */
 export interface EnvFile {
-  /** @returns undefined when the file does not have it. @throws Error that names the line, where what comes before it is not right;
-   *  NotText where the value is not UTF-8. */
+  /** @returns undefined if the file does not define it. @throws Error with the line number of a syntax error before it; NotText if the
+   *  value is not UTF-8. */
   get(name: string): string | undefined;
 }
 
-/** A value that a container's environment cannot carry. */
+/** A value that is not valid UTF-8 and cannot be an environment variable. */
 export class NotText extends Error {}
 
-/** Reads an environment file, once: lines `NAME='value'`, the value in single quotes as it stands and over as many lines as it
- *  takes, a comment after it or on a line of its own. Lines may end with CR LF, in a value too, which then has LF alone. Without quotes, after a blank, it is empty. Of a name that comes twice the
- *  first counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
+/** Parses an environment file of `NAME='value'` lines. Values are literal, in single quotes, and may span lines; comments may follow a
+ *  value or have a line of their own. CR LF is read as LF, also within values. A blank after `=` means an empty value. The first
+ *  definition of a name counts. @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-via-file/ */
 export function parseEnvFile(bytes: Buffer): EnvFile {
-  // Byte by byte: what is not UTF-8 in one value changes no other.
+  // As bytes, so that invalid UTF-8 in one value does not affect others.
   const values = new Map<string, string>();
   const wrong = readVariables(bytes.toString("latin1"), (name, value) => {
     if (!values.has(name)) values.set(name, value);
@@ -34,7 +34,7 @@ export function parseEnvFile(bytes: Buffer): EnvFile {
   };
 }
 
-/** @returns what is wrong with the first line that is none of these: nothing after it is read. */
+/** @returns the error of the first invalid line; nothing after it is read. */
 function readVariables(text: string, found: (name: string, value: string) => void): Error | undefined {
   let at = 0;
   const line = () => text.slice(0, at).split("\n").length;
@@ -47,7 +47,7 @@ function readVariables(text: string, found: (name: string, value: string) => voi
       continue;
     }
     const assigned = assignment.exec(content);
-    if (!assigned?.[1] || /[ \t]$/.test(assigned[1])) return new Error(`line ${line()} is none of NAME='value'`);
+    if (!assigned?.[1] || /[ \t]$/.test(assigned[1])) return new Error(`line ${line()}: expected NAME='value'`);
     const from = at + assigned[0].length;
     if (/^[ \t]/.test(text.slice(from, from + 1))) {
       found(assigned[1], "");
@@ -57,7 +57,7 @@ function readVariables(text: string, found: (name: string, value: string) => voi
     const value = /'([^']*)'[ \t]*(?:#[^\n]*)?\r?(?:\n|$)/y;
     value.lastIndex = from;
     const quoted = value.exec(text);
-    if (!quoted) return new Error(`the value in line ${line()} is not enclosed in single quotes`);
+    if (!quoted) return new Error(`line ${line()}: the value is not enclosed in single quotes`);
     found(assigned[1], (quoted[1] ?? "").replaceAll("\r\n", "\n"));
     at = value.lastIndex;
   }

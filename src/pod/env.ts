@@ -6,28 +6,28 @@ import { createStringSum, expand, variableCalled } from "./expand.ts";
 import { type FieldContext, podField, resourceField } from "./fields.ts";
 import { serviceEnvironment } from "./service-env.ts";
 
-/** A config map or secret that a container's environment draws from. */
+/** A ConfigMap or Secret that a container's environment refers to. */
 export interface EnvironmentReference {
   readonly kind: "configMap" | "secret";
   readonly name: string;
-  /** False when any of the references to it is required. */
+  /** False if any of the references to it is required. */
   readonly optional: boolean;
 }
 
 export interface EnvironmentInput extends FieldContext {
   readonly pod: Pod;
   readonly container: Container;
-  /** The existing ones of `environmentReferences`, by name. */
+  /** Existing objects of `environmentReferences`, by name. */
   readonly configMaps: ReadonlyMap<string, ConfigMap>;
   readonly secrets: ReadonlyMap<string, Secret>;
-  /** The contents of `environmentFiles`, by fileKey, or the reason for a missing one. */
+  /** Parsed `environmentFiles` by fileKey, or the error of an unreadable one. */
   readonly files: ReadonlyMap<string, EnvFile | Error>;
   readonly services: readonly Service[];
-  /** The node's allocatable resources: the limits of containers without their own. */
+  /** The node's allocatable resources, which are the limits of containers without their own. */
   readonly allocatable: Readonly<Record<string, string>>;
 }
 
-/** A file in a volume that a container's environment draws from. */
+/** A file in a volume that a container's environment refers to. */
 export interface EnvironmentFile {
   readonly volumeName: string;
   /** Relative, without `..`. */
@@ -36,18 +36,18 @@ export interface EnvironmentFile {
 
 type FileReference = EnvironmentFile & { readonly key: string; readonly optional?: boolean };
 
-/** One key for each file. */
+/** A unique key for each file. */
 export function fileKey({ volumeName, path }: EnvironmentFile): string {
   return `${volumeName}/${path}`;
 }
 
-/** The files that have to be read before the environment can be built, each once. */
+/** Files to read before the environment can be built, each once. */
 export function environmentFiles(container: Container): EnvironmentFile[] {
   const files = (container.env ?? []).flatMap(({ valueFrom }) => valueFrom?.fileKeyRef ?? []);
   return [...new Map(files.map((file) => [fileKey(file), file])).values()];
 }
 
-/** Objects to read before the environment can be built, in the order of the spec. */
+/** Objects to read before the environment can be built, in spec order. */
 export function environmentReferences(container: Container): EnvironmentReference[] {
   const found = new Map<string, EnvironmentReference>();
   const note = (kind: EnvironmentReference["kind"], ref: { name?: string; optional?: boolean } | undefined) => {
@@ -67,12 +67,12 @@ export function environmentReferences(container: Container): EnvironmentReferenc
   return [...found.values()];
 }
 
-const cannotCarry = "which a container's environment cannot carry";
+const cannotCarry = "which a container's environment cannot hold";
 
-/** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from what came before and from services,
- *  then the service variables that nothing overrides. The order is the spec's; within one source keys are sorted.
- *  @throws Error with the kubelet's text when an object, a key or a field that is not optional is missing; one that names the
- *  variable, before it is made, where a process cannot be given that much.
+/** A container's environment: `envFrom`, then `env` in order with `$(NAME)` expanded from earlier variables and from services, then
+ *  service variables that are not overridden. Spec order; within one source, keys are sorted.
+ *  @throws Error with the kubelet's text if a required object, key or field is missing; or one that names the variable that exceeds the
+ *  size limits of a process, before it is built.
  *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-environment-variable-container/ */
 export function buildEnvironment(input: EnvironmentInput): Map<string, string> {
   const { pod, container } = input;
@@ -106,7 +106,7 @@ function putSources(input: EnvironmentInput, put: (name: string, value: string) 
   }
 }
 
-/** @returns undefined when the variable is optional and has no value: it is then left out. */
+/** @returns undefined if the variable is optional and has no value; it is then omitted. */
 function resolve(input: EnvironmentInput, { name, valueFrom }: EnvVar): string | undefined {
   const { pod, container, allocatable } = input;
   if (!valueFrom) return "";
@@ -162,10 +162,10 @@ function keyOf(
 
 type Reference = Omit<KeyReference, "key">;
 
-/** Values of an object. Each is decoded when it is asked for: many variables may name one key of a large object. */
+/** Values of an object, decoded lazily: many variables may refer to one key of a large object. */
 interface ObjectValues {
   keys(): string[];
-  /** @param variable that gets the value. @throws Error for what no environment can carry. */
+  /** @param variable variable that gets the value. @throws Error for a value that cannot be an environment variable. */
   get(key: string, variable: string): string | undefined;
 }
 
@@ -202,7 +202,7 @@ function secretValues(
     valuesOf(found.data, (value, key, variable) => {
       const bytes = Buffer.from(value, "base64");
       if (isUtf8(bytes)) return bytes.toString();
-      // Neither CRI's strings nor the runtimes' own files hold other bytes: changed, they would be another secret.
+      // Neither CRI strings nor the runtimes' own files can hold other bytes, and a lossy conversion would change the secret.
       const where = `key ${key} in Secret ${pod.metadata.namespace}/${name}`;
       throw new Error(
         `${variableCalled(variable)}: ${where} is not UTF-8, ${cannotCarry}: mount the Secret as a volume`,

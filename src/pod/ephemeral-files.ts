@@ -3,9 +3,9 @@ import type { Pod, Volume } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 import { podLogDirectory } from "./log-paths.ts";
 
-/** Paths on the target of the files that the node creates for a pod, beside its volumes. */
+/** Paths on the target of the files that the node creates for a pod, in addition to its volumes. */
 export interface EphemeralFiles {
-  /** Directories of logs, by container. */
+  /** Log directories by container. */
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
 }
@@ -22,7 +22,7 @@ export function ephemeralFiles(
   };
 }
 
-/** True when a volume's contents count as the pod's ephemeral storage.
+/** True if a volume's content counts as the pod's ephemeral storage.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/ */
 export function isEphemeral({ emptyDir, configMap }: Volume): boolean {
   return configMap !== undefined || (emptyDir !== undefined && !emptyDir.medium);

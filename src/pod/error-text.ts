@@ -17,7 +17,7 @@ const grpcNames: Readonly<Record<ErrorCode, string>> = {
   unknown: "Unknown",
 };
 
-/** A runtime's error as kubelets show it to users. */
+/** A runtime's error as the kubelet shows it to users. */
 export function runtimeErrorText(error: unknown): string {
   return error instanceof CodedError
     ? `rpc error: code = ${grpcNames[error.code]} desc = ${error.message}`

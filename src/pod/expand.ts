@@ -1,12 +1,12 @@
-/** Bytes of the longest string that Linux hands to a process (MAX_ARG_STRLEN). @see execve(2) */
+/** Maximum bytes of one argument or variable of a Linux process (MAX_ARG_STRLEN). @see execve(2) */
 const maxStringBytes = 128 * 1024;
-/** Bytes of all strings together that Linux hands to a process, as its stack is limited by default. @see execve(2) */
+/** Maximum total bytes of a Linux process's arguments and environment, with the default stack limit. @see execve(2) */
 const maxSumBytes = 2 * 1024 * 1024;
 
-/** Replaces `$(NAME)` by the variable's value. What no variable is named stays as it is; `$$` stands for `$`, so that
- *  `$$(NAME)` is the literal `$(NAME)`. Takes time by the lengths of the text and of what comes of it.
- *  @param valueOf undefined for an unknown name. @param what the result is, for the error.
- *  @throws Error before the result is made, where it would be longer than a process can be given.
+/** Replaces `$(NAME)` by the variable's value. Unknown names stay as they are; `$$` is an escaped `$`, so that `$$(NAME)` gives the
+ *  literal `$(NAME)`. Takes linear time in the lengths of text and result.
+ *  @param valueOf undefined for an unknown name. @param what name of the result, for the error.
+ *  @throws Error before the result is built if it would exceed the size limit of a process argument.
  *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-interdependent-environment-variables/ */
 export function expand(text: string, valueOf: (name: string) => string | undefined, what: string): string {
   const parts: string[] = [];
@@ -29,33 +29,31 @@ export function expand(text: string, valueOf: (name: string) => string | undefin
   return parts.join("");
 }
 
-/** Counts what one process is started with. */
+/** Adds up the sizes of a process's arguments and environment. */
 export interface StringSum {
-  /** @param what the string is, for the error.
-   *  @throws Error where it is longer than a process can be given, or all of them together are. */
+  /** @param what name of the string, for the error.
+   *  @throws Error if the string, or the total, exceeds the limit. */
   add(what: string, ...parts: readonly string[]): void;
 }
 
-/** A sum of nothing. What replaces another string counts beside it: the sum bounds the work, too.
- *  @param whose strings these are, for the error. */
+/** Starts at zero. Overridden strings count, too: the total also bounds the work.
+ *  @param whose name of the strings, for the error. */
 export function createStringSum(whose = "environment, command and args of the container"): StringSum {
   let sum = 0;
   return {
     add(what, ...parts) {
       const lengths = parts.map((part) => Buffer.byteLength(part));
       if (lengths.some((length) => length > maxStringBytes)) throw tooLong(what);
-      // Each ends with a NUL; a variable has its "=".
+      // Each ends with a NUL; a variable also has a "=".
       sum += lengths.reduce((all, length) => all + length + 1, 0);
       if (sum > maxSumBytes)
-        throw new Error(
-          `${whose} are longer than ${maxSumBytes} bytes together: shorten them, or put what is large into files`,
-        );
+        throw new Error(`${whose} exceed ${maxSumBytes} bytes in total: shorten them, or move large values to files`);
     },
   };
 }
 
 function tooLong(what: string): Error {
-  return new Error(`${what} is longer than ${maxStringBytes} bytes: shorten it, or put what is large into a file`);
+  return new Error(`${what} is longer than ${maxStringBytes} bytes: shorten it, or move the large value to a file`);
 }
 
 /** A variable's name in errors, shortened: names have no length limit. */

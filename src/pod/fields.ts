@@ -8,7 +8,7 @@ import { isHugePages } from "./resources.ts";
 export interface FieldContext {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];
-  /** The pod's addresses, as the runtime gave them. */
+  /** The pod's addresses, as reported by the runtime. */
   readonly podIPs: readonly string[];
 }
 
@@ -20,7 +20,7 @@ export interface ResourceSelector {
 }
 
 /** The value of a `fieldRef`: a path such as `metadata.labels['k']` or `status.podIP`.
- *  @throws Error naming the path when the downward API has no such field.
+ *  @throws Error that names the path if the downward API does not support it.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-fieldRef */
 export function podField(pod: Pod, path: string, { hostIPs, podIPs }: FieldContext): string {
   const subscript = /^(metadata\.(?:labels|annotations))\['(.*)'\]$/s.exec(path);
@@ -56,18 +56,18 @@ export function podField(pod: Pod, path: string, { hostIPs, podIPs }: FieldConte
   }
 }
 
-/** One address of each family, the family of the node's primary address first (IPv4 when the node has none).
+/** One address per family, the family of the node's primary address first (IPv4 if the node has none).
  *  @see https://kubernetes.io/docs/concepts/services-networking/dual-stack/ */
 export function orderPodIPs(podIPs: readonly string[], hostIPs: readonly string[]): string[] {
   const first = hostIPs[0] !== undefined && isIPv6(hostIPs[0]) ? [isIPv6, isIPv4] : [isIPv4, isIPv6];
   return first.map((family) => podIPs.find((ip) => family(ip))).filter((ip) => ip !== undefined);
 }
 
-/** The value of a `resourceFieldRef`, in units of its divisor, rounded up. A limit that is not set is the pod's own, or else the node's
- *  allocatable.
- *  @param containerName the container that asks; the selector's own name wins.
- *  @param allocatable of the node, as quantities by resource name.
- *  @throws Error when there is no such container or resource.
+/** The value of a `resourceFieldRef`, in units of its divisor, rounded up. A missing limit defaults to the pod-level limit, then to the
+ *  node's allocatable.
+ *  @param containerName the referring container; the selector's own name takes precedence.
+ *  @param allocatable the node's, as quantities by resource name.
+ *  @throws Error if there is no such container or resource.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/downward-api/#downwardapi-resourceFieldRef */
 export function resourceField(
   pod: Pod,
@@ -102,7 +102,7 @@ function quantityOf(
   return defaults[resource] ?? "0";
 }
 
-/** The CPU and memory limits of the pod as a whole, of those that are set. */
+/** The pod-level CPU and memory limits, if set. */
 function podLimits({ spec }: Pod): Readonly<Record<string, string>> {
   const set = Object.entries(spec.resources?.limits ?? {}).filter(
     ([resource, limit]) => ["cpu", "memory"].includes(resource) && quantityMilli(limit) !== 0,
@@ -110,7 +110,7 @@ function podLimits({ spec }: Pod): Readonly<Record<string, string>> {
   return Object.fromEntries(set);
 }
 
-/** Labels or annotations as sorted `key="value"` lines, values quoted as Go's strconv.Quote does. */
+/** Formats labels or annotations as sorted `key="value"` lines, with values quoted like Go's strconv.Quote. */
 export function formatMap(map: Readonly<Record<string, string>>): string {
   return Object.keys(map)
     .sort(byBytes)

@@ -1,4 +1,4 @@
-/** JSON as Go's encoder writes it, which escapes what could end an HTML script. Keys stay in the order of the object. */
+/** JSON as Go's encoder writes it, with HTML characters escaped. Keys keep the order of the object. */
 export function goJson(value: unknown): string {
   return JSON.stringify(value).replace(
     /[<>&\u2028\u2029]/g,

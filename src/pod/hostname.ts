@@ -1,6 +1,6 @@
 import type { Pod } from "../objects.ts";
 
-/** The longest name that a label may have, and the longest that the kernel keeps as its nodename. */
+/** Maximum length of a DNS label, and of the kernel's nodename. */
 const maxHostname = 63;
 const maxKernelName = 64;
 
@@ -10,7 +10,7 @@ export interface PodHostname {
   readonly domain: string;
 }
 
-/** A pod's host name and domain.
+/** A pod's hostname and domain.
  *  @see https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-hostname-and-subdomain-field */
 export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   const { hostname, hostnameOverride, subdomain } = pod.spec;
@@ -19,8 +19,8 @@ export function podHostname(pod: Pod, clusterDomain: string): PodHostname {
   return { hostname: cut(hostname || pod.metadata.name), domain };
 }
 
-/** The hostname inside the pod: the fully qualified name for pods with setHostnameAsFQDN; empty on the host's network, where it
- *  is the host's own. @throws Error when that is longer than the kernel's limit. */
+/** The hostname inside the pod: the FQDN with setHostnameAsFQDN; empty with hostNetwork, which uses the host's own. @throws Error if it
+ *  exceeds the kernel's limit. */
 export function kernelHostname(pod: Pod, { hostname, domain }: PodHostname): string {
   if (pod.spec.hostNetwork) return "";
   if (!domain || pod.spec.setHostnameAsFQDN !== true) return hostname;

@@ -11,14 +11,14 @@ const header = [
   "fe00::2\tip6-allrouters",
 ];
 
-/** The /etc/hosts of a pod with a network of its own.
+/** The /etc/hosts of a pod with its own network.
  *  @see https://kubernetes.io/docs/tasks/network/customize-hosts-file-for-pods/ */
 export function podHostsFile(pod: Pod, podIPs: readonly string[], { hostname, domain }: PodHostname): string {
   const names = domain ? `${hostname}.${domain}\t${hostname}` : hostname;
   return lines([...header, ...podIPs.map((ip) => `${ip}\t${names}`), ...aliases(pod)]);
 }
 
-/** The /etc/hosts of a pod in the host's network. @param hostFile the target's own /etc/hosts. */
+/** The /etc/hosts of a hostNetwork pod. @param hostFile the target's own /etc/hosts. */
 export function hostNetworkHostsFile(pod: Pod, hostFile: string): string {
   return `# Kubernetes-managed hosts file (host network).\n${hostFile}${lines(aliases(pod))}`;
 }

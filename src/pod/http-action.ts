@@ -8,8 +8,8 @@ import { canonicalName } from "../lib/http-header.ts";
 
 export type HttpGet = Wire<V1HTTPGetAction>;
 
-/** The first request of an HTTP probe or hook. Its User-Agent and Accept have defaults.
- *  @param host the action's, else the pod's address. @throws Error with Go's text for what makes no URL.
+/** The first request of an HTTP probe or hook, with default User-Agent and Accept headers.
+ *  @param host the action's, otherwise the pod's address. @throws Error with Go's text for an invalid URL.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
 export function firstRequest(action: HttpGet, host: string, port: number, from: HttpRequest["from"]): HttpRequest {
   const headers = headersOf(action);
@@ -19,7 +19,7 @@ export function firstRequest(action: HttpGet, host: string, port: number, from: 
   return { url: urlOf(action, host, port), hostHeader: headers.get("Host")?.[0] ?? "", headers, from };
 }
 
-/** The kubelet's User-Agent towards containers. */
+/** The kubelet's User-Agent for requests to containers. */
 export function userAgent(from: HttpRequest["from"]): string {
   return `kube-${from}/${/^v?(\d+\.\d+)/.exec(kubeletVersion)?.[1]}`;
 }
@@ -33,7 +33,7 @@ function headersOf({ httpHeaders = [] }: HttpGet): Map<string, string[]> {
   return headers;
 }
 
-/** A path that is no valid URL reference is taken as a path in whole. */
+/** A path that is not a valid URL reference is used verbatim as the path. */
 function urlOf({ scheme = "", path = "" }: HttpGet, host: string, port: number): GoUrl {
   const reference = referenceOf(bytesOf(path));
   return parseUrl(

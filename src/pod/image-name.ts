@@ -1,7 +1,7 @@
-/** An image's name in parts, the repository in full: `docker.io/library/busybox`. */
+/** Parts of an image name, with the fully qualified repository: `docker.io/library/busybox`. */
 export interface ImageName {
   readonly repository: string;
-  /** Empty only where a digest is given. */
+  /** Empty only if there is a digest. */
   readonly tag: string;
   readonly digest: string;
 }
@@ -13,10 +13,10 @@ const validTag = /^\w[\w.-]{0,127}$/;
 const validDigest = /^[A-Za-z][A-Za-z0-9]*(?:[-_+.][A-Za-z][A-Za-z0-9]*)*:[0-9A-Fa-f]{32,}$/;
 const digestLengths: Readonly<Record<string, number>> = { sha256: 64, sha384: 96, sha512: 128 };
 const maxRepository = 255;
-/** A DNS name and a port; longer ones are refused before a pattern works on them. */
+/** Length of a DNS name and a port; checked before the regular expression runs. */
 const maxDomain = 253 + 6;
 
-/** Reads an image reference as `docker pull` takes it; without tag and digest the tag is `latest`.
+/** Parses an image reference like `docker pull`; without tag and digest the tag is `latest`.
  *  @throws Error `couldn't parse image name "…": …`.
  *  @see https://github.com/distribution/reference */
 export function parseImageName(image: string): ImageName {
@@ -40,20 +40,20 @@ export function parseImageName(image: string): ImageName {
   return { repository, tag: tag ?? (digest ? "" : "latest"), digest };
 }
 
-/** The image's name with `:latest` where neither tag nor digest is given; the registry stays as the user wrote it.
+/** Appends `:latest` if there is neither tag nor digest; the registry stays as written.
  *  @throws Error as parseImageName. */
 export function withDefaultTag(image: string): string {
   const { tag, digest } = parseImageName(image);
   return digest || image.endsWith(`:${tag}`) ? image : `${image}:${tag}`;
 }
 
-/** The name in full, as runtimes list it: with a digest the tag does not count. @throws Error as parseImageName. */
+/** The fully qualified name, as runtimes list it; a tag is dropped if there is a digest. @throws Error as parseImageName. */
 export function canonicalName(image: string): string {
   const { repository, tag, digest } = parseImageName(image);
   return digest ? `${repository}@${digest}` : `${repository}:${tag}`;
 }
 
-/** An image's name as it was given, without tag and digest. */
+/** An image name as written, without tag and digest. */
 export function bareName(image: string): string {
   return image.replace(/@[^@]*$/, "").replace(/:[^/:]*$/, "");
 }
@@ -65,7 +65,7 @@ export function defaultPullPolicy(image: string): "Always" | "IfNotPresent" {
   return tag === "latest" && !digest ? "Always" : "IfNotPresent";
 }
 
-/** A colon after the last slash begins a tag; before it, a registry's port. */
+/** A colon after the last slash starts a tag; one before it, a registry's port. */
 function splitTag(named: string): { name: string; tag: string | undefined } {
   const colon = named.indexOf(":", named.lastIndexOf("/") + 1);
   return colon < 0 ? { name: named, tag: undefined } : { name: named.slice(0, colon), tag: named.slice(colon + 1) };

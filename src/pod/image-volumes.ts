@@ -1,9 +1,9 @@
 import type { Container, Pod, Volume } from "../objects.ts";
 
-/** A volume that shows an image's files. */
+/** A volume with an `image` source. */
 export type ImageVolume = Volume & Required<Pick<Volume, "image">>;
 
-/** The images that a container mounts as volumes, each once, in the order of its mounts. Pure. */
+/** The image volumes that a container mounts, each once, in the order of its mounts. Pure. */
 export function imageVolumes({ spec }: Pod, { volumeMounts = [] }: Container): readonly ImageVolume[] {
   const names = new Set(volumeMounts.map(({ name }) => name));
   return [...names].flatMap((name) => {

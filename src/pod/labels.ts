@@ -1,4 +1,4 @@
-// Labels and annotations by which kubelets find their own again: exact, so that one agent can take over from another.
+// The kubelet's labels and annotations of containers and pods: exact, so that one agent can take over from another.
 
 export const podNameLabel = "io.kubernetes.pod.name";
 export const podNamespaceLabel = "io.kubernetes.pod.namespace";
@@ -14,16 +14,16 @@ export const containerPortsAnnotation = "io.kubernetes.container.ports";
 export const podDeletionGraceAnnotation = "io.kubernetes.pod.deletionGracePeriod";
 export const podTerminationGraceAnnotation = "io.kubernetes.pod.terminationGracePeriod";
 
-/** The pod's source: file, http or api. Set locally. */
+/** The pod's source: file, http or api. Set on the node only. */
 export const configSourceAnnotation = "kubernetes.io/config.source";
-/** The time when the pod was first seen, RFC 3339. Set locally. */
+/** The time when the pod was first seen, RFC 3339. Set on the node only. */
 export const configSeenAnnotation = "kubernetes.io/config.seen";
 /** Annotation of a mirror pod: the hash of its static pod. */
 export const configMirrorAnnotation = "kubernetes.io/config.mirror";
 /** Annotation of a static pod: its UID, which changes with its manifest. */
 export const configHashAnnotation = "kubernetes.io/config.hash";
 
-/** Tells a node's pods from another's in a shared runtime. */
+/** Identifies a node's pods on a shared runtime. */
 export const nodeLabel = "graftlet.dev/node";
-/** Annotation of a container: the resources it was created with, its own and its pod's, as JSON. */
+/** Annotation of a container: its resources and its pod's at creation, as JSON. */
 export const resourcesAnnotation = "graftlet.dev/resources";

@@ -3,7 +3,7 @@ import type { Pod } from "../objects.ts";
 
 type PodIdentity = { readonly metadata: Pick<Pod["metadata"], "namespace" | "name" | "uid"> };
 
-/** The longest file name on ext4, bytes. */
+/** Maximum length of a file name on ext4, bytes. */
 const maxFileName = 255;
 
 /** Directory of a pod's logs on the target. @param root KubeletConfiguration.podLogsDir.
@@ -17,7 +17,7 @@ export function containerLogPath(containerName: string, restartCount: number): s
   return `${containerName}/${restartCount}.log`;
 }
 
-/** Absolute path of the link by which log collectors find a container's log, cut to what a file name may have.
+/** Absolute path of the link to a container's log for log collectors, truncated to the maximum file name length.
  *  @param directory `/var/log/containers` unless several nodes share the target. (kubelet) */
 export function containerLogLink(
   directory: string,

@@ -2,15 +2,15 @@ import type { Container, Pod } from "../objects.ts";
 import { qosClass } from "./qos.ts";
 import { quantityValue } from "./quantity.ts";
 
-/** Settings of feature gate MemoryQoS, which is for cgroup v2, in the KubeletConfiguration. */
+/** KubeletConfiguration settings of the feature gate MemoryQoS, which needs cgroup v2. */
 export interface MemoryQos {
-  /** memoryThrottlingFactor: where between its request and its limit a container is slowed down, 0 to 1. */
+  /** memoryThrottlingFactor: position of memory.high between a container's request and limit, 0 to 1. */
   readonly throttlingFactor: number;
-  /** memoryReservationPolicy is TieredReservation: what is requested is kept for its pod. */
+  /** memoryReservationPolicy is TieredReservation: memory requests are protected by memory.min or memory.low. */
   readonly reserves: boolean;
 }
 
-/** Bytes that are kept for a cgroup: from anybody, or as long as others have some to spare. */
+/** Memory protection of a cgroup, bytes: memory.min (hard) and memory.low (best effort). */
 export interface KeptMemory {
   readonly memoryMinBytes?: number;
   readonly memoryLowBytes?: number;
@@ -18,8 +18,8 @@ export interface KeptMemory {
 
 const pageBytes = 4096;
 
-/** Settings of a container's own cgroup: what is kept for it, and from where on it is slowed down.
- *  @param allocatableBytes memory of the node's pods together, the limit of a container that has none.
+/** The memory.min, memory.low and memory.high of a container's cgroup.
+ *  @param allocatableBytes the node's allocatable memory, used as the limit of a container without one.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/#memory-qos-with-cgroup-v2 */
 export function containerMemoryQos(
   pod: Pod,
@@ -42,7 +42,7 @@ function kept(pod: Pod, request: number, reserves: boolean): Readonly<Record<str
   return { [qosClass(pod.spec) === "Guaranteed" ? "memory.min" : "memory.low"]: String(request) };
 }
 
-/** Memory that is kept for a pod's cgroup. @param requestBytes of the whole pod. */
+/** Memory protection of a pod's cgroup. @param requestBytes memory request of the whole pod. */
 export function podKeptMemory(pod: Pod, requestBytes: number): KeptMemory {
   if (requestBytes === 0) return {};
   return qosClass(pod.spec) === "Guaranteed" ? { memoryMinBytes: requestBytes } : { memoryLowBytes: requestBytes };

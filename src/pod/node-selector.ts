@@ -1,7 +1,7 @@
 import type { V1NodeSelectorRequirement, V1NodeSelectorTerm } from "@kubernetes/client-node";
 import type { Node } from "../objects.ts";
 
-/** True when a node satisfies a term: all of its requirements. One without requirements matches nothing.
+/** True if a node satisfies all requirements of a term; a term without requirements matches nothing.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/ */
 export function termMatches(
   { matchExpressions = [], matchFields = [] }: V1NodeSelectorTerm,
@@ -44,7 +44,7 @@ function compare(
   return holds(BigInt(label), BigInt(limit));
 }
 
-/** The only field that a node can be chosen by is its name. */
+/** The only supported node field is its name. */
 function fieldMatches({ key, operator, values = [] }: V1NodeSelectorRequirement, name: string): boolean {
   const [value, ...more] = values;
   if (value === undefined || more.length > 0) return false;

@@ -7,8 +7,8 @@ export interface ObjectReferences {
   readonly configMaps: readonly string[];
 }
 
-/** The secrets and config maps that a pod names: in env, envFrom, volumes (configMap, secret, projected, csi) and
- *  imagePullSecrets. Pure. The Node authorizer lets a node read exactly those.
+/** The Secrets and ConfigMaps that a pod references in env, envFrom, volumes (configMap, secret, projected, csi) and imagePullSecrets.
+ *  Pure. The Node authorizer lets a node read exactly these.
  *  @see https://kubernetes.io/docs/reference/access-authn-authz/node/ */
 export function referencedObjects(pod: Pod): ObjectReferences {
   const named: readonly Named[] = [
@@ -22,7 +22,7 @@ export function referencedObjects(pod: Pod): ObjectReferences {
   };
 }
 
-/** Names at one place of a spec. */
+/** Names in one part of a spec. */
 interface Named {
   readonly secret?: string | undefined;
   readonly configMap?: string | undefined;

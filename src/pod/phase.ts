@@ -11,7 +11,7 @@ export interface PhaseInput {
   readonly statuses: readonly ContainerStatus[];
   /** The pod is terminating: no container restarts. */
   readonly ending: boolean;
-  /** A main container has been made in the pod's present sandbox. */
+  /** A main container has been created in the pod's current sandbox. */
   readonly initialized: boolean;
 }
 
@@ -20,12 +20,12 @@ export function isTerminal(phase: string | undefined): phase is "Succeeded" | "F
   return phase === "Succeeded" || phase === "Failed";
 }
 
-/** A pod ends when its object is being deleted or its phase is final. */
+/** True if a pod is being deleted or its phase is final. */
 export function isEnding({ metadata, status }: Pod): boolean {
   return metadata.deletionTimestamp !== undefined || isTerminal(status?.phase);
 }
 
-/** Phase of a pod from its container statuses alone. Terminal phases never revert: the caller keeps an old one.
+/** Phase of a pod from its container statuses alone. Final phases never revert: the caller keeps an old one.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-phase */
 export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Phase {
   const init = pod.spec.initContainers ?? [];
@@ -41,7 +41,7 @@ export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Ph
     (one) => one.is === "waiting" || one.is === "odd" || (one.is === "running" && !one.started),
   );
   if (initPending || (sidecarPending && !initialized)) return "Pending";
-  // A sidecar that has stopped says nothing about the phase.
+  // A stopped sidecar does not affect the phase.
   const counted = [...sidecars.filter(({ is }) => is !== "stopped"), ...main];
   if (counted.some(({ is }) => is === "waiting")) return "Pending";
   if (counted.some(({ is }) => is === "unknown" || is === "odd")) return "Pending";
@@ -53,7 +53,7 @@ export function podPhase({ pod, statuses, ending, initialized }: PhaseInput): Ph
   return main.some((one) => one.is === "stopped" && one.restartable) ? "Running" : outcome;
 }
 
-/** State of a container for the phase: one that waits for its restart counts as stopped; `odd` is a status without any state. */
+/** State of a container for the phase: a container waiting for its restart counts as stopped; `odd` is a status without any state. */
 type Situation =
   | { readonly is: "running"; readonly started: boolean }
   | { readonly is: "stopped"; readonly exitCode: number; readonly restartable: boolean; readonly waiting: boolean }

@@ -2,20 +2,20 @@ import type { Pod, PodStatus } from "../objects.ts";
 import { isTerminal } from "./phase.ts";
 import { qosClass } from "./qos.ts";
 
-/** Reason in the status of a pod that is a placeholder: `kubectl get pods` shows it. */
+/** Reason in a placeholder's status, as `kubectl get pods` shows it. */
 export const placeholderReason = "NotRunByGraftlet";
 
-/** What its status, its event, and answers to those who ask for its logs say. */
+/** Message of the placeholder's status and event, also returned for log requests. */
 export const placeholderMessage =
-  "nothing of this pod runs: its node leaves its DaemonSet out (nodes[].daemonSets), and shows it as ready so that rollouts end";
+  "this pod does not run: its node skips its DaemonSet (nodes[].daemonSets) and reports the pod as ready so that rollouts complete";
 
 /** True for the status of a placeholder. */
 export function isPlaceholder(status: PodStatus | undefined): boolean {
   return status?.reason === placeholderReason && status.podIP === undefined;
 }
 
-/** The status of a placeholder: Running and Ready, without containers and addresses of its own, so that no Service sends it anything.
- *  A final phase is kept. @param hostIPs the target's addresses, primary first. */
+/** The status of a placeholder: Running and Ready, but without containers and pod IPs, so that no Service routes to it. A final phase is
+ *  kept. @param hostIPs the target's addresses, primary first. */
 export function placeholderStatus(pod: Pod, hostIPs: readonly string[]): PodStatus {
   const [hostIP] = hostIPs;
   const why = { reason: placeholderReason, message: placeholderMessage };

@@ -6,8 +6,8 @@ type ContainerPort = NonNullable<Container["ports"]>[number];
 
 const protocols: Readonly<Record<string, Protocol>> = { TCP: Protocol.TCP, UDP: Protocol.UDP, SCTP: Protocol.SCTP };
 
-/** Ports of a pod's regular containers for its sandbox; a host port of 0 publishes nothing. Of ports with the same name, or
- *  without one the same numbers, a container keeps the first. (kubelet; init containers' ports are not passed on) */
+/** Port mappings of a pod's main containers for its sandbox; a host port of 0 publishes nothing. Of ports with equal names, or equal
+ *  numbers without a name, the first counts. (kubelet; init containers' ports are not passed) */
 export function portMappings(pod: Pod): PortMapping[] {
   return pod.spec.containers.flatMap(({ ports = [] }) => {
     const byName = new Map<string, ContainerPort>();

@@ -3,7 +3,7 @@ import { quantityNumber } from "./quantity.ts";
 
 export type QosClass = "Guaranteed" | "Burstable" | "BestEffort";
 
-/** A pod's quality of service class, from its own cpu and memory, else from those of its containers, init containers included.
+/** A pod's QoS class, from pod-level CPU and memory if set, otherwise from its containers, including init containers.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-qos/ */
 export function qosClass(spec: PodSpec): QosClass {
   const containers = spec.resources ? [spec] : [...spec.containers, ...(spec.initContainers ?? [])];

@@ -1,12 +1,12 @@
 import type { ObjectReference, PersistentVolume, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
-/** Namespace and name: of one name only one pod runs at a time. */
+/** Namespace and name; only one pod of a full name runs at a time. */
 export function fullName({ metadata: { namespace, name } }: Pod): string {
   return `${namespace}/${name}`;
 }
 
-/** The involvedObject of a pod's events. @param fieldPath a part of it, such as `spec.containers{web}`. */
+/** The involvedObject of a pod's events. @param fieldPath part of the pod, such as `spec.containers{web}`. */
 export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   const { namespace, name, uid, resourceVersion } = pod.metadata;
   return {
@@ -20,7 +20,7 @@ export function podReference(pod: Pod, fieldPath?: string): ObjectReference {
   };
 }
 
-/** The involvedObject of a container's events; the pod itself when it has no such container. */
+/** The involvedObject of a container's events; the pod itself if it has no such container. */
 export function containerReference(pod: Pod, containerName: string): ObjectReference {
   const found = allContainers(pod).find(({ container }) => container.name === containerName);
   return podReference(pod, found && `spec.${found.kind}{${containerName}}`);

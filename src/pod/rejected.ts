@@ -1,7 +1,7 @@
 import { CodedError } from "../lib/errors.ts";
 import type { Rejection } from "../pipeline.ts";
 
-/** A reason to end a pod for good that is found while it starts. */
+/** An error that permanently fails a pod while it starts. */
 export class PodRejectedError extends CodedError {
   readonly rejection: Rejection;
   constructor(rejection: Rejection) {

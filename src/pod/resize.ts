@@ -2,13 +2,13 @@ import type { Container, Pod, PodSpec, Resources } from "../objects.ts";
 import { goJson } from "./go-json.ts";
 import { quantityMilli, quantityNumber, quantityValue } from "./quantity.ts";
 
-/** The resources of a pod: of its containers, init containers among them, by name, and its own. */
+/** The resources of a pod: by name of its containers and init containers, and pod-level. */
 export interface PodResources {
   readonly containers: Readonly<Record<string, Resources>>;
   readonly pod?: Resources;
 }
 
-/** Resizable resources: thousandths of a CPU and bytes of memory; 0 for unset. */
+/** Resizable resources: CPU in millicores and memory in bytes; 0 if unset. */
 export interface Amounts {
   readonly cpuRequest: number;
   readonly cpuLimit: number;
@@ -18,14 +18,14 @@ export interface Amounts {
 
 export type ResizableResource = "cpu" | "memory";
 
-/** The resources of a pod as its spec has them. */
+/** The resources in a pod's spec. */
 export function resourcesOf({ containers, initContainers = [], resources }: PodSpec): PodResources {
   const each: Record<string, Resources> = {};
   for (const container of [...initContainers, ...containers]) each[container.name] = onlyAmounts(container.resources);
   return { containers: each, ...(resources && { pod: onlyAmounts(resources) }) };
 }
 
-/** The pod with other resources than its spec has; the same object when they are equal. */
+/** The pod with its resources replaced; the same object if they are equal. */
 export function withResources(pod: Pod, { containers, pod: own }: PodResources): Pod {
   const { spec } = pod;
   const whole = sameResources(own, undefined) ? undefined : own;
@@ -48,12 +48,12 @@ export function withResources(pod: Pod, { containers, pod: own }: PodResources):
   };
 }
 
-/** True when both ask for the same amounts, however they are written. */
+/** True if both have equal amounts, in any notation. */
 export function sameResources(a: Resources | undefined, b: Resources | undefined): boolean {
   return sameList(a?.requests, b?.requests) && sameList(a?.limits, b?.limits);
 }
 
-/** True when each container, and the pod as a whole, asks for the same amounts in both. */
+/** True if all containers and the pod level have equal amounts in both. */
 export function samePodResources(a: PodResources, b: PodResources): boolean {
   const names = new Set([...Object.keys(a.containers), ...Object.keys(b.containers)]);
   return (
@@ -61,7 +61,7 @@ export function samePodResources(a: PodResources, b: PodResources): boolean {
   );
 }
 
-/** CPU and memory, raised to what the others have of them. A limit that is not set stays so. */
+/** CPU and memory, raised to at least those of `others`. A missing limit stays unset. */
 export function raisedTo(resources: Resources, others: Resources | undefined): Resources {
   const larger = (own: string | undefined, other: string | undefined) =>
     quantityNumber(other ?? "0") > quantityNumber(own ?? "0") ? other : own;
@@ -80,7 +80,7 @@ function sameList(a: Resources["requests"] = {}, b: Resources["requests"] = {}):
   });
 }
 
-/** CPU and memory to request from the runtime: a container without a limit has its pod's.
+/** CPU and memory to request from the runtime: a container without a limit gets the pod-level one.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#pod-level-resource-specification */
 export function effectiveResources(own: Resources | undefined, whole: Resources | undefined): Resources {
   const limit = (name: ResizableResource) => {
@@ -90,7 +90,7 @@ export function effectiveResources(own: Resources | undefined, whole: Resources 
   return { requests: pick((name) => own?.requests?.[name]), limits: pick(limit) };
 }
 
-/** Combines one resource of each side: the resources in force after one of two changes. */
+/** Takes CPU from one side and memory from the other: the actual resources after one of two changes. */
 export function mixedResources(cpu: Resources, memory: Resources): Resources {
   const from = { cpu, memory };
   return {
@@ -99,7 +99,7 @@ export function mixedResources(cpu: Resources, memory: Resources): Resources {
   };
 }
 
-/** @param resources as effectiveResources gives them. */
+/** @param resources as returned by effectiveResources. */
 export function amountsOf({ requests, limits }: Resources): Amounts {
   return {
     cpuRequest: quantityMilli(requests?.["cpu"] ?? "0"),
@@ -113,12 +113,12 @@ export function sameAmounts(a: Amounts, b: Amounts): boolean {
   return (Object.keys(a) as (keyof Amounts)[]).every((name) => a[name] === b[name]);
 }
 
-/** Annotation value with the resources that a container was created with. */
+/** Annotation value with a container's resources at creation. */
 export function resourcesNote({ spec }: Pod, { resources }: Container): string {
   return goJson({ ...onlyAmounts(resources), ...(spec.resources && { pod: onlyAmounts(spec.resources) }) });
 }
 
-/** Parses such an annotation; undefined for an unreadable one. */
+/** Parses that annotation value; undefined if it is unreadable. */
 export function parseResourcesNote(note: string | undefined): { own: Resources; whole?: Resources } | undefined {
   if (note === undefined) return undefined;
   try {

@@ -1,6 +1,6 @@
 import type { Container } from "../objects.ts";
 
-/** The port that a probe or hook means: a number, a name of one of the container's ports, or a number written as text.
+/** The port number of a probe or hook, given as a number, a container port's name, or a numeric string.
  *  @throws Error with the kubelet's text. */
 export function resolvePort(port: number | string, container: Pick<Container, "ports">): number {
   const named =

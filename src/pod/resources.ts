@@ -12,17 +12,17 @@ export type ResourceList = Readonly<Record<string, string>>;
 
 /** Node settings for the conversion of amounts into runtime settings. */
 export interface ResourceSettings {
-  /** KubeletConfiguration.cpuCFSQuota: false leaves CPU limits unenforced. */
+  /** KubeletConfiguration.cpuCFSQuota: if false, CPU limits are not enforced. */
   readonly cpuCfsQuota: boolean;
   /** KubeletConfiguration.cpuCFSQuotaPeriod, microseconds. */
   readonly cpuCfsPeriodUs: number;
 }
 
-/** Facts of the target. */
+/** Resource facts about the target. */
 export interface TargetResources {
   readonly memoryBytes: number;
   readonly swapBytes: number;
-  /** Sizes of huge pages that the target has, as cgroups name them: `2MB`, `1GB`. */
+  /** Huge page sizes of the target, as cgroups name them: `2MB`, `1GB`. */
   readonly hugePageSizes: readonly string[];
   readonly cgroupV2: boolean;
   /** Memory plus swap can be limited. */
@@ -30,28 +30,28 @@ export interface TargetResources {
 }
 
 export interface Amounts {
-  /** Undefined: not requested, the limit stands in. */
+  /** Undefined if not requested: the limit is used. */
   readonly cpuRequest: string | undefined;
   readonly cpuLimit: string | undefined;
   readonly memoryLimit: string | undefined;
 }
 
-/** CPU shares of what asks for none: the least that the kernel takes. */
+/** CPU shares without a request: the kernel's minimum. */
 export const minShares = 2;
 const maxShares = 262_144;
 const minQuotaUs = 1000;
 
-/** CPU shares for thousandths of a CPU, within what the kernel takes. */
+/** CPU shares for millicores, within the kernel's limits. */
 export function milliCpuToShares(milliCpu: number): number {
   return Math.min(maxShares, Math.max(minShares, Math.trunc((milliCpu * 1024) / 1000)));
 }
 
-/** Microseconds of CPU time in each period; 0 for no limit. */
+/** Microseconds of CPU time per period; 0 for no limit. */
 export function milliCpuToQuota(milliCpu: number, periodUs: number): number {
   return milliCpu === 0 ? 0 : Math.max(minQuotaUs, Math.trunc((milliCpu * periodUs) / 1000));
 }
 
-/** Amounts of CPU and memory in the runtime's terms.
+/** CPU and memory in CRI terms.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
 export function cpuAndMemory(
   amounts: Amounts,
@@ -70,26 +70,26 @@ export interface ContainerResourcesInput extends ResourceSettings {
   readonly pod: Pod;
   readonly container: Container;
   readonly target: TargetResources;
-  /** KubeletConfiguration.singleProcessOOMKill: on cgroup v2 the whole container dies unless it is true. */
+  /** KubeletConfiguration.singleProcessOOMKill: on cgroup v2 an OOM kills the whole container unless true. */
   readonly singleProcessOomKill: boolean;
   /** KubeletConfiguration.memorySwap.swapBehavior is LimitedSwap: containers may use some of the target's swap. */
   readonly limitedSwap: boolean;
-  /** Feature gate MemoryQoS, when it is on. */
+  /** Set if the feature gate MemoryQoS is on. */
   readonly memoryQos?: ContainerMemoryQos | undefined;
 }
 
 /** @see containerMemoryQos */
 export interface ContainerMemoryQos extends MemoryQos {
-  /** Bytes that are kept for the target's other processes. */
+  /** Bytes reserved for the target's other processes. */
   readonly reservedBytes: number;
 }
 
-/** The resource settings of one container.
+/** The CRI resources of a container.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/ */
 export function containerResources(input: ContainerResourcesInput): LinuxContainerResources {
   const { pod, container, target } = input;
   const { requests = {}, limits: own = {} } = container.resources ?? {};
-  // A container without a limit has its pod's; a limit of 0 is none.
+  // A container without a limit gets the pod-level one; a limit of 0 means none.
   const whole = Object.entries(pod.spec.resources?.limits ?? {}).filter(([name]) => isOfPods(name));
   const effective = effectiveResources(container.resources, pod.spec.resources).limits;
   const limits: ResourceList = { ...Object.fromEntries(whole), ...own, ...effective };
@@ -125,7 +125,7 @@ export function oomScoreAdjust(pod: Pod, container: Container, memoryBytes: numb
   return Math.min(999, Math.max(3, Math.min(own, least)));
 }
 
-/** Bytes of memory per container that the pod requests beyond its containers' own requests; they count for all of them alike. */
+/** Memory per container that the pod-level request exceeds the sum of its containers' requests by, bytes; all containers count it. */
 function unsharedRequest(pod: Pod): number {
   const { containers, initContainers = [], resources } = pod.spec;
   const whole = quantityValue(resources?.requests?.["memory"] ?? "0");
@@ -137,13 +137,13 @@ function memoryRequest({ resources }: Container): number {
   return quantityValue(resources?.requests?.memory ?? "0");
 }
 
-/** Every size of huge pages is limited, to 0 where the container names none. */
+/** All huge page sizes are limited, to 0 if the container requests none. */
 function hugepageLimits(sizes: readonly string[], limits: ResourceList): HugepageLimit[] {
   const named = hugepagesOf(limits);
   return sizes.map((pageSize) => HugepageLimit.fromPartial({ pageSize, limit: BigInt(named[pageSize] ?? 0) }));
 }
 
-/** Bytes of huge pages among resources, by the page's size as cgroups name it. */
+/** Bytes of huge pages by page size, as cgroups name it. */
 export function hugepagesOf(resources: ResourceList): Readonly<Record<string, number>> {
   const pages = Object.entries(resources).filter(([name]) => isHugePages(name));
   return Object.fromEntries(
@@ -161,16 +161,16 @@ export function pageSizeName(bytes: number): string {
   return `${Math.floor(bytes / 1024 ** unit)}${units[unit]}`;
 }
 
-/** Requests of a pod. Init containers run one after the other before the rest, so the largest counts.
- *  @param options.overhead adds what the sandbox itself needs.
+/** Requests of a pod. Init containers run one after another before the rest, so the largest counts.
+ *  @param options.overhead adds the pod overhead.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers */
 export function podRequests(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
   const total = { ...podTotal(pod, requestsOf), ...ofWholePod(pod.spec.resources?.requests) };
   return overhead ? sum([total, pod.spec.overhead ?? {}]) : total;
 }
 
-/** Request of a pod for one resource as it counts where pods have to go for it: of a pod with resources of its own those of its containers
- *  count nothing, and its overhead counts beside a request alone. (kubernetes, GetResourceRequestQuantity) */
+/** A pod's request as counted for preemption: with pod-level resources those of its containers do not count, and overhead counts only
+ *  together with a request. (kubernetes, GetResourceRequestQuantity) */
 export function requestToFree(pod: Pod, name: string): string {
   const { requests = {}, limits = {} } = pod.spec.resources ?? {};
   const isWhole = Object.keys({ ...requests, ...limits }).some(isOfPods);
@@ -181,8 +181,8 @@ export function requestToFree(pod: Pod, name: string): string {
   return sum([{ [name]: own }, { [name]: overhead }])[name] ?? own;
 }
 
-/** Limits of a pod. A resource is present when any container limits it.
- *  @param options.overhead adds what the sandbox itself needs, to what is limited. */
+/** Limits of a pod. A resource is included if any container limits it.
+ *  @param options.overhead adds the pod overhead to limited resources. */
 export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }): ResourceList {
   const total: ResourceList = {
     ...podTotal(pod, ({ resources }) => resources?.limits ?? {}),
@@ -192,8 +192,8 @@ export function podLimits(pod: Pod, { overhead }: { readonly overhead: boolean }
   return overhead ? sum([total, Object.fromEntries(limited)]) : total;
 }
 
-/** True where a limit holds for a whole pod: it is the pod's own, or every container has one. An init container has one, too, where a
- *  sidecar before it has: a kubelet sums them up.
+/** True if a limit applies to the whole pod: a pod-level limit, or one on each container. As the kubelet adds up sidecars, an init
+ *  container after a limited sidecar counts as limited.
  *  @see https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/#how-pods-with-resource-limits-are-run */
 export function limitsWhole({ spec }: Pod, name: "cpu" | "memory"): boolean {
   const isLimited = ({ resources }: Pick<Container, "resources">) =>
@@ -215,7 +215,7 @@ function ofWholePod(amounts: ResourceList | undefined): ResourceList {
   return sum([Object.fromEntries(Object.entries(amounts ?? {}).filter(([name]) => isOfPods(name)))]);
 }
 
-/** True for a resource that a pod may have as a whole. */
+/** True for a resource that can be set at pod level. */
 export function isOfPods(name: string): boolean {
   return name === "cpu" || name === "memory" || isHugePages(name);
 }
@@ -225,7 +225,7 @@ export function isHugePages(name: string): boolean {
   return name.startsWith("hugepages-");
 }
 
-/** Sidecars run beside the main containers and beside the init containers that follow them. */
+/** Sidecars run alongside the main containers and the init containers that follow them. */
 function podTotal(pod: Pod, of: (container: Container) => ResourceList): ResourceList {
   const inits = pod.spec.initContainers ?? [];
   const running = sum([...pod.spec.containers.map(of), ...inits.filter(isSidecar).map(of)]);
@@ -258,7 +258,7 @@ interface Amount {
   readonly text: string;
 }
 
-/** Two amounts in one, written as the first that is not zero. */
+/** Combines two amounts, in the notation of the first non-zero one. */
 function joined(known: Amount, next: Amount, join: (a: number, b: number) => number): Amount {
   const amount = join(known.amount, next.amount);
   if (amount === known.amount) return known;

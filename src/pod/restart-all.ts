@@ -10,7 +10,7 @@ export const allRestartingCondition = "AllContainersRestarting";
 /** Termination reason of a container that was stopped because another one's exit restarts all. */
 export const restartingAllReason = "RestartingAllContainers";
 
-/** True when all containers of the pod are to restart: it was reported before, or a container with such a rule has exited.
+/** True if all containers of the pod are to restart: it was reported before, or a container with such a rule has exited.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
 export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous: PodStatus | undefined): boolean {
   if (!mayRestartAll(pod.spec)) return false;
@@ -21,12 +21,12 @@ export function allRestart(pod: Pod, observed: RuntimePod | undefined, previous:
   });
 }
 
-/** True when all containers to restart are removed. */
+/** True once all containers to restart are removed. */
 export function allTakenAway({ spec }: Pod, observed: RuntimePod | undefined): boolean {
   return ![...(spec.initContainers ?? []), ...spec.containers].some(({ name }) => newestRun(observed, name));
 }
 
-/** True when the status reports that all containers are being removed. */
+/** True if the status reports that all containers are being restarted. */
 export function isRestartingAll(status: PodStatus | undefined): boolean {
   return status?.conditions?.some((one) => one.type === allRestartingCondition && one.status === "True") === true;
 }

@@ -1,10 +1,10 @@
 import type * as k8s from "@kubernetes/client-node";
 import type { Container, PodSpec, Wire } from "../objects.ts";
 
-/** The parts of a container that decide on its restart. */
+/** The fields of a container that decide its restart. */
 export type Restartable = Pick<Container, "name" | "restartPolicy" | "restartPolicyRules">;
 
-/** True when a container restarts after this exit code: by its own rules, its own restart policy, or else its pod's.
+/** True if a container restarts after this exit code: by its own rules, its own restart policy, or the pod's.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
 export function restartsAfter(container: Restartable, spec: PodSpec, exitCode: number): boolean {
   if (container.restartPolicy && ruleFor(container, exitCode)) return true;
@@ -18,25 +18,25 @@ export function restartsAfter(container: Restartable, spec: PodSpec, exitCode: n
   }
 }
 
-/** True when a container restarts after the node killed it for a failed probe. */
+/** True if a container restarts after being killed for a failed probe. */
 export function restartsKilled(container: Restartable, spec: PodSpec): boolean {
   return (container.restartPolicy ?? spec.restartPolicy) !== "Never";
 }
 
-/** True when this exit code restarts all containers of the pod in its sandbox.
+/** True if this exit code restarts all containers of the pod in its sandbox.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-all-containers */
 export function restartsAll(container: Restartable, exitCode: number): boolean {
   return ruleFor(container, exitCode)?.action === "RestartAllContainers";
 }
 
-/** True when any container of the pod has such a rule. */
+/** True if any container of the pod has a RestartAllContainers rule. */
 export function mayRestartAll({ containers, initContainers = [] }: PodSpec): boolean {
   return [...initContainers, ...containers].some(({ restartPolicyRules = [] }) =>
     restartPolicyRules.some(({ action }) => action === "RestartAllContainers"),
   );
 }
 
-/** The first rule of a known action that matches. */
+/** The first matching rule with a known action. */
 function ruleFor(
   { restartPolicyRules = [] }: Restartable,
   exitCode: number,

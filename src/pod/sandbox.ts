@@ -3,8 +3,7 @@ import type { Pod } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 import { isRunning } from "./runs.ts";
 
-/** True when a pod's newest sandbox can run its containers: the only ready one, in the right network namespace, with an
- *  address. */
+/** True if a pod's newest sandbox can run its containers: the only ready one, in the right network namespace, with an address. */
 export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): boolean {
   const newest = observed?.sandboxes[0];
   if (!observed || newest?.state !== PodSandboxState.SANDBOX_READY) return false;
@@ -15,12 +14,12 @@ export function sandboxIsCurrent(pod: Pod, observed: RuntimePod | undefined): bo
   return hostNetwork || !newest.network || newest.network.ip !== "";
 }
 
-/** True when a sandbox or container of the pod runs. */
+/** True if a sandbox or container of the pod is running. */
 export function isAlive({ containers, sandboxes }: RuntimePod): boolean {
   return containers.some(isRunning) || sandboxes.some(({ state }) => state === PodSandboxState.SANDBOX_READY);
 }
 
-/** Addresses of a ready sandbox, the primary first; none of one that is not ready or has none. */
+/** Addresses of a ready sandbox, primary first; empty if it is not ready or has none. */
 export function readySandboxIPs(sandbox: PodSandboxStatus | undefined): readonly string[] {
   if (sandbox?.state !== PodSandboxState.SANDBOX_READY || !sandbox.network?.ip) return [];
   return [sandbox.network.ip, ...sandbox.network.additionalIps.map(({ ip }) => ip)];

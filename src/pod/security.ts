@@ -12,14 +12,14 @@ import {
 import type { Container, Pod } from "../objects.ts";
 import { allContainers } from "./containers.ts";
 
-/** A container's security context with what it inherits from its pod. */
+/** A container's security context. */
 export type SecurityContext = NonNullable<Container["securityContext"]>;
 type PodSecurityContext = NonNullable<Pod["spec"]["securityContext"]>;
 
 /** The image's default user. */
 export interface ImageUser {
   readonly uid?: bigint;
-  /** Set only where the image names no number. */
+  /** Set only if the image's user is not numeric. */
   readonly username?: string;
 }
 
@@ -40,7 +40,7 @@ const maskedPaths = [
 const readonlyPaths = ["/proc/bus", "/proc/fs", "/proc/irq", "/proc/sys", "/proc/sysrq-trigger"];
 const maxUid = 2n ** 31n - 1n;
 
-/** The effective security context: the container's own, completed by the pod's.
+/** The effective security context: the container's own, completed from the pod's.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/security-context/ */
 export function effectiveSecurityContext(pod: Pod, container: Container): SecurityContext {
   const { seLinuxOptions, runAsUser, runAsGroup, runAsNonRoot } = pod.spec.securityContext ?? {};
@@ -79,19 +79,19 @@ export interface ContainerSecurityInput {
   readonly pod: Pod;
   readonly container: Container;
   readonly imageUser: ImageUser;
-  /** Groups of the files of the pod's volumes. */
+  /** Groups that own the files of the pod's volumes. */
   readonly volumeGroups: readonly bigint[];
-  /** The runtime's ID of the container whose PID namespace this one shares. */
+  /** ID of the container whose PID namespace this one shares. */
   readonly targetId?: string;
-  /** Directory on the target below which Localhost profiles lie: `<root>/seccomp`. */
+  /** Directory of Localhost profiles on the target: `<root>/seccomp`. */
   readonly seccompRoot: string;
   /** KubeletConfiguration.seccompDefault. */
   readonly seccompDefault: boolean;
-  /** Paths of this target to mask besides the usual ones. */
+  /** Additional paths to mask on this target. */
   readonly moreMaskedPaths: readonly string[];
 }
 
-/** A container's security context in the runtime's terms. @throws Error where a profile is incomplete. */
+/** A container's CRI security context. @throws Error for an incomplete profile. */
 export function containerSecurity(input: ContainerSecurityInput): LinuxContainerSecurityContext {
   const { pod, container, imageUser } = input;
   const context = effectiveSecurityContext(pod, container);
@@ -125,7 +125,7 @@ function userOf({ uid, username }: ImageUser): { runAsUser?: { value: bigint }; 
   return uid !== undefined ? { runAsUser: { value: uid } } : { runAsUsername: username ?? "" };
 }
 
-/** The namespaces that a pod shares with its node. Its containers each have a PID namespace unless they share one.
+/** The namespace options of a pod: shared with the host, within the pod, or (PID) per container.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/share-process-namespace/ */
 export function namespaces({ spec }: Pod): NamespaceOption {
   return NamespaceOption.fromPartial({
@@ -140,7 +140,7 @@ function withTarget(options: NamespaceOption, targetId: string | undefined): Nam
   return { ...options, pid: NamespaceMode.TARGET, targetId };
 }
 
-/** fsGroup first, then the groups named, then those of the volumes' files, each once. */
+/** fsGroup, then the supplementalGroups, then the groups of the volumes' files, each once. */
 export function supplementalGroups(
   context: PodSecurityContext | undefined,
   ofVolumes: readonly bigint[] = [],
@@ -151,7 +151,7 @@ export function supplementalGroups(
   return [...(fsGroup === undefined ? [] : [BigInt(fsGroup)]), ...asked, ...more];
 }
 
-/** @throws Error on a policy that CRI does not have. */
+/** @throws Error for a policy that CRI does not have. */
 export function groupsPolicy(context: PodSecurityContext | undefined): SupplementalGroupsPolicy {
   switch (context?.supplementalGroupsPolicy) {
     case undefined:
@@ -168,7 +168,7 @@ export function seLinux({ user, role, type, level }: NonNullable<SecurityContext
   return SELinuxOption.fromPartial({ user: user ?? "", role: role ?? "", type: type ?? "", level: level ?? "" });
 }
 
-/** True when any container of the pod is privileged. */
+/** True if any container of the pod is privileged. */
 export function hasPrivileged(pod: Pod): boolean {
   return allContainers(pod).some(({ container }) => container.securityContext?.privileged === true);
 }
@@ -186,10 +186,10 @@ function seccompProfile({ pod, container, seccompRoot, seccompDefault }: Contain
   });
 }
 
-/** Prefix of the annotation that names a container's profile on older pods. */
+/** Prefix of the deprecated annotation for a container's profile. */
 export const appArmorAnnotation = "container.apparmor.security.beta.kubernetes.io/";
 
-/** The profile, and the name by which older runtimes know it.
+/** The profile, and its name in the deprecated CRI field.
  *  @see https://kubernetes.io/docs/tutorials/security/apparmor/ */
 function appArmorProfile(pod: Pod, container: Container): { profile: SecurityProfile; legacyName: string } | undefined {
   const own = container.securityContext?.appArmorProfile;

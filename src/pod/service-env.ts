@@ -1,8 +1,8 @@
 import { isIPv6 } from "node:net";
 import type { Service } from "../objects.ts";
 
-/** Environment variables that tell a pod where services are: always `default/kubernetes`, and with service links every service
- *  of its namespace that has a cluster IP. Ordered by service name.
+/** Service environment variables: always `default/kubernetes`, and with service links all services of the pod's namespace that have a
+ *  cluster IP. Ordered by service name.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables */
 export function serviceEnvironment(
   services: readonly Service[],
@@ -44,7 +44,7 @@ function variablesOf(serviceName: string, spec: Service["spec"]): [string, strin
   ];
 }
 
-/** The form that Docker's container links had. */
+/** The format of Docker's container links. */
 function linkVariables(prefix: string, address: string, port: { port: number; protocol?: string }): [string, string][] {
   const protocol = port.protocol || "TCP";
   const name = `${prefix}_PORT_${port.port}_${protocol.toUpperCase()}`;
@@ -64,8 +64,8 @@ function variableName(name: string): string {
   return name.replaceAll("-", "_").toUpperCase();
 }
 
-/** Services as pods should see them whose API server is not reached at the Service `default/kubernetes`, but elsewhere: that one
- *  gets the other address and this one port; the rest stay. @param host a name or an address. */
+/** Services for pods that do not reach the API server at the Service `default/kubernetes`: its address and port are replaced, the other
+ *  services stay. @param host a name or an address. */
 export function withKubernetesService(
   services: readonly Service[],
   { host, port }: { readonly host: string; readonly port: number },

@@ -13,16 +13,16 @@ import { wholeResources } from "./whole-resources.ts";
 export interface StatusInput extends ContainerStatusInput {
   /** The target's addresses, primary first. */
   readonly hostIPs: readonly string[];
-  /** The pod is terminating: stopped containers stay stopped. */
+  /** The pod is terminating: stopped containers are not restarted. */
   readonly ending: boolean;
-  /** CPU and memory in force at pod level; undefined for a pod without pod-level resources. */
+  /** Actual CPU and memory at pod level; undefined without pod-level resources. */
   readonly wholeInForce: Resources | undefined;
   /** Conditions of a resize. */
   readonly resize: readonly PodCondition[];
 }
 
-/** A pod's status from the runtime's state and the previous status. Pure; the status manager adds times and start time. Terminal
- *  phases are kept.
+/** Generates a pod's status from the runtime's state and the previous status. Pure; the status manager adds times and the start time.
+ *  Final phases are kept.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function generateStatus(input: StatusInput): PodStatus {
   const { pod, previous = pod.status } = input;
@@ -45,7 +45,7 @@ export function generateStatus(input: StatusInput): PodStatus {
   };
 }
 
-/** A terminal phase is final; the API server's counts first. */
+/** A final phase is kept; the API server's takes precedence. */
 function stickyPhase({ pod, observed, previous, ending }: StatusInput, statuses: readonly ContainerStatus[]): Phase {
   const phase = podPhase({ pod, statuses, ending, initialized: mainContainerInSandbox(pod, observed) });
   const final = [pod.status?.phase, isTerminal(phase) ? phase : previous?.phase].find(isTerminal);
@@ -65,8 +65,8 @@ function phaseNotes(pod: Pod, previous: PodStatus): Pick<PodStatus, "reason" | "
   return { ...(reason && { reason }), ...(message && { message }) };
 }
 
-/** Addresses of the host, and of the pod: one a family, the host's primary family first. A pod in the host's network has the
- *  host's. The last known ones stand while no sandbox is ready, or the host's are not known. */
+/** Addresses of the host and of the pod: one per family, the host's primary family first. A hostNetwork pod has the host's. The last
+ *  known ones are kept while no sandbox is ready, or the host's are unknown. */
 function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "podIP" | "podIPs"> {
   const { pod, hostIPs } = input;
   const hosts = hostIPs.slice(0, 2);
@@ -77,8 +77,8 @@ function addresses(input: StatusInput): Pick<PodStatus, "hostIP" | "hostIPs" | "
   };
 }
 
-/** The runtime's addresses, if it tells any of such a pod, completed by the host's second one; else the host's as they are now: they may
- *  have changed since the pod began. */
+/** The runtime's addresses, if it reports any for a hostNetwork pod, completed by the host's second one; otherwise the host's current
+ *  ones, which may have changed since the pod started. */
 function hostNetworkIPs({ observed, previous }: StatusInput, hosts: readonly string[]): readonly string[] {
   const [primary, secondary] = orderPodIPs(observed?.ips ?? [], hosts);
   if (primary === undefined) return hosts.length > 0 ? hosts : shownIPs(previous);

@@ -2,35 +2,35 @@ import { ContainerState, type ContainerStatus } from "../gen/cri.ts";
 import type { PodStatus } from "../objects.ts";
 import type { RuntimePod } from "../pipeline.ts";
 
-/** Failures before the runtime lets a container's process go. containerd: pkg/cri/server/container_start.go, whose last step is
- *  "failed to start containerd task"; the last two are Docker's. A container's own words follow those of the runtime. */
+/** Errors before a container's process starts. From containerd's pkg/cri/server/container_start.go, whose last step is "failed to start
+ *  containerd task"; the last two alternatives are Docker's. The container's own error text follows the runtime's. */
 const beforeProcess =
   /^(failed to create containerd task|failed to wait for containerd task|failed to get (container info|sandbox runtime)|get container info|nri invoke|sandbox |invalid target container|OCI runtime create failed|failed to create (shim )?task)/;
 
-/** The caller went away while the runtime was at work. Texts of Go's contexts and of gRPC. */
+/** The caller disconnected during the call. Texts of Go's contexts and of gRPC. */
 const cutOff = /context cancell?ed|context deadline exceeded|transport is closing|ttrpc: closed/;
 
-/** True when the runtime's record of a container that failed to start shows that its process never ran. */
+/** True if a container's status shows that its process never ran. */
 export function neverRan(run: ContainerStatus): boolean {
   return failedToStart(run) && beforeProcess.test(run.message);
 }
 
-/** True when a start was cut off at a moment at which the container's process may have been running already. */
+/** True if a start was interrupted when the container's process may already have been running. */
 export function mayHaveRun(run: ContainerStatus): boolean {
   return failedToStart(run) && !beforeProcess.test(run.message) && cutOff.test(run.message);
 }
 
-/** containerd's record of such a container has no start time; Docker has a state of its own for it, which the docker provider shows
- *  under cri-dockerd's name. */
+/** containerd reports such a container without a start time; Docker has its own state for it, which the docker provider maps to
+ *  cri-dockerd's reason. */
 function failedToStart({ state, reason, startedAt }: ContainerStatus): boolean {
   if (state !== ContainerState.CONTAINER_EXITED) return false;
   return (reason === "StartError" && startedAt === 0n) || reason === "ContainerCannotRun";
 }
 
-/** A pod in which each container whose start came to nothing unnoticed counts as created and never started, so that it is started
- *  again: the runtime gives up a start when the agent or the connection to it ends. With a kubelet such a start counts as a run,
- *  and fails a pod with `restartPolicy: Never`.
- *  @param isKnown true for a container whose failure was reported, or answered to the call that started it: it is one for good. */
+/** Treats containers whose start failed unnoticed as created and never started, so that they are started again: the runtime aborts a
+ *  start when the agent or the connection to it ends. With the kubelet such a start counts as a run, and fails a pod with
+ *  `restartPolicy: Never`.
+ *  @param isKnown true for a container whose failure was reported, or returned to the call that started it: that one stays failed. */
 export function withUnstarted(observed: RuntimePod, isKnown: (containerId: string) => boolean): RuntimePod {
   if (!observed.containers.some(neverRan)) return observed;
   return {
@@ -41,7 +41,7 @@ export function withUnstarted(observed: RuntimePod, isKnown: (containerId: strin
   };
 }
 
-/** IDs of the containers that a status reports as ended. */
+/** IDs of the containers that a status reports as terminated. */
 export function reportedEnds(status: PodStatus | undefined): readonly string[] {
   const { containerStatuses = [], initContainerStatuses = [], ephemeralContainerStatuses = [] } = status ?? {};
   return [...initContainerStatuses, ...containerStatuses, ...ephemeralContainerStatuses].flatMap(

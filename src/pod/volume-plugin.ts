@@ -13,7 +13,7 @@ const plugins: { readonly [source in keyof Volume]?: string } = {
   fc: "kubernetes.io/fc",
 };
 
-/** The plugin name of a volume in the kubelet's metrics; `N/A` when unknown. Pure. */
+/** The plugin name of a volume in the kubelet's metrics; `N/A` if unknown. Pure. */
 export function volumePlugin(volume: Volume): string {
   if (volume.csi) return `kubernetes.io/csi:${volume.csi.driver}`;
   for (const [source, plugin] of Object.entries(plugins))

@@ -3,10 +3,9 @@ import { leastCpuLimitMilli, leastCpuRequestMilli } from "./container-resources.
 import { quantityMilli } from "./quantity.ts";
 import { limitsWhole, podLimits, podRequests, type ResourceList } from "./resources.ts";
 
-/** Resources of a pod as a whole, in its status: what it has been given, and what is in force. A pod that does not name any has the sums
- *  of its containers.
- *  @param inForce CPU and memory in force while the pod runs, where they may differ from what it has been given; undefined for a pod
- *  that does not run.
+/** Pod-level resources of a status: allocated, and actual. A pod without pod-level resources has the sums of its containers.
+ *  @param inForce actual CPU and memory while the pod runs, as far as they may differ from the allocation; undefined for a pod that does
+ *  not run.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-pod-resources/ */
 export function wholeResources(
   pod: Pod,
@@ -25,7 +24,7 @@ export function wholeResources(
 
 type Amounts = Readonly<Record<"requests" | "limits", ResourceList>>;
 
-/** The pod's own amounts, completed by what its cgroup has. */
+/** The pod-level amounts of the spec, completed by those of its cgroup. */
 function shownWhileRunning(pod: Pod, inForce: Resources, total: Amounts): Amounts {
   const own = pod.spec.resources;
   const tells = (amount: string | undefined, least: number) => amount !== undefined && quantityMilli(amount) > least;

@@ -14,7 +14,7 @@ import type { Outcome } from "./outcome.ts";
 import type { Reach } from "./reach.ts";
 import { probeTcp } from "./tcp.ts";
 
-/** How events name a probe. */
+/** Probe names in events. */
 const titles = {
   liveness: "Liveness",
   readiness: "Readiness",
@@ -38,11 +38,12 @@ export interface Attempt {
   readonly podIP: string | undefined;
 }
 
-/** How often a probe that could not be made is tried before its result is dropped. */
+/** How often a probe that errors is tried before its result is discarded. (kubelet, prober.go) */
 const maxTries = 3;
 
-/** Probes a container once. @returns undefined when the probe could not be made (that counts for nothing; nothing is told of
- *  it where the target itself was out of reach), or when `signal` aborted. Failures, warnings and errors become events of the container. */
+/** Probes a container once. Failures, warnings and errors become events of the container.
+ *  @returns undefined if the probe could not be run (not counted, and no event if the target itself was unreachable), or if `signal`
+ *  aborted. */
 export async function attemptProbe(
   deps: AttemptDeps,
   attempt: Attempt,
@@ -108,11 +109,11 @@ interface NetworkTarget {
   readonly container: Container;
   readonly podIP: string;
   readonly timeoutSeconds: number;
-  /** Aborts when the time is up, or when the outcome is no longer wanted. */
+  /** Aborts on timeout, or when the outcome is no longer needed. */
   readonly signal: AbortSignal;
 }
 
-/** @throws Error for a port that cannot be resolved, or for a probe of no known kind. */
+/** @throws Error if the port cannot be resolved or the probe has no handler. */
 function probeNetwork(
   host: Pick<Host, "dial">,
   probe: Probe,

@@ -7,14 +7,14 @@ import { type Outcome, goDuration, maxOutputBytes } from "./outcome.ts";
 
 export interface ExecTarget {
   readonly container: Container;
-  /** CRI's ID. */
+  /** CRI container ID. */
   readonly containerId: string;
   readonly timeoutSeconds: number;
   readonly signal: AbortSignal;
 }
 
-/** Runs a command in the container: exit code 0 is a success, another one, or running over time, a failure. `$(VAR)` in it
- *  stands for the values that the container's spec itself gives.
+/** Runs a command in the container: exit code 0 is a success; any other exit code, or a timeout, is a failure. `$(VAR)` is expanded from
+ *  literal values of the container's env.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#probe-check-methods */
 export async function probeExec(
   runtime: Pick<Containers, "execSync">,
@@ -40,7 +40,7 @@ export async function probeExec(
 
 function expanded(command: readonly string[], { env = [] }: Container): string[] {
   const values = new Map(env.map(({ name, value }) => [name, value ?? ""]));
-  const sum = createStringSum("the words of the probe's command");
+  const sum = createStringSum("the arguments of the probe command");
   return command.map((text, index) => {
     const what = `exec.command[${index}] of the probe`;
     const word = expand(text, (name) => values.get(name), what);

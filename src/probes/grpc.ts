@@ -13,12 +13,13 @@ export interface GrpcProbe {
   readonly port: number;
   readonly service: string;
   readonly timeoutSeconds: number;
-  /** Aborts when `timeoutSeconds` are over. */
+  /** Aborts after `timeoutSeconds`. */
   readonly signal: AbortSignal;
 }
 
-/** Asks the container's gRPC health service, without TLS: SERVING is a success.
- *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-grpc-liveness-probe */
+/** Calls the container's gRPC health service, without TLS; SERVING is a success.
+ *  @see
+ *  https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#define-a-grpc-liveness-probe */
 export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): Promise<Outcome> {
   const { host, port, timeoutSeconds, signal } = probe;
   const address = `"${joinHostPort(host, port)}"`;
@@ -39,7 +40,7 @@ export async function probeGrpc(dialer: Pick<Host, "dial">, probe: GrpcProbe): P
   connection.on("error", () => {});
   try {
     try {
-      // The connection stands once the server has told its settings.
+      // The connection is established once the server has sent its SETTINGS.
       await once(session, "remoteSettings", { signal });
     } catch (error) {
       return failure(

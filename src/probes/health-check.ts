@@ -5,13 +5,13 @@ import { CodedError } from "../lib/errors.ts";
 import { type CallFailure, startCall } from "../lib/grpc.ts";
 import { userAgent } from "../pod/http-action.ts";
 
-/** How a health check ended: the server's word for the service, or the call's failure. */
+/** Result of a health check: the service's status, or the call's failure. */
 export type HealthAnswer = { readonly is: "answered"; readonly status: string } | CallFailure;
 
 const servingStatuses = ["UNKNOWN", "SERVING", "NOT_SERVING", "SERVICE_UNKNOWN"];
 
-/** One `grpc.health.v1.Health/Check`. @param timeoutMs told to the server.
- *  @throws when the connection breaks, or `signal` aborts, before an answer.
+/** One `grpc.health.v1.Health/Check` call. @param timeoutMs sent to the server as the deadline.
+ *  @throws if the connection breaks, or `signal` aborts, before the response.
  *  @see https://github.com/grpc/grpc/blob/master/doc/health-checking.md */
 export async function checkHealth(
   session: ClientHttp2Session,

@@ -4,7 +4,7 @@ import type { HttpRequest } from "../lib/http-get.ts";
 import type { Host } from "../seams/host.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** GET from the target: 200 to 399 is a success. Where redirects leave the host the probe ends with a warning.
+/** Sends a GET from the target: status 200 to 399 is a success. A redirect to another host ends the probe with a warning.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/configure-liveness-readiness-startup-probes/#http-probes */
 export async function probeHttp(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Outcome> {
   try {

@@ -1,13 +1,12 @@
-/** Outcome of one attempt of a probe. A `warning` counts as a success; an `error` says nothing of the container and does not
- *  count: the probe itself could not be made. */
+/** Outcome of one probe attempt. A `warning` counts as a success; an `error` does not count: the probe itself could not be run. */
 export type Outcome =
   | { readonly is: "success" | "warning" | "failure"; readonly output: string }
   | { readonly is: "error"; readonly state: "unknown" | "failure"; readonly error: unknown };
 
-/** Bytes of a container's answer that a probe looks at. */
+/** Maximum bytes of a container's response that a probe reads. */
 export const maxOutputBytes = 10 * 1024;
 
-/** A number of seconds as Go prints a duration: 1s, 1m30s, 1h0m0s. */
+/** Formats seconds as Go formats a duration: 1s, 1m30s, 1h0m0s. */
 export function goDuration(seconds: number): string {
   const hours = Math.trunc(seconds / 3600);
   const minutes = Math.trunc((seconds % 3600) / 60);

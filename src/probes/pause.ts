@@ -1,19 +1,19 @@
 import type { Clock } from "../lib/clock.ts";
 
-/** A wait between two looks that can be cut short. */
+/** An interruptible wait between two probes. */
 export interface Pause {
-  /** Resolves after `ms` (never by itself for undefined), when poked, or when the signal aborts. */
+  /** Resolves after `ms` (never, if undefined), when poked, or when the signal aborts. */
   until(ms: number | undefined): Promise<void>;
-  /** Resolves after `ms` or when the signal aborts; pokes meanwhile count for nothing. */
+  /** Resolves after `ms` or when the signal aborts; pokes in between are ignored. */
   firmly(ms: number): Promise<void>;
-  /** Ends `until`; a poke that comes before it is not lost. */
+  /** Ends `until`; a poke before it is remembered. */
   poke(): void;
 }
 
-/** One listener serves all its waits: fifty a second are no rarity on a node, and each would cost more than its probe. */
+/** All waits share one abort listener: a node may run fifty probes a second, and a listener each would cost more than the probe. */
 export function createPause(clock: Clock, signal: AbortSignal): Pause {
   let poked = false;
-  /** The wait under way. */
+  /** The current wait. */
   let current: { readonly end: () => void; readonly isPokable: boolean } | undefined;
   signal.addEventListener("abort", () => current?.end(), { once: true });
   const wait = async (ms: number | undefined, isPokable: boolean) => {

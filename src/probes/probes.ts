@@ -18,7 +18,7 @@ import { type ProbeWorker, startWorker } from "./worker.ts";
 
 export interface ProbesDeps {
   readonly host: Pick<Host, "dial" | "fs">;
-  /** The way to a target on another machine. */
+  /** The connection to a remote target. */
   readonly link?: TargetLink;
   readonly runtime: Pick<Containers, "execSync">;
   readonly clock: Clock;
@@ -28,12 +28,12 @@ export interface ProbesDeps {
   readonly cache: PodCache;
   readonly pods: PodStore;
   readonly status: StatusReader;
-  /** The pods as the API server has them; a static pod by its mirror pod. */
+  /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly shown: Pick<Column<ShownPod>, "get">;
-  /** A container is not probed before its postStart hook has ended. */
+  /** Containers whose start, including postStart, is in progress: they are not probed yet. */
   readonly starts: Pick<Column<Starts>, "get">;
   readonly signals: Sends<"wake">;
-  /** Calls back when a pod's row is freed. */
+  /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
   readonly measures: ProbeMeasures;
   /** Milliseconds since the epoch. */
@@ -42,9 +42,9 @@ export interface ProbesDeps {
 
 export interface Probes extends Prober, ProbeResults, Service {}
 
-/** The probes of all pods of a node, a loop for each that a container has. A changed verdict wakes the pod; what was ready or
- *  had started before this agent started stays so until a verdict says otherwise. `run` ends the loops in its end. A probe
- *  that could not reach the target is no verdict on its container.
+/** The probes of all pods of a node, one worker per container and probe. A changed verdict wakes the pod. Containers that were ready or
+ *  started before the agent's start stay so until their first verdict. `run` stops all workers when it ends. A probe that could not
+ *  reach the target gives no verdict on its container.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function createProbes(deps: ProbesDeps): Probes {
   const { pods, log } = deps;
@@ -69,7 +69,7 @@ export function createProbes(deps: ProbesDeps): Probes {
         hasStarted: (id) => !container.startupProbe || verdict(uid, "startup", container.name, id) === "Success",
         probe: (attempt, given) => timedProbe({ ...deps, reach }, { kind, ...attempt }, given),
         onFlip(flipped) {
-          own.debug({ probe: kind, verdict: flipped }, "probe's verdict changed");
+          own.debug({ probe: kind, verdict: flipped }, "probe verdict changed");
           if (kind === "startup") poke(uid, container.name, () => true);
           deps.signals.wake.send(uid, "probe");
         },

@@ -2,21 +2,21 @@ import type { Clock } from "../lib/clock.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-/** Tells an outcome that describes the container from one that describes the connection to the target. */
+/** Distinguishes failures of the container from failures of the connection to the target. */
 export interface Reach {
-  /** False while the target is known to be out of reach: then no probe can be made. */
+  /** False while the target is known to be unreachable: no probe can be run. */
   isUp(): boolean;
-  /** How often a connection to the target has been lost. */
+  /** Number of connections to the target lost so far. */
   losses(): number;
-  /** Asked after a probe has failed: whether the target itself answers, as fast as the probe would have waited. It takes a
-   *  while until a connection that is cut is known to be lost, and till then only probes notice.
-   *  @param withinMs how long the probe would have waited. */
+  /** After a failed probe: whether the target itself answers within the probe's timeout. A broken connection is detected late, and until
+   *  then only probes notice it.
+   *  @param withinMs the probe's timeout. */
   stands(withinMs: number, signal: AbortSignal): Promise<boolean>;
 }
 
 export interface ReachDeps {
   readonly host: Pick<Host, "fs">;
-  /** Absent where the target is this machine: that is never out of reach. */
+  /** Absent for a local target, which is always reachable. */
   readonly link?: TargetLink;
   readonly clock: Clock;
 }

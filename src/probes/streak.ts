@@ -1,14 +1,14 @@
-/** Thresholds of a probe. */
+/** A probe's successThreshold and failureThreshold. */
 export interface Thresholds {
   readonly success: number;
   readonly failure: number;
 }
 
-/** Counts equal results in a row. */
+/** Counts consecutive equal results. */
 export interface Streak {
-  /** Notes a result. @returns true when enough of its kind came in a row for it to be the verdict. */
+  /** Records a result. @returns true if its threshold has been reached. */
   note(result: "Success" | "Failure"): boolean;
-  /** Forgets what was noted. */
+  /** Starts counting again. */
   reset(): void;
 }
 

@@ -2,7 +2,7 @@ import type { Host } from "../seams/host.ts";
 import { dialFailure } from "../host/dial-text.ts";
 import type { Outcome } from "./outcome.ts";
 
-/** Opens a connection from the target and closes it: a connection is a success. */
+/** Opens a connection from the target and closes it; a successful connect is a success. */
 export async function probeTcp(
   dialer: Pick<Host, "dial">,
   host: string,

@@ -8,19 +8,19 @@ import { allContainers, isSidecar, isStaticPod } from "../pod/containers.ts";
 import { newestRun } from "../pod/runs.ts";
 import type { ProbeWorker } from "./worker.ts";
 
-/** Probes that can get a container killed. */
+/** Probes whose failure kills the container. */
 const condemning = ["liveness", "startup"] as const;
 const kinds = [...condemning, "readiness"] as const;
 
-/** The probing of one pod. */
+/** Probe workers of one pod. */
 export interface Loop {
-  /** As it was when its probing began. */
+  /** The pod as it was when probing started. */
   readonly pod: Pod;
-  /** Ends what asks for readiness. */
+  /** Stops readiness probes. */
   readonly stop: AbortController;
-  /** Ends what could get a container killed. One signal of both would cost each probe what its listeners do. */
+  /** Stops liveness and startup probes. A combined signal would cost two listeners per probe. */
   readonly spared: AbortController;
-  /** By keyOf. */
+  /** By probe key. */
   readonly workers: Map<string, ProbeWorker>;
 }
 
@@ -38,10 +38,10 @@ export interface VerdictDeps {
   readonly agentStartedAt: number;
 }
 
-/** A container that started this much earlier than the agent ran before it, milliseconds: the kubelet's patience. */
+/** A container that started at least this many milliseconds before the agent ran before it. (kubelet) */
 const olderMs = 10_000;
 
-/** Verdicts on the containers of a node's pods, from their probes and before the first one. */
+/** Probe verdicts on a node's containers, and the initial ones before the first probe. */
 export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loop>) {
   const { cache, status, pods, shown } = deps;
   const observe = (uid: string, name: string) => newestRun(cache.get(uid), name);
@@ -54,7 +54,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   const initially = (kind: ProbeKind, uid: string, name: string, containerId: string): ProbeVerdict => {
     if (kind === "liveness") return "Success";
     const pod = pods.get(uid);
-    // A static pod's object has no status: its mirror pod tells how its containers were before a restart.
+    // A static pod's manifest has no status: its mirror pod has the containers' state from before a restart.
     const isStatic = pod !== undefined && isStaticPod(pod);
     const mirror = isStatic ? shown.get(uid) : undefined;
     const told = toldOf(mirror?.status, name, containerId) ?? toldOf(statusOf(uid), name, containerId);
@@ -72,7 +72,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   const isProbed = (uid: string, kind: ProbeKind, name: string) =>
     workerOf(uid, kind, name) !== undefined ||
     probed(pods.get(uid)).some((one) => one.kind === kind && one.container.name === name);
-  /** The newest verdict. A container that its probes have not met is probed at once, not at the next period. */
+  /** The newest verdict. A container that its workers have not seen yet is probed at once, not at the next period. */
   const verdict = (uid: string, kind: ProbeKind, name: string, id: string): ProbeVerdict => {
     if (observe(uid, name)?.id === id) poke(uid, name, ({ verdictOn }) => verdictOn(id) === undefined);
     return workerOf(uid, kind, name)?.verdictOn(id) ?? initially(kind, uid, name, id);
@@ -91,7 +91,7 @@ export function createVerdicts(deps: VerdictDeps, loops: ReadonlyMap<string, Loo
   return { results, observe, podIP, initially, verdict, poke };
 }
 
-/** The container's part of a pod's status; undefined where that describes another of its name. */
+/** The container's entry in a pod's status; undefined if the entry is for another container ID. */
 function toldOf(
   { containerStatuses = [], initContainerStatuses = [] }: PodStatus = {},
   name: string,
@@ -101,7 +101,6 @@ function toldOf(
   return bareId(known?.containerID) === containerId ? known : undefined;
 }
 
-/** A probe of a container. */
 export interface Probed {
   readonly kind: ProbeKind;
   readonly container: Container;
@@ -119,7 +118,7 @@ export function probed(pod: Pod | undefined): readonly Probed[] {
   });
 }
 
-/** The ID without the runtime's name: pod statuses have `containerd://ID`. */
+/** The ID without the runtime prefix: pod statuses have `containerd://ID`. */
 function bareId(containerId: string | undefined): string {
   return containerId?.replace(/^[a-z0-9-]+:\/\//, "") ?? "";
 }

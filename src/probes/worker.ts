@@ -11,13 +11,13 @@ import { createPause } from "./pause.ts";
 import type { Reach } from "./reach.ts";
 import { type Streak, createStreak } from "./streak.ts";
 
-/** Probes one container of one pod, whichever runtime container stands for it at the time. */
+/** Runs one probe of one container, across its restarts. */
 export interface ProbeWorker {
-  /** The newest verdict on this runtime container; undefined before the worker has seen it. */
+  /** The newest verdict on this container ID; undefined before the worker has seen it. */
   verdictOn(containerId: string): ProbeVerdict | undefined;
-  /** Looks now instead of at the next period. */
+  /** Probes now instead of at the next period. */
   poke(): void;
-  /** Resolves when nothing of it runs any more. */
+  /** Resolves when the worker has stopped. */
   readonly done: Promise<void>;
 }
 
@@ -29,24 +29,23 @@ export interface WorkerDeps {
   readonly agentStartedAt: number;
   readonly targetClock: Pick<TargetClock, "toOurs">;
   readonly reach: Pick<Reach, "isUp" | "losses">;
-  /** The pod as it is now; undefined when it has gone. */
+  /** The current pod; undefined once it is gone. */
   pod(): Pod | undefined;
-  /** The newest runtime container of that name. */
+  /** The newest container status of that name. */
   observe(): ContainerStatus | undefined;
   podIP(): string | undefined;
-  /** Verdict on a container before its first probe. */
+  /** Initial verdict on a container, before its first probe. */
   initially(containerId: string): ProbeVerdict;
   /** True if the container has passed its startup probe, or has none. */
   hasStarted(containerId: string): boolean;
   probe(attempt: Omit<Attempt, "kind">, signal: AbortSignal): Promise<"Success" | "Failure" | undefined>;
-  /** The verdict on the container has changed. */
   onFlip(verdict: ProbeVerdict): void;
 }
 
 interface Seen {
   readonly id: string;
   readonly streak: Streak;
-  /** How often the target had been lost when the streak began. */
+  /** Lost connections to the target when the streak began. */
   losses: number;
   verdict: ProbeVerdict;
 }
@@ -58,13 +57,13 @@ export function startWorker(deps: WorkerDeps, container: Container, probe: Probe
   const pause = createPause(clock, signal);
   const looker = createLooker(deps, container, probe);
   const run = async () => {
-    // After an agent's restart the probes of all containers would come at once.
+    // After a restart of the agent, spread the first probes of all containers over a period.
     const adopted = deps.observe()?.state === ContainerState.CONTAINER_RUNNING;
     if (adopted && periodMs > clock.now() - deps.agentStartedAt) await pause.firmly(clock.jitter(0, periodMs));
     while (!signal.aborted) {
       const began = clock.monotonic();
       const waitMs = await looker.look(signal).catch((err: unknown) => {
-        if (!signal.aborted) deps.log.warn({ err }, "the container could not be probed, will try again");
+        if (!signal.aborted) deps.log.warn({ err }, "cannot probe container; retrying");
         return periodMs;
       });
       await pause.until(waitMs && waitMs - (clock.monotonic() - began));
@@ -74,15 +73,15 @@ export function startWorker(deps: WorkerDeps, container: Container, probe: Probe
 }
 
 interface Looker {
-  /** One look. @returns milliseconds from its begin to the next; undefined: when poked. */
+  /** Runs the probe if it is due. @returns milliseconds from the beginning of this call to the next; undefined: when poked. */
   look(signal: AbortSignal): Promise<number | undefined>;
   verdictOn(containerId: string): ProbeVerdict | undefined;
 }
 
-/** The kubelet's guards: nothing before there is a container, before its initial delay is over, or while it does not run; a
- *  new container starts anew. Until a container has started only its startup probe is made, and then no more; what a probe
- *  has condemned, and a pod that ends, is left alone. While the target is out of reach nothing is probed and the verdict
- *  stays; once it is back the counting begins anew, spread over a period, for all probes of the node would come at once. */
+/** The kubelet's guards: no probe before the container exists, before its initial delay, or while it does not run; a new container
+ *  starts from scratch. Until a container has started, only its startup probe runs, and never again afterwards. A container that failed
+ *  its probe, and the pod once it is being deleted, are no longer probed. While the target is unreachable nothing is probed and verdicts
+ *  stay; after a reconnect counting starts again, spread over a period, as all probes of the node would run at once. */
 function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Looker {
   const { kind } = deps;
   const periodMs = (probe.periodSeconds ?? 10) * 1000;
@@ -132,20 +131,19 @@ function createLooker(deps: WorkerDeps, container: Container, probe: Probe): Loo
   };
 }
 
-/** Nothing will run in its place. */
+/** True if the container has exited and will not be restarted. */
 function isOver({ state, exitCode }: ContainerStatus, container: Container, { spec }: Pod): boolean {
   return state === ContainerState.CONTAINER_EXITED && !restartsAfter(container, spec, exitCode);
 }
 
-/** Nothing more is asked of this container. */
+/** True if this container needs no further probes of this kind. */
 function isSettled(kind: ProbeKind, verdict: ProbeVerdict): boolean {
   return kind === "startup" ? verdict !== "Unknown" : kind === "liveness" && verdict === "Failure";
 }
 
-/** Milliseconds that are left until a container may be probed first: its initial delay since it started, which the target's
- *  clock tells. The kubelet's first look falls anywhere in the period after that. What can get a container killed does not
- *  speak against it before that period is over: liveness is asked at its end, a startup probe that fails in it counts for
- *  nothing. @returns less than zero when the delay has been over for as long. */
+/** Milliseconds until the first probe: the initial delay since the container's start, by the target's clock. The kubelet's first probe
+ *  comes at a random time within the period after that. So that the container is not killed early, liveness is probed at the end of that
+ *  period, and a startup probe that fails within it does not count. @returns a negative number if the delay is over. */
 function delayLeft(
   { kind, clock, targetClock }: WorkerDeps,
   { initialDelaySeconds = 0, periodSeconds = 10 }: Probe,

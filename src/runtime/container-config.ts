@@ -37,12 +37,14 @@ export interface ContainerConfigInput {
   /** Block devices of volumes. */
   readonly volumeDevices: readonly Device[];
   readonly linux: LinuxContainerConfig;
-  /** Labels that tell this node's containers from another's; none in an exclusive runtime. */
+  /** Labels that identify this node's containers on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
 }
 
-/** The CreateContainer configuration. Labels, annotations and log path are a kubelet's, so that either agent takes over from the
- *  other. @throws Error that names what is larger than a process can be given, before it is made. @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
+/** The CreateContainer configuration. Labels, annotations and log path are the kubelet's, so that either agent can take over from the
+ *  other.
+ *  @throws Error that names the part that exceeds the size limit of process arguments, before it is built.
+ *  @see https://kubernetes.io/docs/tasks/inject-data-application/define-command-argument-container/ */
 export function buildContainerConfig(input: ContainerConfigInput): ContainerConfig {
   const { pod, container, restartCount, additions } = input;
   return ContainerConfig.fromPartial({
@@ -54,7 +56,7 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
     devices: [...(additions?.devices ?? []), ...input.volumeDevices],
     CDIDevices: (additions?.cdiDevices ?? []).map((name) => ({ name })),
     labels: labelsOf(input),
-    // The agent's own annotations win.
+    // Our own annotations take precedence over a manager's.
     annotations: { ...additions?.annotations, ...containerAnnotations(pod, container, restartCount) },
     logPath: containerLogPath(container.name, restartCount),
     stdin: container.stdin ?? false,
@@ -64,7 +66,7 @@ export function buildContainerConfig(input: ContainerConfigInput): ContainerConf
   });
 }
 
-/** The words of the container's process and its variables. */
+/** The command, arguments and environment of the container's process. */
 function processStrings({ container, environment }: ContainerConfigInput) {
   const sum = createStringSum();
   for (const [name, value] of environment) sum.add(variableCalled(name), name, value);

@@ -14,7 +14,7 @@ export interface ContainerFilesInput {
   readonly podDirectory: string;
   /** Directory of the pod's logs on the target. */
   readonly logDirectory: string;
-  /** Content of /etc/hosts; undefined when the pod gets none from the node. */
+  /** Content of /etc/hosts; undefined if the node does not manage it for this pod. */
   readonly hostsFile: string | undefined;
   /** Unique among the runs of this container. */
   readonly instance: string;
@@ -27,7 +27,7 @@ export interface ContainerFiles {
   readonly mounts: readonly Mount[];
 }
 
-/** A container's log directory, its pod's hosts file and an empty termination message, with the modes of a kubelet.
+/** A container's log directory, its pod's hosts file and an empty termination message file, with the kubelet's modes.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ */
 export function containerFiles(input: ContainerFilesInput): ContainerFiles {
   const logs: FileChange = {
@@ -44,7 +44,7 @@ export function containerFiles(input: ContainerFilesInput): ContainerFiles {
   };
 }
 
-/** Path of the termination message in the container; undefined when the spec wants no such file. */
+/** Path of the termination message in the container; undefined if the spec disables it. */
 export function terminationMessagePath({ terminationMessagePath: path }: Container): string | undefined {
   return path === "" ? undefined : absolute(path ?? defaultTerminationPath);
 }
@@ -63,7 +63,7 @@ function hostsFile({
   };
 }
 
-/** World-writable: the container's user need not be the node's. */
+/** World-writable: the container may run as any user. */
 function terminationMessage({
   container,
   podDirectory,

@@ -15,13 +15,13 @@ const initialMs = 10_000;
 const forgetMs = 600_000;
 
 export interface CrashLoop {
-  /** Notes one more restart, or refuses it while the back-off lasts.
+  /** Records a restart, or rejects it during the back-off.
    *  @throws StartError CrashLoopBackOff with `retryAt`. */
   check(pod: Pod, container: Container, observed: RuntimePod): void;
 }
 
-/** The back-off of containers that keep ending: the first restart at once, then 10 s, 20 s … `maxMs` after each end; forgotten
- *  after ten minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
+/** Crash-loop back-off: the first restart is immediate, later ones wait 10 s, 20 s … up to `maxMs` after each exit; reset after ten
+ *  minutes of running. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#restart-policy */
 export function createCrashLoop({
   clock,
   targetClock,

@@ -26,8 +26,8 @@ export interface HookTarget {
 }
 
 export interface Hooks {
-  /** Runs a hook to its end; the signal ends it early.
-   *  @throws Error with the kubelet's text, which may tell what the container's own program said: for statuses, not for events. */
+  /** Runs a hook to completion; the signal interrupts it.
+   *  @throws Error with the kubelet's text. It may contain the program's output: use it in statuses, not in events. */
   run(hook: LifecycleHandler, target: HookTarget, signal: AbortSignal): Promise<void>;
 }
 
@@ -38,8 +38,8 @@ export interface HookDeps {
   readonly clock: Clock;
 }
 
-/** Runs the postStart and preStop hooks of containers. An HTTP hook has succeeded with any answer; one over HTTPS
- *  whose server speaks plain HTTP is made again so. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
+/** Runs postStart and preStop hooks. Any response is a success of an HTTP hook. If the server of an HTTPS hook speaks plain HTTP, the
+ *  request is repeated over HTTP. @see https://kubernetes.io/docs/concepts/containers/container-lifecycle-hooks/ */
 export function createHooks(deps: HookDeps): Hooks {
   return {
     async run(hook, target, signal) {
@@ -64,10 +64,10 @@ async function act(deps: HookDeps, hook: LifecycleHandler, target: HookTarget, s
   throw new Error("invalid handler: none of exec, httpGet and sleep is set");
 }
 
-/** Bytes of a failed command's output that are reported: the API server refuses a pod status that is too large. */
+/** Maximum bytes of a failed command's output to report: the API server rejects a pod status that is too large. */
 const maxOutputBytes = 10 * 1024;
 
-/** A command that could not be run, or exited with another code than 0. */
+/** A command that could not be run, or exited with a non-zero code. */
 class CommandError extends Error {
   readonly output: string;
   constructor(message: string, output: string, options?: ErrorOptions) {
@@ -117,7 +117,7 @@ async function get(
   }
 }
 
-/** A response that breaks off in its body counts as a response. */
+/** A response that ends within its body counts as a response. */
 async function answered(asking: Promise<Answer>): Promise<void> {
   try {
     await asking;
@@ -126,7 +126,7 @@ async function answered(asking: Promise<Answer>): Promise<void> {
   }
 }
 
-/** True for the error of a TLS handshake that met a server of plain HTTP. */
+/** True if a TLS handshake failed because the server speaks plain HTTP. */
 function spokeHttp(error: unknown): boolean {
   for (let at = error; at instanceof Error; at = at.cause) if (at instanceof HandshakeError) return at.spokeHttp;
   return false;

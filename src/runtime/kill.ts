@@ -19,11 +19,11 @@ export interface KillDeps {
   readonly events: EventSink;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Shut to a pod before its sandboxes stop. */
+  /** The service tunnel; closed for the pod before its sandboxes stop. */
   readonly way?: PodWay;
 }
 
-/** Minimum seconds between SIGTERM and SIGKILL, however short the grace period and however long the hook. */
+/** Minimum seconds between SIGTERM and SIGKILL, regardless of the grace period and the hook's duration. */
 const leastGraceSeconds = 2;
 
 export interface KillRequest {
@@ -35,11 +35,11 @@ export interface KillRequest {
   readonly message: string;
   /** Overrides the pod's own grace period; 0 leaves no time for a hook. */
   readonly graceSeconds: number | undefined;
-  /** The order in which the pod's containers stop, if there is one; hooks do not wait for it. */
+  /** The order in which the pod's containers stop, if any; hooks do not wait for it. */
   readonly order?: TerminationOrder | undefined;
 }
 
-/** Stops one container: its preStop hook first, within its grace period. A container that is gone already counts as stopped.
+/** Stops one container, running its preStop hook within the grace period. A missing container counts as stopped.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination-flow */
 export async function killContainer(deps: KillDeps, request: KillRequest, signal: AbortSignal): Promise<void> {
   const { status, pod, message, order } = request;
@@ -64,11 +64,11 @@ export async function killContainer(deps: KillDeps, request: KillRequest, signal
 interface RunningHook {
   /** Never rejects. */
   readonly done: Promise<void>;
-  /** Ends the hook once its container is gone. */
+  /** Aborts the hook once its container is gone. */
   end(): Promise<void>;
 }
 
-/** A hook may outlive the grace period: it ends with its container then. */
+/** A hook may exceed the grace period; it is then aborted together with its container. */
 function beginPreStop(
   { hooks, events, log }: KillDeps,
   { status, pod, podIP }: KillRequest,
@@ -98,12 +98,12 @@ function beginPreStop(
 /** A pod to stop. */
 export interface PodKill {
   readonly observed: RuntimePod;
-  /** Undefined for a pod that only the runtime knows. */
+  /** Undefined for a pod known only to the runtime. */
   readonly pod: Pod | undefined;
   readonly graceSeconds: number | undefined;
 }
 
-/** Ends a pod for good; an event tells what would not stop. @throws after all has been tried, when something would not stop. */
+/** Terminates a pod; failures are reported by an event. @throws after all parts have been tried, if any of them could not be stopped. */
 export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal): Promise<void> {
   try {
     await killPod(deps, kill, signal);
@@ -115,8 +115,8 @@ export async function endPod(deps: KillDeps, kill: PodKill, signal: AbortSignal)
   }
 }
 
-/** Stops every running container of a pod side by side, sidecars in their turn, then its sandboxes.
- *  @throws after all has been tried, when something would not stop: an error with a kubelet's text and the first failure's code. */
+/** Stops all running containers of a pod concurrently, sidecars in order, then its sandboxes.
+ *  @throws after all parts have been tried: an error with the kubelet's text and the code of the first failure. */
 export async function killPod(
   deps: KillDeps,
   { observed, pod = seenPod(observed), graceSeconds }: PodKill,
@@ -138,7 +138,7 @@ export async function killPod(
   const sandboxes = observed.sandboxes.map(({ id }) =>
     failureOf("KillPodSandbox", observed.uid, stopSandbox(deps, id, signal)),
   );
-  // One result stands for all sandboxes.
+  // Like the kubelet, report one result for all sandboxes.
   failures.push((await Promise.all(sandboxes)).findLast((failure) => failure !== undefined));
   const failed = failures.filter((failure) => failure !== undefined);
   if (failed.length === 0) return;
@@ -171,7 +171,7 @@ function together(failures: readonly Failure[]): CodedError {
   return new CodedError(codeOf(cause), texts.length === 1 ? texts.join() : `[${texts.join(", ")}]`, { cause });
 }
 
-/** A pod that no source knows, as the runtime tells of it: it has no hooks, and no grace period of its own. */
+/** A minimal Pod for a pod known only to the runtime: it has no hooks and no grace period. */
 function seenPod({ uid, name, namespace, containers }: RuntimePod): Pod {
   const names = new Set(containers.map(containerNameOf));
   return { metadata: { uid, name, namespace }, spec: { containers: [...names].map((each) => ({ name: each })) } };

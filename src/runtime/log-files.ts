@@ -15,7 +15,7 @@ export interface LogFilesDeps {
   readonly log: Logger;
 }
 
-/** Keeps a runtime that lost its containers from overwriting their logs. */
+/** Derives the restart count from log file names, so that a runtime that lost its containers does not overwrite their logs. */
 export async function restartCountFromLogs(
   { fs, settings, log }: LogFilesDeps,
   pod: Pod,
@@ -32,7 +32,7 @@ export async function restartCountFromLogs(
   } catch (error) {
     signal.throwIfAborted();
     if (!hasCode(error, "not_found"))
-      log.info({ err: error, directory }, "cannot tell restart count from log directory");
+      log.info({ err: error, directory }, "cannot read restart count from log directory");
     return 0;
   }
 }
@@ -60,7 +60,7 @@ export async function linkLog(
   containerId: string,
 ): Promise<void> {
   const target = posix.join(sandbox.config.logDirectory, logPath);
-  // A runtime that logs elsewhere has no file here: the link would dangle.
+  // If the runtime logs elsewhere, the file does not exist and the link would dangle.
   if (!(await unlessGone(fs.stat(target)))) return;
   const path = containerLogLink(settings.logLinksDirectory, pod, container.name, containerId);
   await fs.apply([

@@ -9,13 +9,13 @@ export interface MountsInput {
   readonly container: Container;
   /** The pod's volumes on the target, by name. */
   readonly mounted: ReadonlyMap<string, MountedVolume>;
-  /** Paths of the parts that `volumeParts` returns, by index: on the target, or in the image. */
+  /** subPath paths by index in volumeMounts: on the target, or in the image. */
   readonly parts: ReadonlyMap<number, string>;
   /** Images that the runtime mounts, by volume. */
   readonly images: ReadonlyMap<string, ImageSpec>;
-  /** The runtime can make mounts read-only down to those below them. */
+  /** The runtime supports recursive read-only mounts. */
   readonly recursiveReadOnly: boolean;
-  /** The target has SELinux: volumes that the node manages are relabelled for the container. */
+  /** The target has SELinux: volumes managed by the node are relabelled for the container. */
   readonly selinux: boolean;
 }
 
@@ -25,8 +25,8 @@ const propagations: Readonly<Record<string, MountPropagation>> = {
   Bidirectional: MountPropagation.PROPAGATION_BIDIRECTIONAL,
 };
 
-/** A container's volumeMounts in the runtime's terms, in order.
- *  @throws Error with the kubelet's text when a volume is not there or a mount cannot be made as asked.
+/** A container's volumeMounts as CRI mounts, in order.
+ *  @throws Error with the kubelet's text if a volume is missing or a mount cannot be made as requested.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/ */
 export function volumeMounts(input: MountsInput): Mount[] {
   const { pod, container, mounted, parts, images, recursiveReadOnly, selinux } = input;
@@ -46,8 +46,8 @@ export function volumeMounts(input: MountsInput): Mount[] {
   });
 }
 
-/** The block devices of a container's volumes in the runtime's terms, in order.
- *  @throws Error with the kubelet's text when a volume is not there.
+/** A container's volumeDevices as CRI devices, in order.
+ *  @throws Error with the kubelet's text if a volume is missing.
  *  @see https://kubernetes.io/docs/concepts/storage/persistent-volumes/#raw-block-volume-support */
 export function volumeDevices(
   mounted: ReadonlyMap<string, MountedVolume>,
@@ -63,7 +63,7 @@ export function volumeDevices(
   });
 }
 
-/** A read-only mount of an image, whose files the runtime finds itself. */
+/** A read-only mount of an image, which the runtime resolves. */
 function imageMount(
   { parts, recursiveReadOnly }: MountsInput,
   mount: VolumeMount,
@@ -80,9 +80,9 @@ function imageMount(
   });
 }
 
-/** The volumeMounts of a container with a subPath, in order.
- *  @param environment of the container, for `subPathExpr`. @throws Error with the kubelet's text, or that names the expression
- *  whose path is too long to make.
+/** The subPaths of a container's volumeMounts, in order.
+ *  @param environment the container's environment, for `subPathExpr`.
+ *  @throws Error with the kubelet's text, or one that names an expression whose result is too long.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#using-subpath-expanded-environment */
 export function volumeParts(container: Container, environment: ReadonlyMap<string, string>): readonly VolumePart[] {
   const sum = createStringSum("subPathExpr and subPath of the container's volumeMounts");
@@ -110,12 +110,12 @@ function expandedPath(expression: string, environment: ReadonlyMap<string, strin
   return expanded;
 }
 
-/** A mount path of the spec, made absolute. */
+/** Makes a mount path of the spec absolute. */
 export function absolute(path: string): string {
   return path.startsWith("/") ? path : posix.join("/", path);
 }
 
-/** @throws Error with the kubelet's text when the mount requires it and cannot have it.
+/** @throws Error with the kubelet's text if the mount requires a recursive read-only mount and cannot have it.
  *  @see https://kubernetes.io/docs/concepts/storage/volumes/#recursive-read-only-mounts */
 function isRecursive(
   { name, readOnly, mountPropagation = "None", recursiveReadOnly }: VolumeMount,
@@ -143,11 +143,11 @@ function propagationOf({ mountPropagation }: VolumeMount): MountPropagation {
   return known;
 }
 
-/** Types whose files are not the node's to change: they are the machine's, or a server's. */
+/** Plugins whose files the node must not relabel: they belong to the host, or to a server. */
 const unmanaged: readonly string[] = ["kubernetes.io/host-path", "kubernetes.io/nfs"];
 
-/** False for a hostPath and an NFS export, for a claim or a driver's volume that may only be read, and for a driver's file system without
- *  labels: the node changes none there. */
+/** True if the node may relabel the volume. False for hostPath and NFS volumes, for read-only claims and inline CSI volumes, and for CSI
+ *  file systems without labels. */
 function isManaged(pod: Pod, volumeName: string, { persistent, readOnly, unlabelled }: MountedVolume): boolean {
   if (unlabelled) return false;
   if (persistent) return !unmanaged.includes(persistent.plugin) && !readOnly;

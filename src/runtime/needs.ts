@@ -3,17 +3,17 @@ import type { Container, Pod } from "../objects.ts";
 import { type SandboxDeps, prepareSandbox } from "./run-sandbox.ts";
 import type { Step } from "./step.ts";
 
-/** A fact about the target that a step depends on. Facts for the sandbox are fetched while volumes are mounted, facts for its
- *  containers while the sandbox is made: a remote target runs few commands at a time, and volumes need most of them. */
+/** A fact about the target that a step depends on. Facts for the sandbox are fetched while volumes are mounted, facts for its containers
+ *  while the sandbox is created: a remote target runs few commands concurrently, and volumes need most of them. */
 export type Need =
-  /** The sandbox's configuration; fetching it also makes the directory for its containers' logs. */
+  /** The sandbox configuration; fetching it also creates the directory for the containers' logs. */
   | { readonly of: "sandboxConfig"; readonly attempt: number }
-  /** The container's image on the target, where its pull policy accepts that. */
+  /** The container's image on the target, if its pull policy accepts a present image. */
   | { readonly of: "image"; readonly container: Container }
   /** Names of the pod's containers that have a directory for logs. */
   | { readonly of: "loggedContainers" };
 
-/** Answers to needs. A missing answer means that the question failed: the step asks again and reports the failure. */
+/** Facts fetched ahead. A missing one means that fetching it failed: the step fetches it again and reports the failure. */
 export interface Answers {
   readonly sandboxConfig: PodSandboxConfig | undefined;
   /** Image by container name. */
@@ -22,15 +22,15 @@ export interface Answers {
 }
 
 export interface NeedsDeps extends Pick<SandboxDeps, "configureSandbox" | "fs"> {
-  /** The container's image on the target, where its pull policy accepts that. */
+  /** The container's image on the target, if its pull policy accepts a present image. */
   readonly lookForImage: (pod: Pod, container: Container, signal: AbortSignal) => Promise<Image | undefined>;
   /** Names of the pod's containers that have a directory for logs. */
   readonly loggedContainers: (pod: Pod, signal: AbortSignal) => Promise<ReadonlySet<string>>;
 }
 
-/** Facts that can be fetched before the step is taken. Excluded are results of earlier steps (files of an init container), data
- *  that must be fresh at the start (ConfigMaps, Secrets), and calls with side effects (devices, subPath mounts). A restarting
- *  container looks for its image after its back-off. */
+/** Facts that can be fetched before the step runs. This excludes results of earlier steps (files of an init container), data that must
+ *  be fresh at the start (ConfigMaps, Secrets), and calls with side effects (devices, subPath mounts). A restarting container looks up
+ *  its image after its back-off. */
 export function needs(step: Step): readonly Need[] {
   switch (step.do) {
     case "runSandbox":
@@ -43,7 +43,7 @@ export function needs(step: Step): readonly Need[] {
   }
 }
 
-/** Asks the target all questions concurrently. Never rejects. */
+/** Fetches all facts concurrently. Never rejects. */
 export async function answerNeeds(
   deps: NeedsDeps,
   pod: Pod,

@@ -24,12 +24,12 @@ export interface PerformDeps extends SandboxDeps, StarterDeps, ResizeDeps {
 export interface Pass {
   readonly pod: GivenPod;
   readonly observed: RuntimePod;
-  /** Prepared while volumes were mounted; undefined where that failed. */
+  /** Built while volumes were mounted; undefined if that failed. */
   readonly sandboxConfig: PodSandboxConfig | undefined;
-  /** Answers to the needs of containers. */
+  /** Facts fetched for the containers. */
   readonly answers: Promise<Answers>;
   readonly show: ShowPod;
-  /** The sandbox of the containers to start, once it is ready. */
+  /** The sandbox for the containers to start, once it is ready. */
   readonly sandbox: ReadySandbox | undefined;
 }
 
@@ -37,11 +37,11 @@ export interface Pass {
 export interface Done {
   readonly sandbox?: ReadySandbox;
   readonly made?: Partial<RuntimeIds>;
-  /** Work after a start that no status waits for. */
+  /** Work after a start that the pod's status does not depend on. */
   readonly rest?: Promise<void>;
   readonly error?: Error;
   readonly resizeError?: string;
-  /** The steps after it wait for another pass. */
+  /** The following steps are left to the next pass. */
   readonly halts?: boolean;
 }
 
@@ -74,11 +74,11 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
 
   async removeContainer(deps, { status }, { pod }) {
     try {
-      // Logs go first: a container whose logs could not be removed is found again.
+      // Logs first: a container whose logs could not be removed is retried.
       await deps.removeLog(pod, status, deps.uninterrupted);
       await remove(deps, status);
     } catch (err) {
-      deps.log.warn({ err, containerId: status.id }, "init container could not be removed, left to garbage collection");
+      deps.log.warn({ err, containerId: status.id }, "cannot remove init container; leaving it to garbage collection");
     }
     return {};
   },
@@ -99,7 +99,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
     const isNew = observed.sandboxes.length + observed.containers.length === 0;
     await show(isNew ? { ...observed, ips: sandbox.ips, sandboxes: [status] } : undefined).catch((err: unknown) => {
       if (!signal.aborted)
-        deps.log.debug({ err, uid: pod.metadata.uid }, "new sandbox could not be reported, the pass goes on");
+        deps.log.debug({ err, uid: pod.metadata.uid }, "cannot report new sandbox; continuing the pass");
     });
     return { sandbox, made: { sandboxes: [sandbox.id] } };
   },
@@ -123,7 +123,7 @@ const executors: { readonly [Kind in StepKind]: Executor<Kind> } = {
   },
 };
 
-/** Takes one step. @throws an error that ends the pass. */
+/** Runs one step. @throws an error that ends the pass. */
 export function perform<Kind extends StepKind>(
   deps: PerformDeps,
   step: Step<Kind>,

@@ -13,7 +13,7 @@ export interface InitVerdict {
   readonly initialized: boolean;
   /** The pod cannot be initialized any more. */
   readonly failed: boolean;
-  /** In the order of the spec. */
+  /** In spec order. */
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
   readonly resize: readonly ContainerResize[];
@@ -32,10 +32,10 @@ interface InitAction {
   readonly resizePod?: true;
 }
 
-/** Init containers run one after another; a sidecar among them has had its turn once it has started, and is kept running from
- *  then on. The last that has a status decides, since older ones may have been removed; of those before it only sidecars are
- *  looked at. Follows the kubelet's computeInitContainerActions, but for containers of an earlier sandbox, which are left out: one
- *  that could not be removed would have the later ones start too early.
+/** Init containers run one after another; a sidecar among them lets the next one start once it has started, and is then kept running.
+ *  The last one with a status decides, since older ones may have been removed; before it only sidecars matter. Follows the kubelet's
+ *  computeInitContainerActions, except that containers of earlier sandboxes are ignored: one that could not be removed would let later
+ *  ones start too early.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/sidecar-containers/ */
 export function planInit(pod: Pod, all: RuntimePod, judged: Judgement): InitVerdict {
   const observed = { ...all, containers: all.containers.filter((run) => isInNewestSandbox(all, run)) };
@@ -94,7 +94,7 @@ function actionFor(present: Present): InitAction {
       return isSidecar(container) ? actionForSidecar(present) : actionForResize(present);
     case ContainerState.CONTAINER_EXITED:
       if (isSidecar(container)) return { start: true };
-      // One of whose processes the kernel ended for want of memory has failed, but restarts as its exit code says.
+      // An OOMKilled init container has failed even with exit code 0, but restarts according to its exit code.
       if (status.exitCode === 0 && status.reason !== "OOMKilled") return { passed: true };
       return restartsAfter(container, pod.spec, status.exitCode) ? { start: true } : { failed: true };
     default:
@@ -103,7 +103,7 @@ function actionFor(present: Present): InitAction {
   }
 }
 
-/** An unhealthy sidecar is replaced; containers after it do not wait for that. */
+/** An unhealthy sidecar is restarted; the containers after it do not wait for that. */
 function actionForSidecar(present: Present): InitAction {
   const { container, status, judged } = present;
   const probe = judged.condemnedBy(container.name, status.id);

@@ -10,7 +10,7 @@ import { type Judgement, type PlannedKill, isChanged, killCondemned, killUnknown
 export interface MainVerdict {
   /** At least one keeps running. */
   readonly keepsAny: boolean;
-  /** In the order of the spec. */
+  /** In spec order. */
   readonly start: readonly Container[];
   readonly kill: readonly PlannedKill[];
   readonly resize: readonly ContainerResize[];
@@ -27,7 +27,7 @@ interface MainAction {
   readonly resizePod?: true;
 }
 
-/** Decides on the main containers of an initialized pod. */
+/** Plans the main containers of an initialized pod. */
 export function planMain(pod: Pod, observed: RuntimePod, judged: Judgement): MainVerdict {
   const actions = pod.spec.containers.map((container) => {
     const status = newestRun(observed, container.name);
@@ -60,7 +60,7 @@ function actionForRunning(pod: Pod, container: Container, status: ContainerStatu
   return resize && "kill" in resize ? { start: true, resizePod: true, ...resize } : { keep: true, ...resize };
 }
 
-/** Restarts the container as its restart policy says. */
+/** Restarts the container according to its restart policy. */
 function actionForEnded(pod: Pod, container: Container, status: ContainerStatus | undefined): MainAction {
   if (pod.metadata.deletionTimestamp) return {};
   switch (status?.state) {

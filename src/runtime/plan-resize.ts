@@ -11,11 +11,11 @@ export interface ContainerResize {
   readonly to: Resources;
 }
 
-/** The way to a container's new resources: a restart, or a resize in place. */
+/** How a container gets its new resources: by a restart, or in place. */
 export type ResizeAction = { readonly kill: PlannedKill } | { readonly resize: ContainerResize };
 
-/** Compares a running container's resources with its allocation; its resize policy decides whether a difference takes a restart.
- *  @returns undefined when they are equal.
+/** Compares a running container's resources with its allocation; the resize policy decides whether a difference needs a restart.
+ *  @returns undefined if they are equal.
  *  @see https://kubernetes.io/docs/tasks/configure-pod-container/resize-container-resources/#container-resize-policies */
 export function planResize(
   { spec }: Pod,
@@ -37,13 +37,13 @@ export function planResize(
   return { kill: { status, message } };
 }
 
-/** True when the pod-level resources, or the limits of the pod's cgroup, differ from the allocation. */
+/** True if the pod-level resources, or the limits of the pod's cgroup, differ from the allocation. */
 export function resizesWhole(pod: Pod, { wholeInForce, groupIsStale }: Judgement): boolean {
   return groupIsStale || !sameAmounts(amountsOf(pod.spec.resources ?? {}), amountsOf(wholeInForce(pod) ?? {}));
 }
 
-/** Containers whose share of a resource changes, in the order of their resizes: those that shrink make room for those that grow,
- *  by their limits, or by their requests where the limits stay. */
+/** Containers whose amount of a resource changes, in resize order: those that shrink first, to make room for those that grow; compared
+ *  by limit, or by request if the limit is unchanged. */
 export function inResizeOrder(
   resizes: readonly ContainerResize[],
   name: ResizableResource,

@@ -11,7 +11,7 @@ import { resizesWhole } from "./plan-resize.ts";
 import type { Judgement } from "./planned-kill.ts";
 import type { Step } from "./step.ts";
 
-/** Neither probes nor resizes have a say. */
+/** Defaults: no probe results and no resizes. */
 const unjudged: Judgement = {
   condemnedBy: () => undefined,
   hasStarted: () => false,
@@ -21,8 +21,8 @@ const unjudged: Judgement = {
   groupIsStale: false,
 };
 
-/** Decides what makes the runtime's pod equal to its spec. Pure; follows the kubelet's computePodActions.
- *  @returns the steps of one pass, in the order in which they are taken; none for a pod that is as it should be.
+/** Plans the steps that bring the runtime's pod to its spec. Pure; follows the kubelet's computePodActions.
+ *  @returns the steps of one pass, in order; empty for a pod that needs nothing.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function planPod(pod: Pod, observed: RuntimePod, given: Partial<Judgement> = {}): readonly Step[] {
   const judged = { ...unjudged, ...given };
@@ -39,7 +39,7 @@ function starting(sort: ContainerSort, inNewSandbox: boolean): (container: Conta
   return (container) => ({ do: "startContainer", container, sort, inNewSandbox });
 }
 
-/** A replacement takes the next attempt and starts from the first init container again; the old init containers are removed. */
+/** A replacement sandbox gets the next attempt and starts from the first init container again; the old init containers are removed. */
 function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus | undefined): readonly Step[] {
   const attempt = newest ? attemptOf(newest) + 1 : 0;
   const starts = planFirstStarts(pod, observed, attempt);
@@ -55,8 +55,8 @@ function planNewSandbox(pod: Pod, observed: RuntimePod, newest: PodSandboxStatus
   return [...clearing, { do: "runSandbox", attempt }, ...starts];
 }
 
-/** The containers that start right after a new sandbox; undefined when the pod is over and gets none. Containers that were created
- *  and never started do not end a pod with `restartPolicy: Never`: nothing of it has run. */
+/** The containers that start right after a new sandbox; undefined if the pod has finished and gets none. Containers that were created
+ *  and never started do not finish a pod with `restartPolicy: Never`: none of them has run. */
 function planFirstStarts(pod: Pod, observed: RuntimePod, attempt: number): readonly Step[] | undefined {
   const policy = pod.spec.restartPolicy ?? "Always";
   const hasRun = observed.containers.some(({ state }) => state !== ContainerState.CONTAINER_CREATED);
@@ -78,7 +78,7 @@ function planContainers(pod: Pod, observed: RuntimePod, judged: Judgement, sandb
   const init = planInit(pod, observed, judged);
   if (init.failed) return [endPod];
   const main = init.initialized ? planMain(pod, observed, judged) : undefined;
-  // Sidecars keep no pod alive.
+  // Sidecars do not keep a pod running.
   if (main && !main.keepsAny && main.start.length === 0) return [endPod];
   const kills = [...init.kill, ...(main?.kill ?? [])].map((kill): Step => ({ do: "killContainer", ...kill }));
   const containers = [...init.resize, ...(main?.resize ?? [])];
@@ -105,7 +105,7 @@ function removing(status: ContainerStatus): Step<"removeContainer"> {
   return { do: "removeContainer", status };
 }
 
-/** Removes all ended runs of init containers but the newest of each, and those of earlier sandboxes. */
+/** Removes all dead init containers except the newest of each name, and those of earlier sandboxes. */
 function pruneInit({ spec }: Pod, observed: RuntimePod): readonly Step[] {
   return (spec.initContainers ?? []).flatMap(({ name }) =>
     runsOf(observed, name)
@@ -119,8 +119,8 @@ function isOver(state: ContainerState): boolean {
   return state === ContainerState.CONTAINER_EXITED || state === ContainerState.CONTAINER_UNKNOWN;
 }
 
-/** Ephemeral containers that have not run yet, as containers: each runs once. A run that was created and never started, because
- *  graftlet ended in between, does not count. */
+/** Ephemeral containers that have not run yet, as containers; each runs once. One that was created and never started, because graftlet
+ *  stopped in between, does not count as run. */
 function neverRun({ spec }: Pod, observed: RuntimePod): readonly Container[] {
   return (spec.ephemeralContainers ?? [])
     .filter(({ name }) => {
@@ -134,8 +134,8 @@ function succeeded(status: ContainerStatus | undefined): boolean {
   return status?.state === ContainerState.CONTAINER_EXITED && status.exitCode === 0;
 }
 
-/** Removes every container of the pod, init containers after main ones. The container whose exit triggers the reset goes last, so
- *  that an interrupted reset resumes. */
+/** Removes all containers of the pod, init containers after main ones. The container whose exit triggers the restart of all goes last,
+ *  so that an interrupted reset resumes. */
 function planReset(pod: Pod, observed: RuntimePod): readonly Step[] {
   const { spec } = pod;
   const runsIn = (containers: readonly Container[], asking: boolean) =>

@@ -12,23 +12,23 @@ export interface PlannedKill {
   readonly graceSeconds?: number | undefined;
 }
 
-/** Facts about a pod's containers beyond the runtime's view. */
+/** Facts about a pod's containers that the runtime does not have. */
 export interface Judgement {
-  /** The failed probe that a container is killed for. */
+  /** The failed probe for which a container must be killed. */
   readonly condemnedBy: (containerName: string, containerId: string) => CondemningProbe | undefined;
-  /** True for a container that has passed its startup probe. */
+  /** True if a container has passed its startup probe. */
   readonly hasStarted: (containerName: string, containerId: string) => boolean;
-  /** The pod's status says that all its containers restart. */
+  /** The pod's status has the AllContainersRestarting condition. */
   readonly restartAll: boolean;
-  /** CPU and memory in force for a running container; undefined where unknown. */
+  /** Actual CPU and memory of a running container; undefined if unknown. */
   readonly inForce: (status: ContainerStatus) => Resources | undefined;
-  /** CPU and memory in force for the pod as a whole. */
+  /** Actual CPU and memory of the pod as a whole. */
   readonly wholeInForce: (pod: Pod) => Resources | undefined;
-  /** The limits of the pod's cgroup differ from the wanted ones. */
+  /** The limits of the pod's cgroup differ from the desired ones. */
   readonly groupIsStale: boolean;
 }
 
-/** @param restarts the container starts again, which the event says.
+/** @param restarts the container will be restarted, as the event says.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#container-probes */
 export function killCondemned(
   what: "Container" | "Init container",
@@ -46,7 +46,7 @@ export function killUnknown(what: "Container" | "Init container", status: Contai
   return { status, message: `${what} is in "unknown" state, try killing it before restart` };
 }
 
-/** A container made without our hash annotation (by another tool) is left alone. */
+/** A container without our hash annotation (created by another tool) is left alone. */
 export function isChanged(container: Container, status: ContainerStatus): boolean {
   const hash = status.annotations[containerHashAnnotation];
   return hash !== undefined && hash !== containerHash(container);

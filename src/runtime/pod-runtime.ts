@@ -16,11 +16,11 @@ import type { Step } from "./step.ts";
 export interface PodRuntimeDeps extends Omit<PerformDeps, "start" | "inForce">, NeedsDeps {
   readonly inForce: ResourcesInForce;
   readonly probes: Pick<ProbeResults, "condemnedBy" | "started">;
-  /** The pod's status says that all its containers restart. */
+  /** The pod's status has the AllContainersRestarting condition. */
   readonly isRestartingAll: (uid: string) => boolean;
 }
 
-/** Plans passes over pods and carries them out.
+/** Plans and executes sync passes over pods.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createPodRuntime(given: PodRuntimeDeps): PodRuntime {
   const deps = { ...given, ...createStarter(given) };
@@ -55,7 +55,7 @@ function judgementOf({ probes, isRestartingAll, inForce, groups }: PodRuntimeDep
   };
 }
 
-/** Takes the steps in order. Rejects only when the signal aborts. */
+/** Runs the steps in order. Rejects only when the signal aborts. */
 async function performAll(
   deps: PerformDeps,
   steps: readonly Step[],
@@ -86,13 +86,13 @@ async function performAll(
   };
 }
 
-/** True when another pass follows at once: after a reset the pod starts anew, after a sidecar the next container starts. */
+/** True if another pass must follow at once: after a reset the pod starts again, after a sidecar the next container starts. */
 function letsMoreBeDone(step: Step): boolean {
   if (step.do === "resetContainer") return true;
   return step.do === "startContainer" && step.sort === "init_container" && isSidecar(step.container);
 }
 
-/** The earliest end of a back-off decides on the next try only when every error is a crash loop's. */
+/** Sets retryAt, the earliest end of a back-off, only if all errors are crash-loop back-offs. */
 function outcomeOf(done: readonly Done[], errors: readonly Error[]): SyncOutcome {
   const made = {
     sandboxes: done.flatMap((one) => one.made?.sandboxes ?? []),

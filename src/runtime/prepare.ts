@@ -66,9 +66,9 @@ export interface PodSettings extends ResourceSettings {
   readonly limitedSwap: boolean;
   /** Feature gate MemoryQoS, when it is on. */
   readonly memoryQos?: ContainerMemoryQos | undefined;
-  /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
+  /** Labels that identify this node's pods on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
-  /** The network of the target's pods, where it may not be the cluster's. */
+  /** The network of the target's pods, if it may differ from the cluster's. */
   readonly network?: TargetNetwork;
 }
 
@@ -81,7 +81,7 @@ export interface PrepareDeps {
   readonly addresses: HostAddresses;
   readonly volumes: Pick<VolumeGate, "mounted"> & VolumeParts;
   readonly managers: readonly Pick<ResourceManager, "prepareContainer">[];
-  /** Features of the pod's runtime handler; undefined where the runtime does not report them. */
+  /** Features of the pod's runtime handler; undefined if the runtime does not report them. */
   readonly handlerFeatures: (pod: Pod, signal: AbortSignal) => Promise<RuntimeHandlerFeatures | undefined>;
   readonly facts: (signal: AbortSignal) => Promise<TargetFacts>;
   /** The cgroup layout, whose driver the runtime reports. */
@@ -93,13 +93,13 @@ export interface PrepareDeps {
   readonly log: Logger;
 }
 
-/** The domain that nearly every cluster has. */
+/** The default cluster domain. */
 const usualDomain = "cluster.local";
 
-/** Configuration of sandboxes and containers. */
+/** Builds the configurations of sandboxes and containers. */
 export type Preparer = Pick<StartDeps, "configure" | "restartCountFromLogs" | "linkLog" | "removeLog"> &
   Pick<NeedsDeps, "loggedContainers"> & {
-    /** @throws Error when the target's resolver file cannot be read or the host name is too long. */
+    /** @throws Error if the target's resolv.conf cannot be read or the hostname is too long. */
     configureSandbox(pod: Pod, attempt: number, signal: AbortSignal): Promise<PodSandboxConfig>;
     /** The resource limits of a container. */
     configureResources(pod: Pod, container: Container, signal: AbortSignal): Promise<LinuxContainerResources>;
@@ -121,9 +121,9 @@ export function createPreparer(deps: PrepareDeps): Preparer {
   };
 }
 
-/** Of a pod whose packets are those of the machine: no rule of the way can tell them from others. */
+/** Event text for hostNetwork pods: their traffic cannot be told apart from the host's, so the service tunnel's rules do not apply. */
 const onHostNetwork =
-  "The pod uses the machine's own network, from which no way leads to the cluster's Services and DNS: leave out hostNetwork, or use network: routed.";
+  "The pod uses the host network, which has no route to the cluster's Services and DNS: remove hostNetwork, or use network: routed.";
 
 async function configureSandbox(
   deps: PrepareDeps,
@@ -134,9 +134,9 @@ async function configureSandbox(
   const { settings, events } = deps;
   const { network } = settings;
   const { clusterDNS, clusterDomain } = clusterNames(deps);
-  // The pod's containers will need the facts, which are read once.
+  // Facts are read once and cached; the pod's containers will need them.
   const [resolver, layout] = await Promise.all([resolverOf(deps, signal), deps.cgroups(signal), deps.facts(signal)]);
-  // A way over the link is a pod's own: the target itself has none.
+  // The service tunnel serves pod networks only, not the host's.
   const outside = network?.tunneled === true && pod.spec.hostNetwork === true;
   const isolated = network?.isolated === true || outside;
   if (outside) events.event(podReference(pod), "Warning", "PodNetworkIsolated", onHostNetwork);
@@ -158,7 +158,7 @@ async function configureSandbox(
   });
 }
 
-/** The cluster's DNS as it is configured. Where pods reach the cluster by the link and nothing is, it is the Service of that name. */
+/** The configured cluster DNS. With a service tunnel and no configuration, the addresses of the cluster's DNS Service. */
 function clusterNames({ settings: { clusterDNS, clusterDomain, network }, services }: PrepareDeps) {
   if (network?.tunneled !== true || clusterDNS.length > 0) return { clusterDNS, clusterDomain };
   const dns = services.list()?.find(({ metadata: { name, namespace } }) => `${namespace}/${name}` === usualDns);
@@ -225,7 +225,7 @@ async function configureContainer(deps: PrepareDeps, run: ContainerRun, signal: 
   });
 }
 
-/** What the resource managers add to a container, one after the other: one of them may refuse. */
+/** What the resource managers add to a container. They are called one after the other. */
 async function additionsTo(
   { managers }: Pick<PrepareDeps, "managers">,
   { pod, container }: ContainerStart,
@@ -236,7 +236,7 @@ async function additionsTo(
   return joinAdditions(additions);
 }
 
-/** Groups that the files of a pod's volumes belong to. */
+/** Groups that own the files of a pod's volumes. */
 function volumeGroups({ volumes }: PrepareDeps, { metadata }: Pod): readonly bigint[] {
   return [...volumes.mounted(metadata.uid).values()].flatMap(({ persistent }) => persistent?.group ?? []);
 }
@@ -262,8 +262,8 @@ async function mountsOf(
   return volumeMounts({ pod, container, mounted, images, parts, recursiveReadOnly, selinux });
 }
 
-/** True when the pod's runtime handler supports recursive read-only mounts; asked only where a mount may want one. A deleted
- *  runtime class counts as no: the sandbox exists, and its containers may start again. */
+/** True if the pod's runtime handler supports recursive read-only mounts; checked only if a mount may need one. A deleted RuntimeClass
+ *  counts as unsupported: the sandbox exists, and its containers may restart. */
 async function canBeRecursive(
   { handlerFeatures, log }: PrepareDeps,
   pod: Pod,
@@ -275,7 +275,7 @@ async function canBeRecursive(
     return (await handlerFeatures(pod, signal))?.recursiveReadOnlyMounts === true;
   } catch (err) {
     throwIfAborted(signal);
-    log.warn({ err, uid: pod.metadata.uid, container: name }, "what the pod's runtime handler can do is not known");
+    log.warn({ err, uid: pod.metadata.uid, container: name }, "cannot read the features of the pod's runtime handler");
     return false;
   }
 }
@@ -312,10 +312,10 @@ async function environmentOf(
   });
 }
 
-/** Bytes of all environment files of a container together. */
+/** Maximum total bytes of a container's environment files. */
 const maxEnvFileBytes = 1024 * 1024;
 
-/** Reads files that a container may have written, or replaced by links. */
+/** Reads environment files; a container may have written them, or replaced them by links. */
 async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: Container, signal: AbortSignal) {
   const mounted = volumes.mounted(pod.metadata.uid);
   const files = new Map<string, EnvFile | Error>();
@@ -334,7 +334,7 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
     const read = readWithin(fs, { base, below: file.path, maxBytes }, signal);
     const content = await read.then(taken, (error: unknown) => {
       signal.throwIfAborted();
-      log.info({ err: error, uid: pod.metadata.uid }, "environment file cannot be read");
+      log.info({ err: error, uid: pod.metadata.uid }, "cannot read environment file");
       return new Error("couldn't parse env file", { cause: error });
     });
     files.set(key, content);
@@ -342,7 +342,7 @@ async function filesOf({ fs, volumes, log }: PrepareDeps, pod: Pod, container: C
   return files;
 }
 
-/** Keeps a pod from starting without service variables before services have been listed. */
+/** A pod must not start without service variables before services have been listed. */
 function servicesFor(lister: ServiceLister, pod: Pod): readonly Service[] {
   const services = lister.list();
   if (services) return services;
@@ -350,7 +350,7 @@ function servicesFor(lister: ServiceLister, pod: Pod): readonly Service[] {
   throw new Error("services have not yet been read at least once, cannot construct envvars");
 }
 
-/** Reads the environment's ConfigMaps and Secrets concurrently; of several failures the first in the order of the spec counts. */
+/** Reads the environment's ConfigMaps and Secrets concurrently; of several failures, the first in spec order is thrown. */
 async function referencedObjects(objects: ObjectCache, { metadata }: Pod, container: Container, signal: AbortSignal) {
   const configMaps = new Map<string, ConfigMap>();
   const secrets = new Map<string, Secret>();
@@ -366,7 +366,7 @@ async function referencedObjects(objects: ObjectCache, { metadata }: Pod, contai
   return { configMaps, secrets };
 }
 
-/** An image that names no user runs as root. */
+/** An image without a user runs as root. */
 async function imageUserOf(
   images: PrepareDeps["images"],
   { imageRef, image }: EnsuredImage,

@@ -14,7 +14,7 @@ import { type ContainerResize, inResizeOrder } from "./plan-resize.ts";
 
 /** Limits and memory usage of a pod's cgroups. */
 export interface GroupReading {
-  /** Limits of the pod's own cgroup, where set; undefined where graftlet does not manage it. */
+  /** Limits set on the pod's own cgroup; undefined if graftlet does not manage it. */
   readonly limits?: CgroupLimits;
   /** Memory usage of the pod, bytes. */
   readonly memory?: number;
@@ -24,13 +24,13 @@ export interface GroupReading {
 
 /** The cgroups of pods. */
 export interface PodGroups {
-  /** The limits for a pod with these resources. */
+  /** The desired limits of a pod with these resources. */
   wanted(pod: Pod): CgroupLimits;
-  /** True when the limits last set differ from the wanted ones. */
+  /** True if the limits last set differ from the desired ones. */
   isStale(pod: Pod): boolean;
-  /** @param containerIds the running containers to read. */
+  /** @param containerIds running containers whose usage is read. */
   read(pod: Pod, containerIds: readonly string[], signal: AbortSignal): Promise<GroupReading>;
-  /** Sets the given limits; the others stay. */
+  /** Sets the given limits; others stay unchanged. */
   set(pod: Pod, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
 }
 
@@ -51,17 +51,18 @@ export interface ResizeDeps {
   readonly log: Logger;
 }
 
-/** A running pod with its allocation, and the resizes to make. */
+/** A running pod with its allocation, and the container resizes to actuate. */
 export interface Resizing {
   readonly pod: GivenPod;
   readonly containers: readonly ContainerResize[];
-  /** The pod as a whole changes too. */
+  /** The pod-level limits change too. */
   readonly wholePod: boolean;
 }
 
-/** Applies a pod's allocation: memory first, then CPU. A pod-level limit that grows is raised before its containers change, one
- *  that shrinks is lowered after them. A failure ends the resize; the next pass resumes it.
- *  @throws Error in the kubelet's words. @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
+/** Actuates a pod's allocation: memory first, then CPU. A growing pod-level limit is raised before its containers' limits, a shrinking
+ *  one is lowered after them. A failure ends the resize; the next pass resumes it.
+ *  @throws Error in the kubelet's words. @see
+ *  https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/1287-in-place-update-pod-resources */
 export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
   const since = deps.clock.monotonic();
   let success = false;
@@ -75,7 +76,7 @@ export async function resizePod(deps: ResizeDeps, resizing: Resizing, signal: Ab
 
 async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSignal): Promise<void> {
   const { pod, containers, wholePod } = resizing;
-  // A container that a resize restarts has been killed by now, and a runtime may answer a question about it with an error.
+  // Containers that restart for the resize have been killed by now, and runtimes may fail for them, so they are left out.
   const ids = containers.map(({ containerId }) => containerId);
   const reading = await deps.groups.read(pod, ids, signal);
   const wanted: CgroupLimits = reading.limits ? deps.groups.wanted(pod) : {};
@@ -102,16 +103,16 @@ async function putInForce(deps: ResizeDeps, resizing: Resizing, signal: AbortSig
   }
 }
 
-/** Limits of a pod's memory, and what of it is kept for the pod, which is set whatever it was. */
+/** Memory limits, and memory.min and memory.low, of a pod's cgroup. */
 const memoryLimits = ["memoryBytes", "swapBytes", "memoryMinBytes", "memoryLowBytes"] as const;
 
-/** A change to a limit of the pod's cgroup. */
+/** A change of one limit of the pod's cgroup. */
 interface Limit {
   readonly widens: boolean;
   readonly set: CgroupLimits;
 }
 
-/** Empty where the limit stays the same, or is not wanted (any more). */
+/** Empty if the limit is unchanged, or no longer desired. */
 function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number | undefined): readonly Limit[] {
   if (wanted === undefined || wanted === has) return [];
   return [{ widens: has !== undefined && wanted > has, set: { [name]: wanted } }];
@@ -119,13 +120,13 @@ function bound(name: keyof CgroupLimits, wanted: number | undefined, has: number
 
 interface Change extends Resizing {
   readonly of: ResizableResource;
-  /** Remaining resizes of containers. */
+  /** Container resizes not completed yet. */
   readonly left: readonly ContainerResize[];
   /** Limits before requests. */
   readonly limits: readonly Limit[];
 }
 
-/** Changes one resource. @returns the remaining resizes for the other. */
+/** Changes one resource. @returns the remaining container resizes for the other. */
 async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signal: AbortSignal) {
   for (const { widens, set } of limits) if (widens) await deps.groups.set(pod, set, signal);
   const done = new Map<string, ContainerResize>();
@@ -141,7 +142,7 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
     await record(deps, () => deps.inForce.setContainer(pod.metadata.uid, containerId, now));
     done.set(containerId, { ...resize, from: now });
   }
-  // A request never exceeds its limit, not even for a moment.
+  // A request must never exceed its limit, not even briefly.
   for (const { widens, set } of [...limits].reverse()) if (!widens) await deps.groups.set(pod, set, signal);
   const [before, whole] = [deps.inForce.ofPod(pod) ?? {}, pod.spec.resources ?? {}];
   const now = of === "memory" ? mixedResources(before, whole) : mixedResources(whole, before);
@@ -150,16 +151,16 @@ async function change(deps: ResizeDeps, { pod, of, left, limits }: Change, signa
   return left.map((resize) => done.get(resize.containerId) ?? resize);
 }
 
-/** Records a change that is in force already; without the record it is made once more at worst. */
+/** Checkpoints an actuated change; without the checkpoint it is at worst actuated once more. */
 async function record({ log }: ResizeDeps, write: () => Promise<void>): Promise<void> {
   try {
     await write();
   } catch (error) {
-    log.warn({ err: error }, "what of a pod's resources is in force could not be put on record");
+    log.warn({ err: error }, "cannot checkpoint actuated resources");
   }
 }
 
-/** Refuses a memory limit below the usage, which would kill the container, before anything changes. */
+/** Rejects a memory limit below current usage, which would OOM-kill the container, before anything changes. */
 function refuseTooLittle({ containers }: Resizing, wanted: CgroupLimits, reading: GroupReading): void {
   const complaints: string[] = [];
   const { memoryBytes: limit } = wanted;

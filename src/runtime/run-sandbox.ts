@@ -14,17 +14,17 @@ export interface SandboxDeps {
   readonly configureSandbox: (pod: Pod, attempt: number, signal: AbortSignal) => Promise<PodSandboxConfig>;
   readonly runtimeClasses: RuntimeClasses;
   readonly events: EventSink;
-  /** Where pods reach the cluster by a way of their own, which a new sandbox is let into. */
+  /** The service tunnel, opened for a new sandbox's addresses; absent without one. */
   readonly way?: PodWay;
   readonly uninterrupted: AbortSignal;
 }
 
-/** A new sandbox, as the runtime shows it. */
+/** A new sandbox with its CRI status. */
 export interface NewSandbox extends ReadySandbox {
   readonly status: PodSandboxStatus;
 }
 
-/** Builds a sandbox's configuration and makes the directory for its containers' logs. */
+/** Builds a sandbox's configuration and creates the directory for its containers' logs. */
 export async function prepareSandbox(
   deps: Pick<SandboxDeps, "configureSandbox" | "fs">,
   pod: Pod,
@@ -37,8 +37,8 @@ export async function prepareSandbox(
   return config;
 }
 
-/** Makes a pod's sandbox and reads back its addresses. @param prepared the result of an earlier prepareSandbox.
- *  @throws the runtime's error, after the event that shows it. */
+/** Creates a pod's sandbox and reads its addresses. @param prepared result of an earlier prepareSandbox.
+ *  @throws the runtime's error, after the event that reports it. */
 export async function runSandbox(
   deps: SandboxDeps,
   pod: Pod,
@@ -75,7 +75,7 @@ async function makeSandbox(
   try {
     const config = typeof prepared === "number" ? await prepareSandbox(deps, pod, prepared, signal) : prepared;
     const { runtimeClassName } = pod.spec;
-    // The runtime's default has no name.
+    // The empty name selects the runtime's default handler.
     const runtimeHandler = runtimeClassName ? await deps.runtimeClasses.handler(runtimeClassName, signal) : "";
     const request = RunPodSandboxRequest.fromPartial({ config, runtimeHandler });
     const { podSandboxId } = await deps.runtime.runPodSandbox(request, deps.uninterrupted);

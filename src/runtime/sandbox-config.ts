@@ -17,18 +17,18 @@ import { groupsPolicy, hasPrivileged, namespaces, seLinux, supplementalGroups } 
 export interface SandboxConfigInput {
   readonly pod: Pod;
   readonly attempt: number;
-  /** Output of `hostname` in the pod; empty for the host's own. */
+  /** Hostname of the pod; empty for the host's own. */
   readonly hostname: string;
   readonly dns: DNSConfig;
   readonly cgroupParent: string;
   /** Directory of the pod's logs on the target. */
   readonly logDirectory: string;
   readonly resources: ResourceSettings;
-  /** Labels that tell this node's pods from another's; none in an exclusive runtime. */
+  /** Labels that identify this node's pods on a shared runtime; otherwise empty. */
   readonly ownerLabels: Readonly<Record<string, string>>;
 }
 
-/** The RunPodSandbox configuration of a kubelet. @throws Error on a policy that CRI does not have.
+/** The kubelet's RunPodSandbox configuration. @throws Error for a policy that CRI does not have.
  *  @see https://kubernetes.io/docs/concepts/architecture/cri/ */
 export function buildSandboxConfig(input: SandboxConfigInput): PodSandboxConfig {
   const { pod, ownerLabels } = input;
@@ -56,7 +56,7 @@ function linuxConfig({ pod, cgroupParent, resources }: SandboxConfigInput): Linu
   });
 }
 
-/** Seccomp is always the runtime's default for the sandbox itself: containers may have less, never the sandbox. */
+/** The sandbox always has the runtime's default seccomp profile, even if its containers run unconfined. */
 function securityContext(pod: Pod): LinuxSandboxSecurityContext {
   const context = pod.spec.securityContext;
   const base = {

@@ -18,7 +18,7 @@ import type { EnsuredImage, VolumeImages } from "./images/puller.ts";
 import { type KillDeps, killContainer } from "./kill.ts";
 import { StartError } from "./start-error.ts";
 
-/** The sandbox that a container goes into. */
+/** The sandbox in which a container starts. */
 export interface ReadySandbox {
   readonly id: string;
   readonly config: PodSandboxConfig;
@@ -33,12 +33,12 @@ export interface ContainerStart {
   readonly sandbox: ReadySandbox;
   /** The container's image on the target, if already known. */
   readonly seenImage?: Image | undefined;
-  /** The container is known to have no logs yet. */
+  /** True if the container is known to have no logs yet. */
   readonly isUnlogged?: boolean;
 }
 
-/** ID of the container whose processes an ephemeral container targets; undefined without a target.
- *  @throws Error in the kubelet's words when the pod has not had it. */
+/** ID of the container that an ephemeral container targets; undefined without a target.
+ *  @throws Error in the kubelet's words if the target container never existed. */
 export function targetOf({ pod, container, observed }: ContainerStart): string | undefined {
   const name = pod.spec.ephemeralContainers?.find((one) => one.name === container.name)?.targetContainerName;
   if (!name) return undefined;
@@ -56,7 +56,7 @@ export interface EnsuredImages extends EnsuredImage {
 export interface StartedContainer {
   readonly id: string;
   readonly config: ContainerConfig;
-  /** Resolves when its log is linked, or cannot be. */
+  /** Resolves when the log has been linked, or linking has failed. */
   readonly linked: Promise<void>;
 }
 
@@ -71,21 +71,21 @@ export interface StartDeps extends KillDeps, StableFiles {
     restartCount: number,
     signal: AbortSignal,
   ) => Promise<ContainerConfig>;
-  /** The next restart count by the names in the container's log directory; 0 without one. */
+  /** The next restart count according to the names in the container's log directory; 0 if there are none. */
   readonly restartCountFromLogs: (pod: Pod, container: Container, signal: AbortSignal) => Promise<number>;
   /** Links the log into the directory of log collectors. */
   readonly linkLog: (start: ContainerStart, config: ContainerConfig, containerId: string) => Promise<void>;
   /** Removes the log of a container, its rotated files and its link. */
   readonly removeLog: (pod: Pod, status: ContainerStatus, signal: AbortSignal) => Promise<void>;
   readonly measures: Pick<StartMeasures, "imageVolumes">;
-  /** Signal for calls that must not be interrupted: their deadline is the runtime's own. */
+  /** Signal for calls that must not be interrupted; the runtime has its own deadline. */
   readonly uninterrupted: AbortSignal;
 }
 
-/** Pulls, creates and starts one container. The signal interrupts before each stage and during the pull; a create or start call is
- *  never interrupted, which would leave a half-made container behind. From its configuration to the runtime's answer the files of
- *  the pod's volumes stay as they are, since the runtime mounts them by path.
- *  @throws StartError whose reason and message the container's Waiting state shows. */
+/** Pulls, creates and starts one container. The signal interrupts before each stage and during the pull, but never a create or start
+ *  call, which would leave a half-created container behind. From the configuration until the runtime has answered, the files of the
+ *  pod's volumes do not change, since the runtime mounts them by path.
+ *  @throws StartError with the reason and message for the container's Waiting state. */
 export async function startContainer(
   deps: StartDeps,
   start: ContainerStart,
@@ -95,7 +95,7 @@ export async function startContainer(
   const about = containerReference(start.pod, start.container.name);
   const failed: StartFailed = (reason, error, containerId) => {
     const text = messageOf(error);
-    // An ID would make each attempt's event one of its own. (kubelet)
+    // With the ID, each attempt's event would be distinct and not be aggregated. (kubelet)
     const shown = containerId === undefined ? text : text.replaceAll(containerId, start.container.name);
     events.event(about, "Warning", "Failed", `Error: ${shown}`);
     const answered = !hasCode(error, "unavailable", "deadline_exceeded", "cancelled");
@@ -123,7 +123,7 @@ export async function startContainer(
   });
   events.event(about, "Normal", "Started", "Container started");
   const linked = deps.linkLog(start, config, id).catch((error: unknown) => {
-    deps.log.debug({ err: error, containerId: id }, "log could not be linked");
+    deps.log.debug({ err: error, containerId: id }, "cannot link container log");
   });
   return { id, config, linked };
 }
@@ -205,15 +205,15 @@ export async function runPostStart(
     await killContainer(deps, { status, pod, podIP, message, graceSeconds: undefined }, signal).catch(
       (err: unknown) => {
         stopIfAborted(signal);
-        deps.log.warn({ err, containerId: id }, "container could not be killed after its postStart hook failed");
+        deps.log.warn({ err, containerId: id }, "cannot kill container after a failed postStart hook");
       },
     );
     throw new StartError("PostStartHookError", messageOf(error), { cause: error });
   }
 }
 
-/** The restart count of the new container. A container that was created and never started (graftlet ended in between) is replaced
- *  by one of the same count. */
+/** The restart count of the new container. A container that was created and never started (graftlet stopped in between) is removed, and
+ *  its count reused. */
 async function nextCount(
   deps: StartDeps,
   { pod, container, observed, isUnlogged }: ContainerStart,

@@ -1,10 +1,10 @@
-/** The failure to start a container, as its Waiting state shows it. */
+/** A failed container start, as shown by its Waiting state. */
 export class StartError extends Error {
   /** The kubelet's reason: ErrImagePull, CreateContainerConfigError, CrashLoopBackOff and the like. */
   readonly reason: string;
   /** End of the back-off, if any, in milliseconds since the epoch. */
   readonly retryAt: number | undefined;
-  /** ID of the container that the runtime answered it could not start; absent where no answer came. */
+  /** ID of the container that the runtime reported it could not start; absent if it did not answer. */
   readonly refused: string | undefined;
   constructor(reason: string, message: string, options: StartErrorOptions = {}) {
     super(message, options);

@@ -16,15 +16,15 @@ import { StartError } from "./start-error.ts";
 export interface StarterDeps extends StartDeps {
   readonly crashLoop: CrashLoop;
   readonly measures: StartMeasures;
-  /** Column that the starter writes. */
+  /** State column written by the starter. */
   readonly starts: ColumnWriter<Starts>;
 }
 
 /** The outcome of one start. */
 export interface StartOutcome {
-  /** The container that was started, also when its postStart hook failed. */
+  /** The started container, also if its postStart hook failed. */
   readonly started?: StartedContainer;
-  /** The failure of the start or of the postStart hook. */
+  /** Failure of the start or of the postStart hook. */
   readonly error?: StartError;
 }
 
@@ -33,7 +33,7 @@ export interface Starter {
   start(start: ContainerStart, sort: ContainerSort, signal: AbortSignal): Promise<StartOutcome>;
 }
 
-/** Starts containers, and keeps the failure of each that could not be started. */
+/** Starts containers, and records the last failure of each container. */
 export function createStarter(deps: StarterDeps): Starter {
   const change = (uid: string, how: (starts: Starts) => Partial<Starts>) => {
     const before = deps.starts.get(uid) ?? { underWay: new Set<string>(), failures: new Map<string, StartFailure>() };

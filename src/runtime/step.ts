@@ -6,28 +6,28 @@ import type { PlannedKill } from "./planned-kill.ts";
 
 /** Arguments of each kind of step. */
 interface Steps {
-  /** Stops every container, then the sandboxes: a new sandbox takes their place, or nothing is left to run. */
+  /** Stops all containers, then the sandboxes: a new sandbox follows, or nothing is left to run. */
   killPod: { readonly sandboxChanged: boolean };
   /** Stops a container. */
   killContainer: PlannedKill;
-  /** Kills a container without grace where it has not ended, and removes it: the pod starts anew. */
+  /** Kills a container without grace period if it is running, and removes it: all containers of the pod restart. */
   resetContainer: { readonly status: ContainerStatus };
-  /** Removes an ended init container that no status is derived from. */
+  /** Removes a dead init container that no status is derived from. */
   removeContainer: { readonly status: ContainerStatus };
   /** Changes CPU and memory of running containers. */
   resize: {
     readonly containers: readonly ContainerResize[];
-    /** The pod's cgroup changes too: for the pod's own resources, or for a container that restarts with new ones. */
+    /** The pod's cgroup changes too: for pod-level resources, or for a container that restarts with new ones. */
     readonly wholePod: boolean;
   };
-  /** Makes the sandbox for the containers that start after it. */
+  /** Creates the sandbox for the containers that start after it. */
   runSandbox: { readonly attempt: number };
   /** Selects the existing sandbox for the containers that start after it. */
   useSandbox: { readonly sandboxId: string; readonly attempt: number };
   startContainer: {
     readonly container: Container;
     readonly sort: ContainerSort;
-    /** The same pass makes the sandbox. */
+    /** The same pass creates the sandbox. */
     readonly inNewSandbox: boolean;
   };
 }

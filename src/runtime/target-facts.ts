@@ -6,7 +6,7 @@ import type { Host } from "../seams/host.ts";
 
 /** Facts about the target that container configurations depend on, beyond its resources. */
 export interface TargetFacts extends TargetResources {
-  /** Paths that leak other workloads' activity through CPU temperatures, one a CPU. */
+  /** Paths that reveal other workloads' activity through CPU temperatures, one per CPU. */
   readonly thermalPaths: readonly string[];
   /** SELinux is enforced: mounts need relabelling. */
   readonly selinux: boolean;
@@ -16,13 +16,13 @@ const cgroupRoot = "/sys/fs/cgroup";
 const cpuRoot = "/sys/devices/system/cpu";
 const hugePageRoot = "/sys/kernel/mm/hugepages";
 
-/** Reads the target's facts once; the next caller retries a failed read. */
+/** Reads the target's facts once; a failed read is retried by the next caller. */
 export function createTargetFacts(fs: Host["fs"]): (signal: AbortSignal) => Promise<TargetFacts> {
   let known: TargetFacts | undefined;
   return async (signal) => (known ??= await readTargetFacts(fs, signal));
 }
 
-/** @throws CodedError unavailable and the like when the target cannot be read. */
+/** @throws CodedError, such as unavailable, if the target cannot be read. */
 async function readTargetFacts(fs: Host["fs"], signal: AbortSignal): Promise<TargetFacts> {
   const cgroupV2 = (await cgroupVersion(fs, signal)) === 2;
   const [{ memoryBytes, swapBytes }, hugePageSizes, swapController, thermalPaths, selinux] = await Promise.all([

@@ -5,7 +5,7 @@ import type { LogReader } from "../pipeline.ts";
 import { terminationMessagePathAnnotation, terminationMessagePolicyAnnotation } from "../pod/labels.ts";
 import type { HostFs } from "../seams/host.ts";
 
-/** Bytes kept of a message file, bytes and lines kept of a log that takes its place. */
+/** Maximum bytes read of a message file, and maximum bytes and lines of a log read instead. */
 const maxFileBytes = 4096;
 const maxLogBytes = 2048;
 const maxLogLines = 80;
@@ -15,7 +15,7 @@ export interface TerminationMessageDeps {
   readonly logs: LogReader;
 }
 
-/** Content of the container's message file so far; undefined where it has none, or it cannot be read. */
+/** Current content of the container's message file; undefined if it has none, or it cannot be read. */
 export async function readWrittenMessage(
   { fs }: Pick<TerminationMessageDeps, "fs">,
   { annotations, mounts }: ContainerStatus,
@@ -26,10 +26,10 @@ export async function readWrittenMessage(
   return fs.readEnd(path, maxFileBytes, signal).then(String, () => undefined);
 }
 
-/** The termination message of an ended container: the end of its message file, or, where the spec wants that and the file is
- *  empty after a failure, the end of its log. The runtime's own message comes first.
- *  @param read content of the message file, if it was read after the end.
- *  @throws only when the signal aborts; what cannot be read becomes the message.
+/** The termination message of an exited container: the runtime's message, then the end of the message file or, with
+ *  FallbackToLogsOnError and an empty file after a failure, the end of the log.
+ *  @param read content of the message file, if it was read after the exit.
+ *  @throws only when the signal aborts; read errors become the message.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/#customizing-the-termination-message */
 export async function readTerminationMessage(
   deps: TerminationMessageDeps,
@@ -43,7 +43,7 @@ export async function readTerminationMessage(
   return [status.message, message].filter((part) => part !== "").join(": ");
 }
 
-/** A container that could not even be started has no log worth reading. */
+/** ContainerCannotRun means that the container never started, so it has no useful log. */
 function wantsLog({ annotations, exitCode, reason }: ContainerStatus): boolean {
   return (
     annotations[terminationMessagePolicyAnnotation] === "FallbackToLogsOnError" &&
@@ -52,7 +52,7 @@ function wantsLog({ annotations, exitCode, reason }: ContainerStatus): boolean {
   );
 }
 
-/** Reads a file whose content and kind the container controls: links are not followed, pipes not waited for. */
+/** Reads a file whose type and content the container controls: links are not followed, and pipes are not waited for. */
 async function messageFile(
   fs: TerminationMessageDeps["fs"],
   { annotations, mounts }: ContainerStatus,

@@ -2,14 +2,14 @@ import type { Clock } from "../lib/clock.ts";
 import type { Pod } from "../objects.ts";
 import { isSidecar } from "../pod/containers.ts";
 
-/** The order in which containers of a pod with sidecars end. */
+/** The termination order of a pod with sidecars. */
 export interface TerminationOrder {
-  /** Waits until the containers that must end before this one have ended. @returns the whole seconds waited, `seconds` at most. */
+  /** Waits until the containers that must stop before this one have stopped. @returns whole seconds waited, at most `seconds`. */
   turnOf(name: string, seconds: number, signal: AbortSignal): Promise<number>;
   ended(name: string): void;
 }
 
-/** Sidecars end after all main containers, in reverse order; containers that do not run are not waited for.
+/** Sidecars stop after all main containers, in reverse order; containers that are not running are not waited for.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#termination-with-sidecars */
 export function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: Clock): TerminationOrder {
   const ends = new Map([...running].map((name) => [name, Promise.withResolvers<void>()]));
@@ -27,7 +27,7 @@ export function terminationOrder(pod: Pod, running: ReadonlySet<string>, clock: 
   };
 }
 
-/** Waits for a promise, `seconds` at most. @returns the whole seconds waited. @throws once the signal aborts. */
+/** Waits for a promise, at most `seconds`. @returns whole seconds waited. @throws when the signal aborts. */
 export async function secondsOf(
   clock: Clock,
   what: Promise<unknown>,

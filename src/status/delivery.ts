@@ -7,34 +7,33 @@ import { createWorkQueue } from "../lib/work-queue.ts";
 import type { PodStatus } from "../objects.ts";
 import { createStatusWriter, type WriterDeps } from "./writer.ts";
 
-/** Pods whose statuses are written at the same time. */
+/** Maximum concurrent status writes. */
 const parallelWrites = 10;
 const firstRetryMs = 200;
 const longestRetryMs = 5_000;
 
-/** Status that the API server should show of a pod. */
+/** The status that the API server should have for a pod (the kubelet's versionedPodStatus). */
 export interface Held {
   readonly status: PodStatus;
-  /** No container of the pod runs any more. */
+  /** No container of the pod runs, or will. */
   readonly ended: boolean;
-  /** Its volumes are unmounted too. */
+  /** The pod's volumes are unmounted too. */
   readonly finished: boolean;
 }
 
 export interface DeliveryDeps extends WriterDeps {
-  /** The newest wish for a pod; undefined when there is none any more. */
+  /** The newest status for a pod; undefined if there is none. */
   readonly held: (uid: string) => Held | undefined;
-  /** The API server has no such pod any more. */
+  /** Called when the API server no longer has the pod. */
   readonly onGone: (uid: string) => void;
 }
 
-/** Brings statuses to the API server: a pod at a time has one writer, many pods are written side by side, and what fails is
- *  tried again with growing pauses. */
+/** Delivers statuses to the API server: one writer per pod, several pods concurrently; failures are retried with back-off. */
 export interface Delivery {
-  /** Writes what is held for the pod, once running. @param afterMs in so long at the latest; now where it is 0. */
+  /** Writes the pod's pending status, once running. @param afterMs maximum delay; 0 for now. */
   send(uid: string, afterMs?: number): void;
   forget(uid: string): void;
-  /** Delivers until the signal aborts. @param waiting pods whose statuses were held before. */
+  /** Delivers until the signal aborts. @param waiting pods whose statuses were set before. */
   run(waiting: readonly string[], signal: AbortSignal): Promise<void>;
 }
 
@@ -45,7 +44,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   const turn = createTurns(parallelWrites);
   const backoff = createBackoff({ clock, initialMs: firstRetryMs, maxMs: longestRetryMs });
   const later = createWorkQueue(clock, (uid) => send(uid));
-  /** Since when a pod's status is on its way, by Clock.monotonic(). */
+  /** When each pod's pending change began, by Clock.monotonic(). */
   const since = new Map<string, number>();
   let running: AbortSignal | undefined;
 
@@ -68,7 +67,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
     const newest = held(uid);
     if (!newest || !running || running.aborted) return;
     const began = since.get(uid) ?? clock.monotonic();
-    // From here on it is another change.
+    // A change from here on counts as a new one.
     since.delete(uid);
     try {
       const gone = await writer.write({ uid, ...newest, since: began }, running);
@@ -77,7 +76,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
     } catch (error) {
       if (running.aborted) return;
       const unreachable = hasCode(error, "unavailable", "deadline_exceeded", "conflict");
-      log[unreachable ? "debug" : "warn"]({ err: error, uid }, "status was not written, will retry");
+      log[unreachable ? "debug" : "warn"]({ err: error, uid }, "cannot write pod status; retrying");
       if (!held(uid)) return;
       since.set(uid, began);
       later.add(uid, backoff.next(uid) * clock.jitter(1, 1.5));
@@ -89,7 +88,7 @@ export function createDelivery(deps: DeliveryDeps): Delivery {
   return {
     send,
     forget(uid) {
-      // A box at work stays until it is done: one pod never has two writers.
+      // A busy slot stays until it is done: a pod never has two writers.
       if (!boxes.get(uid)?.busy) boxes.delete(uid);
       later.drop(uid);
       since.delete(uid);

@@ -14,26 +14,26 @@ import { mayWaitMs } from "./urgency.ts";
 import type { WriterDeps } from "./writer.ts";
 
 export interface StatusManager extends StatusSink, Service {
-  /** Looks again whether the API server shows what it should: the pod's status was changed there, or its containers can no
-   *  longer run. @param afterMs what is set meanwhile goes at once. */
+  /** Checks again whether the API server has the pending status: after it was changed there, or when the pod's containers can no longer
+   *  run. @param afterMs delay; a status set in between is written at once. */
   reconcile(pod: AskedPod, afterMs?: number): void;
 }
 
 export interface StatusManagerDeps extends WriterDeps {
-  /** Column that the status manager writes. */
+  /** State column written by the status manager. */
   readonly status: ColumnWriter<PodStatus>;
-  /** Column of the status manager alone. */
+  /** State column private to the status manager. */
   readonly held: ColumnWriter<Held>;
-  /** Calls back when a pod's row is freed. */
+  /** Calls back when a pod's record is removed. */
   readonly onEnd: (hear: (uid: string) => void) => void;
 }
 
-/** The only writer of pod statuses. What it promises:
- *  1. a status leaves as soon as it is set, but for one that only says that a pod is on its way, or its newest spec seen: it
- *     leaves a little later, or with what comes next; the newest one wins, and nothing is sent when nothing changed;
- *  2. start time, transition times and final phases of the API server stand, also after a restart;
+/** The only writer of pod statuses. It guarantees that
+ *  1. a status is written as soon as it is set, unless it only says that the pod is starting or that its newest generation was observed:
+ *  such a status waits briefly and is merged with the next; the newest one wins, and nothing is sent if nothing changed;
+ *  2. start time, transition times and final phases in the API server are kept, also after a restart;
  *  3. a final phase is shown only when no container of the pod can run any more;
- *  4. the object of a pod is deleted only when it was to be deleted, is finished, and shows its final phase.
+ *  4. a pod's object is deleted only if it is marked for deletion, finished, and shows its final phase.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ */
 export function createStatusManager(deps: StatusManagerDeps): StatusManager {
   const { clock, log, measures, held, status: column } = deps;
@@ -47,16 +47,16 @@ export function createStatusManager(deps: StatusManagerDeps): StatusManager {
     if (container !== undefined) {
       log.error(
         { pod: `${namespace}/${name}`, uid, container },
-        "status dropped: it revives a container that has ended for good",
+        "dropped status that would restart a terminated container",
       );
       return;
     }
     const next = normalizeStatus(pod, carryOn(pod, before, status, rfc3339(clock.now())));
     const { ended = known?.ended ?? false, finished = known?.finished ?? false } = came;
     const value: Held = { status: next, ended, finished };
-    // What the API server lacks of a known status is being delivered, or tried again.
+    // The difference to the API server is already being delivered or retried.
     if (known && isDeepStrictEqual(known, value)) return;
-    // A pod that is gone has no status any more.
+    // The pod's record is gone.
     if (!held.set(uid, value)) return;
     column.set(uid, next);
     measures.changed(pod, before, next);

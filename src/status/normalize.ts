@@ -1,11 +1,11 @@
 import { rfc3339 } from "../lib/rfc3339.ts";
 import type { ContainerState, ContainerStatus, Pod, PodStatus } from "../objects.ts";
 
-/** Bytes that the termination messages of one pod may take together.
+/** Maximum total bytes of a pod's termination messages.
  *  @see https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/ */
 const messageBytes = 12 * 1024;
 
-/** A status as the API server keeps it: whole seconds, termination messages cut to the pod's share, lists in order. */
+/** Normalizes a status as the API server stores it: whole seconds, truncated termination messages, sorted lists. */
 export function normalizeStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containers, initContainers = [], ephemeralContainers = [] } = pod.spec;
   const share = Math.floor(
@@ -55,12 +55,12 @@ function wholeSeconds(time: string): string {
   return Number.isNaN(ms) ? time : rfc3339(ms);
 }
 
-/** The longest beginning of a text that takes at most `bytes` bytes. */
+/** The longest prefix of a text that fits into `bytes` bytes. */
 function cut(text: string, bytes: number): string {
   const encoded = Buffer.from(text);
   if (encoded.length <= bytes) return text;
   let end = bytes;
-  // A byte 10xxxxxx goes on with a character that began before.
+  // A byte 10xxxxxx continues a character.
   while (end > 0 && ((encoded[end] ?? 0) & 0xc0) === 0x80) end -= 1;
   return encoded.toString("utf8", 0, end);
 }

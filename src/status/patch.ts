@@ -2,7 +2,7 @@ import { isRecord } from "../lib/record.ts";
 import type { PodCondition, PodStatus } from "../objects.ts";
 import { isKubeletCondition, isOwnDisruption } from "../pod/conditions.ts";
 
-/** Fields of a pod's status that its node writes; all others are left alone. */
+/** Status fields written by the node; all others are left alone. */
 const ownFields = [
   "phase",
   "reason",
@@ -17,15 +17,15 @@ const ownFields = [
   "ephemeralContainerStatuses",
 ] as const;
 
-/** Amounts by name, of which a merge would keep those that are gone: what is shown is replaced. Where nothing is shown the API
- *  server would drop a replacement whole. What a kubelet shows of pods without amounts of their own stays as it is. */
+/** Resource maps: a merge would keep removed keys, so the shown map is replaced. Without a shown map the API server would drop a
+ *  replacement. As with the kubelet, what is shown stays if the pod has none. */
 const amountFields = ["resources", "allocatedResources"] as const;
 
-/** Lists that a strategic merge joins by address: what is gone has to be said, and the order counts. */
+/** Lists that a strategic merge patch merges by address: removals must be explicit, and the order matters. */
 const addressFields = ["hostIPs", "podIPs"] as const;
 
-/** The strategic merge patch of `status` that turns one status into another, or undefined when nothing of the node's own differs.
- *  Container statuses have no merge key: the API server replaces their lists whole.
+/** The strategic merge patch of `status` from one status to another; undefined if none of the node's own fields differ. Container
+ *  statuses have no merge key: the API server replaces their lists as a whole.
  *  @see https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/ */
 export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Record<string, unknown>> | undefined {
   const patch: Record<string, unknown> = {};
@@ -44,7 +44,7 @@ export function statusPatch(shown: PodStatus, wanted: PodStatus): Readonly<Recor
   return Object.keys(patch).length > 0 ? patch : undefined;
 }
 
-/** Conditions are merged by type; only what the kubelet says is touched. */
+/** Conditions are merged by type; only the kubelet's own are changed. */
 function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCondition[]): readonly object[] {
   const own = wanted.filter((condition) => isKubeletCondition(condition.type) || isOwnDisruption(condition));
   const gone = shown.filter(({ type }) => isKubeletCondition(type) && !own.some((one) => one.type === type));
@@ -57,8 +57,8 @@ function conditionPatches(shown: readonly PodCondition[], wanted: readonly PodCo
   return [...changed, ...gone.map(({ type }) => ({ $patch: "delete", type }))];
 }
 
-/** Equality as the API means it: absent, null and an empty list are one, and so are no last state and one without fields. Nothing
- *  is copied: each pass over a pod compares all of its status. */
+/** Equality in terms of the API: absent, null and an empty list are equal, and so are no lastState and an empty one. Copies nothing:
+ *  every sync compares whole statuses. */
 function same(a: unknown, b: unknown): boolean {
   if (isNothing(a) || isNothing(b)) return isNothing(a) && isNothing(b);
   if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((item, at) => same(item, b[at]));
@@ -73,7 +73,7 @@ function sameFields(a: Fields, b: Fields): boolean {
   return keys.length === others.length && keys.every((key) => others.includes(key) && same(a[key], b[key]));
 }
 
-/** Names of the fields that say something. */
+/** Names of the fields that are set. */
 function keysOf(fields: Fields): readonly string[] {
   return Object.keys(fields).filter((key) => {
     const value = fields[key];

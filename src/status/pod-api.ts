@@ -3,17 +3,17 @@ import { podPath } from "../api/pod-deletion.ts";
 import { withoutManagedFields } from "../api/reflector.ts";
 import type { Pod } from "../objects.ts";
 
-/** Requests of the status manager to the API server. Errors are coded: not_found when there is no such pod; when one of that name
- *  has another UID, invalid_argument for a patch and conflict for a removal. */
+/** API server requests of the status manager. Coded errors: not_found if there is no such pod; if that name has another UID,
+ *  invalid_argument for a patch and conflict for a deletion. */
 export interface PodApi {
   get(namespace: string, name: string, signal: AbortSignal): Promise<Pod>;
-  /** Patches the status subresource by a strategic merge. @param uid a precondition. @returns the pod as it is now. */
+  /** Sends a strategic merge patch to the status subresource. @param uid a precondition. @returns the updated pod. */
   patchStatus(pod: PodKey, status: object, signal: AbortSignal): Promise<Pod>;
-  /** Removes the object at once. */
+  /** Deletes the object with grace period 0. */
   remove(pod: PodKey, signal: AbortSignal): Promise<void>;
 }
 
-/** How mirror pods are made and removed. */
+/** Creates and deletes mirror pods. */
 export interface MirrorApi extends Pick<PodApi, "remove"> {
   create(pod: { readonly metadata: { readonly namespace: string } }, signal: AbortSignal): Promise<unknown>;
 }
@@ -26,7 +26,7 @@ export function createMirrorApi(client: Pick<ApiClient, "get" | "patch" | "delet
   };
 }
 
-/** A pod by name, and by the UID without which that name may mean another. */
+/** A pod by name and UID: the same name may later belong to another pod. */
 export interface PodKey {
   readonly namespace: string;
   readonly name: string;

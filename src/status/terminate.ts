@@ -5,8 +5,8 @@ import { isTerminal } from "../pod/phase.ts";
 
 const lostMessage = "The container could not be located when the pod was terminated";
 
-/** The last status of a pod whose containers are gone: all of them have ended, and so has the pod. A container whose end was
- *  not seen counts as failed, unless it was never to start.
+/** The final status of a pod whose containers are gone: all of them, and the pod, have ended. A container whose end was not observed
+ *  counts as failed, unless it was never to start.
  *  @param status the newest known. @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 export function terminatedStatus(pod: Pod, status: PodStatus): PodStatus {
   const { containerStatuses, initContainerStatuses, phase } = status;
@@ -25,13 +25,13 @@ function ended(status: ContainerStatus): ContainerStatus {
   return status.state?.terminated ? status : { ...status, state: { terminated: lost(lostMessage) } };
 }
 
-/** How many init containers have been tried: all up to the last that did more than wait, and always the first. */
+/** Number of init containers that were tried: all up to the last that did more than wait, and always the first. */
 function triedInit(statuses: readonly ContainerStatus[]): number {
   const last = statuses.findLastIndex(({ state, lastState }) => !state?.waiting || lastState?.terminated);
   return Math.max(last + 1, 1);
 }
 
-/** True if the API server's status shows that the pod's main containers were to run. */
+/** True if the API server's status shows that the main containers had been allowed to start. */
 function hasInitialized({ spec, status }: Pod): boolean {
   if (!spec.initContainers?.length) return true;
   if (status?.containerStatuses?.some(({ state, lastState }) => lastState?.terminated || !state?.waiting)) return true;

@@ -4,9 +4,9 @@ import { isKubeletCondition, isOwnDisruption, isResizeCondition, terminalReadine
 import { isTerminal } from "../pod/phase.ts";
 import { mayRestartAll, restartsAfter } from "../pod/restart.ts";
 
-/** Carries on what must not change from one status to the next: the start time, the time of a condition that did not flip,
- *  a generation that only grows.
- *  @param before the status held so far, or the API server's after a restart. @param now RFC 3339. */
+/** Keeps what must not change between statuses: the start time, transition times of unchanged conditions, and a generation that only
+ *  grows.
+ *  @param before the previous status, or the API server's after a restart. @param now RFC 3339. */
 export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus, now: string): PodStatus {
   const conditions = settleReadiness(next)?.map((condition) => {
     if (!isKubeletCondition(condition.type) && !isOwnDisruption(condition)) return condition;
@@ -23,13 +23,13 @@ export function carryOn(pod: Pod, before: PodStatus | undefined, next: PodStatus
   };
 }
 
-/** A resize that is shown at all is True; its state is its reason. */
+/** A resize condition is always True; its state is its reason. */
 function isSameState(known: PodCondition, condition: PodCondition): boolean {
   const { status, reason = "" } = condition;
   return known.status === status && (!isResizeCondition(condition) || (known.reason ?? "") === reason);
 }
 
-/** Time at which a resize was looked at, which a kubelet tells of these conditions alone: as it was, while they say the same. */
+/** The kubelet sets lastProbeTime on resize conditions only, and keeps it while they are unchanged. */
 function probeTime(
   known: PodCondition | undefined,
   condition: PodCondition,
@@ -42,7 +42,7 @@ function probeTime(
   return { ...(lastProbeTime && { lastProbeTime }) };
 }
 
-/** A pod in a final phase is not ready, whatever its last containers were.
+/** A pod in a final phase is never ready, even if its last containers were.
  *  @see https://github.com/kubernetes/kubernetes/issues/108594 */
 function settleReadiness({ phase, conditions }: PodStatus): readonly PodCondition[] | undefined {
   if (!isTerminal(phase)) return conditions;
@@ -52,8 +52,7 @@ function settleReadiness({ phase, conditions }: PodStatus): readonly PodConditio
   });
 }
 
-/** The container that would come back to life against its restart policy, if there is one: such a status is a mistake and is
- *  not to be written. */
+/** The container that the new status would restart against its restart policy, if any. Such a status is a bug and must not be written. */
 export function illegalRevival(pod: Pod, before: PodStatus | undefined, next: PodStatus): string | undefined {
   const { containers, initContainers = [] } = pod.spec;
   return (

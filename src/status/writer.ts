@@ -13,21 +13,21 @@ import { mergeStatus } from "./merge.ts";
 import { statusPatch } from "./patch.ts";
 import type { PodApi } from "./pod-api.ts";
 
-/** A pod's status on its way to the API server. */
+/** A pod status to be written to the API server. */
 export interface Outgoing {
   readonly uid: string;
   readonly status: PodStatus;
-  /** No container of it runs any more. */
+  /** No container of the pod runs, or will. */
   readonly ended: boolean;
-  /** Its volumes are unmounted too. */
+  /** The pod's volumes are unmounted too. */
   readonly finished: boolean;
-  /** Clock.monotonic(): since when the API server is to hear something of the pod. */
+  /** Clock.monotonic() of the oldest change not written yet. */
   readonly since: number;
 }
 
 export interface WriterDeps {
   readonly api: PodApi;
-  /** The pods as the API server has them; a static pod by its mirror pod. */
+  /** The API server's copies of the pods; for a static pod, its mirror pod. */
   readonly shown: Pick<Column<ShownPod>, "get">;
   readonly worker: Pick<Column<WorkerView>, "get">;
   readonly clock: Clock;
@@ -36,19 +36,19 @@ export interface WriterDeps {
 }
 
 export interface StatusWriter {
-  /** Brings the API server's pod up to date; deletes the object of a finished pod that is being deleted.
-   *  @returns true when the object is gone. @throws when it should be tried again. */
+  /** Updates the pod in the API server; deletes the object of a finished pod that is marked for deletion.
+   *  @returns true if the object is gone. @throws if the write should be retried. */
   write(outgoing: Outgoing, signal: AbortSignal): Promise<boolean>;
   forget(uid: string): void;
 }
 
-/** The API server answers within this, milliseconds, or is asked again. */
+/** Request timeout, milliseconds. */
 const answerMs = 10_000;
 
-/** The API server's last answer to this node about a pod, ahead of the watch. */
+/** The API server's last response for a pod, possibly newer than the watch. */
 interface Answer {
   readonly pod: ShownPod;
-  /** A patch, as text, that changed nothing on that version: an API server drops fields that it does not know. */
+  /** The last patch, as text, if it changed nothing in that version: API servers drop fields that they do not know. */
   readonly futile?: string;
 }
 
@@ -82,7 +82,7 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
     return pod;
   };
 
-  /** True when the pod of this UID is no more; else what is shown was out of date, and is newer now. */
+  /** True if the pod with this UID is gone; otherwise our copy was stale and has been refreshed. */
   const isReplaced = async (known: string, shown: ShownPod, signal: AbortSignal): Promise<boolean> => {
     const { namespace, name, uid } = shown.metadata;
     const pod = shownPod(await api.get(namespace, name, clock.within(answerMs, signal)));
@@ -95,7 +95,7 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
     const pod = await update(outgoing, shown, signal);
     if (!mayDelete(pod, outgoing)) return false;
     await api.remove(shown.metadata, clock.within(answerMs, signal));
-    log.debug({ pod: `${shown.metadata.namespace}/${shown.metadata.name}`, uid: outgoing.uid }, "pod deleted");
+    log.debug({ pod: `${shown.metadata.namespace}/${shown.metadata.name}`, uid: outgoing.uid }, "deleted pod");
     return true;
   };
 
@@ -108,10 +108,10 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
       } catch (error) {
         const gone =
           hasCode(error, "not_found") ||
-          // The API server calls another UID in a patch invalid, and in a deletion a conflict.
+          // For another UID the API server reports "invalid" for a patch and "conflict" for a deletion.
           (hasCode(error, "conflict", "invalid_argument") && (await isReplaced(outgoing.uid, shown, signal)));
         if (!gone) throw error;
-        // A static pod outlives its mirror pods: the next one is told when it is there.
+        // A static pod outlives its mirror pods: the next one gets its status once it exists.
         answers.delete(outgoing.uid);
         return !isMirrorPod(shown);
       }
@@ -120,18 +120,18 @@ export function createStatusWriter({ api, shown: column, worker, clock, log, mea
   };
 }
 
-/** A worker that has not taken its pod down yet may have containers running. */
+/** Until the worker has terminated the pod, containers may be running. */
 function mayRun(worker: WorkerView | undefined): boolean {
   return worker?.phase === "syncing" || worker?.phase === "terminating";
 }
 
-/** The kubelet removes only pods that are marked for deletion, and only after the final phase has been shown.
+/** The kubelet deletes only pods that are marked for deletion, and only after their final phase is shown.
  *  @see https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination */
 function mayDelete(pod: ShownPod, { finished }: Outgoing): boolean {
   return finished && pod.metadata.deletionTimestamp !== undefined && !isMirrorPod(pod) && isTerminal(pod.status?.phase);
 }
 
-/** The later of two versions of a pod; resource versions are decimal numbers that grow.
+/** The newer of two versions of a pod; resource versions are growing decimal numbers.
  *  @see https://kubernetes.io/docs/reference/using-api/api-concepts/#resource-versions */
 function newer(watched: ShownPod, answered: ShownPod | undefined): ShownPod {
   if (!answered) return watched;

@@ -47,7 +47,7 @@ export const aroundNodes: readonly Fault[] = [
     text: 'return line.endsWith("\\n") ? line.slice(0, -1) : line;',
     becomes: "return line;",
     breaks: "A container whose server ends its lines with LF alone is killed for its probe.",
-    assertion: '"an answer that Go\'s client takes is taken, though no standard has it so": HTTP/1.1 200 OK',
+    assertion: '"accepts non-standard responses that Go\'s client accepts": HTTP/1.1 200 OK',
     foundBy: [unit("probes/http")],
   },
   {
@@ -56,8 +56,7 @@ export const aroundNodes: readonly Fault[] = [
     text: "if (isUtf8(bytes)) return bytes.toString();",
     becomes: "return bytes.toString();",
     breaks: "A container starts with another password than its Secret has.",
-    assertion:
-      '"refuses bytes that no environment can carry, and names their key: changed, they would be another secret": Missing expected exception',
+    assertion: '"rejects bytes that an environment cannot hold, and names their key": Missing expected exception',
     foundBy: [unit("pod/env")],
   },
 ];

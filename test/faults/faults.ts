@@ -61,7 +61,7 @@ export const faults: readonly Fault[] = [
     becomes: 'return { is: "pod", stays: true };',
     breaks: "kube-proxy and network plugins run on a machine that should have none, and rewrite its firewall rules.",
     assertion:
-      '"a DaemonSet\'s new pod is a placeholder unless it is chosen, or all are": Expected values to be strictly equal',
+      '"a new DaemonSet pod is a placeholder unless it is selected, or all are": Expected values to be strictly equal',
     foundBy: [unit("pod/daemon-sets"), integration("daemonsets", "complete their rollouts with ready placeholders")],
   },
   {
@@ -70,7 +70,7 @@ export const faults: readonly Fault[] = [
     text: "return sameAddress && a.port === b.port && a.protocol === b.protocol;",
     becomes: "return sameAddress && a.port === b.port && a.protocol !== b.protocol;",
     breaks: "Two pods get one host port; a server of UDP and one of TCP cannot share a port's number.",
-    assertion: '"host ports clash by address, protocol and number": Expected values to be strictly deep-equal',
+    assertion: '"host ports conflict by address, protocol and number": Expected values to be strictly deep-equal',
     foundBy: [unit("admission/chain")],
   },
   {
@@ -109,7 +109,7 @@ export const faults: readonly Fault[] = [
     text: '[{ $patch: "replace" }, ...list]',
     becomes: "list",
     breaks: "A pod that got a new sandbox shows its old address beside the new one: clients connect to nobody.",
-    assertion: '"the patch holds what differs, and nulls what is gone": Expected values to be strictly deep-equal',
+    assertion: '"the patch has changed fields, and nulls for removed ones": Expected values to be strictly deep-equal',
     foundBy: [unit("status/merge")],
   },
   {
@@ -118,7 +118,7 @@ export const faults: readonly Fault[] = [
     text: "toldOf(mirror?.status, name, containerId) ?? toldOf",
     becomes: "toldOf",
     breaks: "A static pod that was ready is not, for a while, after each restart of the agent.",
-    assertion: "what was told wins over what this node holds",
+    assertion: "the mirror pod's status takes precedence over the node's own",
     foundBy: [unit("probes/probes")],
   },
   {
@@ -187,7 +187,7 @@ export const faults: readonly Fault[] = [
     becomes: "const initialMs = 1_000;",
     breaks: "A container that fails at once is started again every second.",
     assertion:
-      '"the first restart is at once, then 10 s, 20 s, 40 s … five minutes after each end": Expected values to be strictly deep-equal',
+      '"the first restart is immediate, then 10 s, 20 s, 40 s … five minutes after each exit": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/crash-loop")],
   },
   {
@@ -197,7 +197,7 @@ export const faults: readonly Fault[] = [
     becomes: "name === file",
     breaks: "Rotated logs of containers that are gone fill the disk.",
     assertion:
-      '"each minute dead containers go, all but the newest of a name; their logs and the links to them go too, rotated ones as well": Expected values to be strictly deep-equal',
+      '"every minute removes dead containers except the newest of a name, with logs, rotated logs and links": Expected values to be strictly deep-equal',
     foundBy: [unit("gc/garbage")],
   },
   {
@@ -227,7 +227,7 @@ export const faults: readonly Fault[] = [
     becomes: "[...limits].reverse()) if (widens)",
     breaks: "A pod whose limits are lowered in place keeps the old ones as a whole.",
     assertion:
-      '"a pod that gets more is widened before its containers: memory, then limits of CPU, then shares": Expected values to be strictly deep-equal',
+      '"raises the pod limits before those of its containers: memory, CPU limits, then shares": Expected values to be strictly deep-equal',
     foundBy: [unit("runtime/resize")],
   },
   {

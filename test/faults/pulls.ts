@@ -27,7 +27,7 @@ export const pulls: readonly Fault[] = [
     becomes: "\n",
     breaks:
       "An image that a plugin had the credentials for in a service account's name is there for every pod of the node.",
-    assertion: "is for pods of the service account that a plugin had the credentials for",
+    assertion: "is granted to pods of the service account that a plugin had credentials for",
     foundBy: [unit("runtime/images-access")],
   },
   {

@@ -154,7 +154,7 @@ describe("holds a pod with an unsupported field, names it, and starts nothing", 
         containers: [{}, { name: "second", resources: { claims: [{ name: "gpu" }] } }],
         resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }],
       },
-      "spec.containers[1].resources.claims (dynamic resource allocation is not served yet), spec.resourceClaims (dynamic resource allocation is not served yet)",
+      "spec.containers[1].resources.claims (dynamic resource allocation is not supported yet), spec.resourceClaims (dynamic resource allocation is not supported yet)",
     ],
   ];
   for (const [name, spec, fields] of cases) {
@@ -197,7 +197,7 @@ test("holds a pod whose extended resource comes from a ResourceClaim: it does no
   await pods.event(
     "claimed",
     "FieldNotServed",
-    "pod is held: this node does not support spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not served yet)",
+    "pod is held: this node does not support spec.containers[0].resources.requests[example.com/gpu] (it comes from a ResourceClaim, and dynamic resource allocation is not supported yet)",
   );
   const held = await pods.until("claimed", "to be Pending", ({ status: now }) => now?.startTime !== undefined);
   assert.deepEqual([held.status?.phase, statusOf(held)?.containerID], ["Pending", undefined]);

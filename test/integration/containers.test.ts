@@ -181,21 +181,21 @@ describe("the environment of a container", { concurrency: 4 }, () => {
     const part = (_: unknown, index: number) => ({ name: "w", mountPath: `/w/${index}`, subPathExpr: "$(A)" });
     const bombs: Record<string, readonly [message: string, container: ContainerDraft]> = {
       "bomb-value": [
-        'environment variable "V14" is longer than 131072 bytes: shorten it, or put what is large into a file',
+        'environment variable "V14" is longer than 131072 bytes: shorten it, or move the large value to a file',
         { env: [{ name: "V0", value: "0123456789abcdef" }, ...doubled] },
       ],
       "bomb-sum": [
-        "environment, command and args of the container are longer than 2097152 bytes together: shorten them, or put what is large into files",
+        "environment, command and args of the container exceed 2097152 bytes in total: shorten them, or move large values to files",
         {
           env: [...wide.env, ...Array.from({ length: 5_000 }, (_, index) => ({ name: `B${index}`, value: "$(A)" }))],
         },
       ],
       "bomb-args": [
-        "args[1] is longer than 131072 bytes: shorten it, or put what is large into a file",
+        "args[1] is longer than 131072 bytes: shorten it, or move the large value to a file",
         { ...wide, args: ["a", "$(A)".repeat(5_000)] },
       ],
       "bomb-path": [
-        "subPathExpr and subPath of the container's volumeMounts are longer than 2097152 bytes together: shorten them, or put what is large into files",
+        "subPathExpr and subPath of the container's volumeMounts exceed 2097152 bytes in total: shorten them, or move large values to files",
         { ...wide, volumeMounts: Array.from({ length: 300 }, part) },
       ],
     };

@@ -141,7 +141,7 @@ describe("DaemonSets that the node leaves out", { timeout: 600_000 }, () => {
     ]) {
       const { code, stderr } = await cluster.kubectl(args);
       assert.notEqual(code, 0);
-      assert.match(stderr, /is a placeholder: nothing of this pod runs: its node leaves its DaemonSet out/);
+      assert.match(stderr, /is a placeholder: this pod does not run: its node skips its DaemonSet/);
     }
   });
 

@@ -6,26 +6,26 @@ import type { PullMeasures } from "../../measures.ts";
 import type { CredentialProvider } from "../../objects.ts";
 import type { Logins } from "./docker-config.ts";
 
-/** A program, as it is run. */
+/** A credential provider plugin as a program to run. */
 export type PluginProgram = Pick<CredentialProvider, "name" | "path" | "args" | "env" | "apiVersion">;
 
 export interface PluginRequest {
-  /** An image's repository in full. */
+  /** Fully qualified repository of the image. */
   readonly image: string;
-  /** In whose name it is asked; undefined for the node's. */
+  /** Service account token of the request; undefined for the node's own credentials. */
   readonly serviceAccountToken?: string;
   readonly serviceAccountAnnotations?: Readonly<Record<string, string>>;
 }
 
 export interface PluginAnswer {
-  /** For which images the answer holds, besides this one. */
+  /** Images that the response is valid for. */
   readonly cacheKeyType: "Image" | "Registry" | "Global";
-  /** Milliseconds for which it holds; undefined: as configured. */
+  /** Cache duration in milliseconds; undefined for the configured default. */
   readonly cacheMs: number | undefined;
   readonly logins: Logins;
 }
 
-/** Asks a program. @throws Error in a kubelet's words; they hold nothing of its answer. */
+/** Runs a plugin. @throws Error in the kubelet's words, without any content of the response. */
 export type RunPlugin = (program: PluginProgram, request: PluginRequest) => Promise<PluginAnswer>;
 
 const timeoutMs = 60_000;
@@ -35,11 +35,11 @@ const shownErrors = 1_000;
 export interface PluginRuns {
   readonly measures: Pick<PullMeasures, "pluginRan">;
   readonly clock: Clock;
-  /** Ends programs that run. */
+  /** Kills running plugins. */
   readonly stop: AbortSignal;
 }
 
-/** Asks programs by their standard input and output.
+/** Runs plugins, with the request on standard input and the response on standard output.
  *  @see https://kubernetes.io/docs/reference/config-api/kubelet-credentialprovider.v1/ */
 export function runPlugins({ measures, clock, stop }: PluginRuns): RunPlugin {
   return async (program, request) => {
@@ -69,17 +69,17 @@ function outputOf(
       const what = `error execing credential provider plugin ${name} for image ${image}: ${failureOf(error)}`;
       reject(new Error(said === "" ? what : `${what}: ${said}`));
     });
-    // A program that ends without reading has an error of its own.
+    // A plugin that exits without reading its input fails by its exit code.
     child.stdin?.on("error", () => undefined).end(input);
   });
 }
 
-/** The error's own message names the arguments, which may be secret. */
+/** The error's own message contains the arguments, which may be secret. */
 function failureOf({ code, killed, signal }: ExecFileException): string {
   if (code === "ERR_CHILD_PROCESS_STDIO_MAXBUFFER") return `more than ${maxBytes} bytes of output`;
   if (killed) return "context deadline exceeded";
   if (typeof code === "number") return `exit status ${code}`;
-  return signal ? `signal: ${signal}` : (code ?? "it could not be started");
+  return signal ? `signal: ${signal}` : (code ?? "could not be started");
 }
 
 const answerFields = ["kind", "apiVersion", "cacheKeyType", "cacheDuration", "auth"];
@@ -105,13 +105,13 @@ function answerIn(text: string, expected: string): PluginAnswer {
   return { cacheKeyType: known, cacheMs, logins };
 }
 
-/** Milliseconds; undefined where it is left open, `none` for what is no duration. */
+/** Milliseconds; undefined if not set, `none` if it is not a duration. */
 function durationIn(given: unknown): number | undefined | "none" {
   if (given === undefined || given === null) return undefined;
   return (typeof given === "string" ? parseDuration(given) : undefined) ?? "none";
 }
 
-/** Undefined for what are no logins. */
+/** Undefined if the value is not a valid `auth` map. */
 function loginsIn(given: unknown): Logins | undefined {
   if (given === undefined || given === null) return [];
   if (!recordOf(given)) return undefined;

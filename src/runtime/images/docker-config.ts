@@ -1,21 +1,21 @@
 import { createHash } from "node:crypto";
 import { entriesOf, isRecord } from "../../lib/record.ts";
 
-/** A registry's user. Never logged. */
+/** Registry credentials. Never logged. */
 export interface Login {
   readonly username: string;
   readonly password: string;
   readonly email: string;
 }
 
-/** Logins by the location that they are for, such as `registry.example.com:5000/team`. */
+/** Credentials by registry location, such as `registry.example.com:5000/team`. */
 export type Logins = readonly (readonly [location: string, login: Login])[];
 
-/** Two layouts of a Docker configuration: `config.json` has the logins in `auths`, the older `.dockercfg` is nothing else. */
+/** The two layouts of a Docker configuration: `config.json` has its entries below `auths`, the older `.dockercfg` at the top. */
 export type DockerConfigLayout = "config.json" | ".dockercfg";
 
-/** The logins of a Docker configuration. @throws Error whose message completes a sentence that begins with the
- *  configuration, and quotes nothing of it: it is secret.
+/** The credentials of a Docker configuration. @throws Error whose message is a predicate ("is not …", "has …") for the caller to prefix;
+ *  it quotes nothing, as the content is secret.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
 export function loginsOf(text: string, layout: DockerConfigLayout): Logins {
   const config = objectIn(text);
@@ -25,7 +25,7 @@ export function loginsOf(text: string, layout: DockerConfigLayout): Logins {
   ]);
 }
 
-/** A kubelet's hash of credentials: of their JSON as Go writes it, so that its records hold. (kubelet, credentialprovider) */
+/** The kubelet's hash of credentials, over their JSON as Go writes it, so that its records stay valid. (kubelet, credentialprovider) */
 export function hashOf({ username, password, email }: Login): string {
   const given = Object.entries({ username, password, email }).filter(([, value]) => value !== "");
   const escaped = (character: string): string => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
@@ -38,12 +38,12 @@ function objectIn(text: string): Readonly<Record<string, unknown>> {
     const value: unknown = JSON.parse(text);
     if (isRecord(value)) return value;
   } catch {
-    // The parser's own words quote what it read.
+    // The parser's error message quotes its input.
   }
   throw new Error("is not a JSON object");
 }
 
-/** `auth` is base64 of `username:password`, and wins over the two apart. */
+/** `auth` is base64 of `username:password` and takes precedence over both fields. */
 function loginOf(entry: unknown): Login {
   if (!isRecord(entry)) throw new Error("has an entry that is not a JSON object");
   const field = (name: string) => {

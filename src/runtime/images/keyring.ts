@@ -3,13 +3,13 @@ import { CodedError, messageOf } from "../../lib/errors.ts";
 import { type Login, type Logins, hashOf, loginsOf } from "./docker-config.ts";
 import type { PullAccount, PullSecret } from "./pull-records.ts";
 
-/** Whose credentials are: a pull secret's, a service account's that a plugin had them for, or, where undefined, the node's. */
+/** Source of credentials: a pull secret, a service account (through a plugin), or, if undefined, the node. */
 export type CredentialSource =
   | { readonly secret: PullSecret; readonly account?: never }
   | { readonly account: PullAccount; readonly secret?: never }
   | undefined;
 
-/** A registry's user, and where it is from. Never logged. */
+/** Registry credentials and their source. Never logged. */
 export interface Credentials extends Omit<Login, "email"> {
   readonly source: CredentialSource;
 }
@@ -19,9 +19,9 @@ export type Keyring = readonly (readonly [location: string, credentials: Credent
 
 const dockerHub = "index.docker.io";
 
-/** Credentials that may fit an image, the most specific location first; for Docker Hub those under its own key where nothing else
- *  fits. Empty: pull without.
- *  @param repository in full, such as `docker.io/library/busybox`.
+/** Credentials that may fit an image, most specific location first; for Docker Hub, those under its legacy key if nothing else fits.
+ *  Empty: pull anonymously.
+ *  @param repository fully qualified, such as `docker.io/library/busybox`.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#config-json */
 export function credentialsFor(repository: string, keyring: Keyring): readonly Credentials[] {
   const byLocation = new Map<string, Credentials[]>();
@@ -38,13 +38,13 @@ export function credentialsFor(repository: string, keyring: Keyring): readonly C
   return repository.startsWith("docker.io/") ? (byLocation.get(dockerHub) ?? []) : [];
 }
 
-/** Logins of one source. */
+/** A keyring of credentials from one source. */
 export function keyringOf(logins: Logins, source: CredentialSource): Keyring {
   return logins.map(([location, { username, password }]) => [location, { username, password, source }]);
 }
 
-/** Credentials of pull secrets; none of a secret of another type.
- *  @throws CodedError invalid_argument, naming the secret, when one cannot be read. */
+/** The credentials of pull secrets; secrets of other types are ignored.
+ *  @throws CodedError invalid_argument that names the secret if one cannot be parsed. */
 export function keyringOfSecrets(secrets: readonly Secret[]): Keyring {
   return secrets.flatMap((secret) => {
     const { uid, namespace, name } = secret.metadata;
@@ -74,7 +74,7 @@ function loginsOfSecret({ type, data, metadata }: Secret): Logins {
   }
 }
 
-/** Host, port and path of a location, without the API version that old clients wrote. */
+/** Host, port and path of a location, without scheme and legacy API version. */
 function locationKey(location: string): string | undefined {
   const bare = location.replace(/^https?:\/\//, "").replace(/[?#].*$/s, "");
   const slash = bare.indexOf("/");
@@ -84,7 +84,7 @@ function locationKey(location: string): string | undefined {
   return path === "/" ? host : host + path;
 }
 
-/** Labels of the host match one by one, `*` within one label; the port is equal; the path is a prefix. */
+/** Host labels match one by one, with `*` within a label; ports must be equal; the path is a prefix. */
 export function locationFits(location: string, repository: string): boolean {
   const wanted = split(location);
   const actual = split(repository);
@@ -110,7 +110,7 @@ function split(location: string): { labels: readonly string[]; port: string; pat
   };
 }
 
-/** Walked from star to star, not compiled: what a user wrote must not become a slow pattern. */
+/** Matches segment by segment instead of by a regular expression, so that user input cannot cause catastrophic backtracking. */
 function globFits(glob: string, text: string): boolean {
   const [first = "", ...rest] = glob.split("*");
   const last = rest.pop();

@@ -14,22 +14,21 @@ export interface KnownPullsDeps {
   readonly log: Logger;
 }
 
-/** Records of pulls as a node knows them: each is read once, and changes are written one after the other. No call ends with the pod
- *  that caused it. */
+/** A cache of the pull records: each is read once, and writes are serialized. No call is aborted together with the pod that caused it. */
 export interface KnownPulls {
-  /** Takes over pulls that an agent before did not live to see the end of; once. @throws when the target cannot be asked. */
+  /** Adopts pulls that an earlier process did not see complete; runs once. @throws when the target cannot be reached. */
   takeOver(): Promise<void>;
   /** The record of an image. @throws when it cannot be read. */
   record(imageRef: string): Promise<PulledRecord | undefined>;
-  /** True while a pull of this name has begun and has neither failed nor been put on record. */
+  /** True while a pull of this name has begun and has neither failed nor been recorded. */
   isUnderWay(image: string): boolean;
-  /** @throws when it cannot be put on record. */
+  /** @throws when it cannot be recorded. */
   begin(image: string): Promise<void>;
   end(image: string): Promise<void>;
-  /** @param credentials undefined for a pull under unknown circumstances: whoever asks is verified.
-   *  @returns false when it cannot be written, which is logged. */
+  /** @param credentials undefined for a pull with unknown credentials: every user is verified.
+   *  @returns false if it could not be written, which is logged. */
   add(image: string, imageRef: string, credentials: PullCredentials | undefined): Promise<boolean>;
-  /** Forgets images that are not among these and are older. @param before milliseconds since the epoch. */
+  /** Forgets images that are not in the list and have older records. @param before milliseconds since the epoch. */
   prune(imageRefs: readonly string[], before: number): Promise<void>;
 }
 
@@ -37,7 +36,7 @@ const answerMs = 30_000;
 
 export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDeps): KnownPulls {
   const read = readOnce(records, clock);
-  /** Pulls that have begun and not ended, by name; and those of an agent before, whose end nobody knows. */
+  /** Pulls in progress, by name; and pulls of an earlier process whose outcome is unknown. */
   const underWay = new Map<string, number>();
   const unended = new Set<string>();
   const inTurn = createTurns(1);
@@ -52,7 +51,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
       try {
         await records.writePulled(next, clock.within(answerMs));
       } catch (err) {
-        log.warn({ err, image }, "an image's pull cannot be put on record");
+        log.warn({ err, image }, "cannot record image pull");
         return false;
       }
       read.put(next);
@@ -67,9 +66,9 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
         await records.deleteIntent(image, clock.within(answerMs));
         unended.delete(image);
       } catch (err) {
-        // With the next pull of the name it goes, or with the next agent's start.
+        // Removed with the next pull of that name, or at the next start.
         unended.add(image);
-        log.warn({ err, image }, "the record of an image's pull that has ended cannot be removed");
+        log.warn({ err, image }, "cannot remove the intent record of a finished image pull");
       } finally {
         underWay.delete(image);
       }
@@ -108,7 +107,7 @@ export function createKnownPulls({ runtime, records, clock, log }: KnownPullsDep
   };
 }
 
-/** Records that are read once; what could not be read is read again. */
+/** Caches records; failed reads are retried. */
 function readOnce(records: PullRecords, clock: Clock) {
   const read = new Map<string, Promise<PulledRecord | undefined>>();
   return {
@@ -125,7 +124,7 @@ function readOnce(records: PullRecords, clock: Clock) {
   };
 }
 
-/** Credentials by name, with these for an image; undefined where the record stays as it is. */
+/** Credentials by name, with these added for an image; undefined if the record stays unchanged. */
 function addedTo(
   record: PulledRecord | undefined,
   image: string,

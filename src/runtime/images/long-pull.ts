@@ -1,7 +1,7 @@
 import type { Clock } from "../../lib/clock.ts";
 import type { PullProgress } from "../../seams/runtime.ts";
 
-/** Delay of the first progress event of a pull, and interval of those after it, milliseconds. */
+/** Delay of the first progress event of a pull, and interval of the following ones, milliseconds. */
 const firstMs = 30_000;
 const everyMs = 60_000;
 
@@ -10,8 +10,8 @@ export interface LongPull extends Disposable {
   readonly onProgress: (progress: PullProgress) => void;
 }
 
-/** Reports the progress of a long pull, until disposed. Silent where the runtime reports no progress.
- *  @param tell gets `12 of 340 MB, 2 of 7 layers`, without the sum while a layer's size is not known. */
+/** Reports the progress of a long pull until disposed; silent if the runtime reports no progress.
+ *  @param tell gets `12 of 340 MB, 2 of 7 layers`, without the total while a layer's size is unknown. */
 export function watchLongPull(clock: Clock, tell: (howFar: string) => void): LongPull {
   let latest: PullProgress | undefined;
   const say = () => {

@@ -11,19 +11,19 @@ export interface NodeKeyringDeps {
   readonly rootDir: string;
   /** Graftlet's working directory; it may be gone. */
   readonly workingDir: string;
-  /** The user's home; undefined where there is none. */
+  /** The user's home directory; undefined if there is none. */
   readonly home: string | undefined;
-  /** @throws where there is no such file. */
+  /** @throws if there is no such file. */
   readonly readFile: (path: string) => Promise<string>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Time for which a configuration that was read is used, milliseconds. */
+/** How long a parsed configuration is cached, milliseconds. */
 const freshMs = 5 * 60_000;
 
-/** Credentials that all pods of the node may use: those of the first Docker configuration that can be read, on the machine that graftlet
- *  runs on. They never reach the target's files.
+/** Credentials for all pods of the node: the first readable Docker configuration on the machine where graftlet runs. They are never
+ *  written to the target.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#configuring-nodes-to-authenticate-to-a-private-registry */
 export function createNodeKeyring(deps: NodeKeyringDeps): PodKeyring {
   const { clock } = deps;
@@ -47,7 +47,7 @@ async function readLogins({ rootDir, workingDir, home, readFile, log }: NodeKeyr
       try {
         return loginsOf(text, layout);
       } catch (error) {
-        log.warn({ file: path }, `a Docker configuration with credentials ${messageOf(error)}, and is not used`);
+        log.warn({ file: path }, `ignoring Docker configuration: it ${messageOf(error)}`);
       }
     }
   }

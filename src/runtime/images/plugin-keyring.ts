@@ -22,8 +22,8 @@ export interface PluginKeyringDeps {
   readonly log: Logger;
 }
 
-/** Credentials that programs tell, as a kubelet has them told: every program in charge of an image is asked, and one that fails is
- *  left out. @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
+/** Credentials from credential provider plugins, as in the kubelet: all plugins that match an image run, and failing ones are skipped.
+ *  @see https://kubernetes.io/docs/tasks/administer-cluster/kubelet-credential-provider/ */
 export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
   const { plugins, log } = deps;
   const asked = plugins.map((plugin) => ({ plugin, ask: createAsk(plugin, deps) }));
@@ -45,12 +45,12 @@ export function createPluginKeyring(deps: PluginKeyringDeps): PodKeyring {
   };
 }
 
-/** In whose name a program is asked. */
+/** The service account on whose behalf a plugin runs. */
 interface Asker {
   readonly account: PullAccount;
   readonly token: string;
   readonly tokenHash: string;
-  /** In the order in which the configuration names them. */
+  /** In the order of the configuration. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -87,7 +87,7 @@ function createAsk(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyr
     if (known) return keyringOf(known, source);
     const flight = JSON.stringify([image, asker?.tokenHash, asker?.annotations]);
     const inName = asker && { serviceAccountToken: asker.token, serviceAccountAnnotations: asker.annotations };
-    // Others may wait for the same answer: it does not end with this pod.
+    // Other pods may wait for the same response: it is not aborted together with this pod.
     const answer = await untilAborted(
       once(flight, () => run(plugin, { image, ...inName })),
       signal,
@@ -99,7 +99,7 @@ function createAsk(plugin: CredentialProvider, deps: PluginKeyringDeps): PodKeyr
   };
 }
 
-/** Keys of what is kept, by the images that it holds for. */
+/** Cache keys, by the cache key type of the response. */
 function keysOf(
   { token }: CredentialProvider,
   image: string,
@@ -111,7 +111,7 @@ function keysOf(
   return { Image: key(image), Registry: key(registry), Global: key("<global>") };
 }
 
-/** Undefined: the program is asked in the node's name; `nobody`: it is not asked for this pod. */
+/** Undefined: the plugin runs for the node; `nobody`: it does not run for this pod. */
 async function askerOf(
   { token: wanted }: CredentialProvider,
   { accounts, tokens }: PluginKeyringDeps,
@@ -135,10 +135,10 @@ async function askerOf(
   return { account, token, tokenHash: hashOf(token), annotations };
 }
 
-/** Lifetime of a token, as a TokenRequest has it that names none. */
+/** Requested token lifetime: the TokenRequest default. */
 const tokenSeconds = 60 * 60;
 
-/** A token that is itself the password is kept no longer than it holds. */
+/** A response with the token as password must not be cached longer than the token is valid. */
 function refuseEcho({ logins }: PluginAnswer, token: string): void {
   if (logins.some(([, { password }]) => password === token))
     throw new Error(

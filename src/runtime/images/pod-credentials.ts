@@ -7,23 +7,22 @@ import { podReference } from "../../pod/reference.ts";
 import { StartError } from "../start-error.ts";
 import { type Credentials, credentialsFor, type Keyring, keyringOfSecrets } from "./keyring.ts";
 
-/** Credentials for an image beside those of the pod's own secrets. What cannot be had is logged, and left out.
- *  @param repository in full, such as `docker.io/library/busybox`. */
+/** Credentials for an image in addition to the pod's pull secrets. Failures are logged and skipped.
+ *  @param repository fully qualified, such as `docker.io/library/busybox`. */
 export type PodKeyring = (repository: string, pod: Pod, signal: AbortSignal) => Promise<Keyring>;
 
 export interface PodCredentialsDeps {
   readonly objects: Pick<ObjectCache, "secret">;
   readonly events: EventSink;
-  /** In the order in which they are tried, after the pod's secrets. */
+  /** In the order in which they are tried, after the pod's pull secrets. */
   readonly keyrings: readonly PodKeyring[];
   readonly log: Logger;
 }
 
-/** A pod's credentials that may fit an image, looked for at the first call. @throws StartError ErrImagePull where a secret cannot be
- *  read. */
+/** A pod's credentials that may fit an image, looked up at the first call. @throws StartError ErrImagePull if a secret cannot be read. */
 export type PodCredentials = () => Promise<readonly Credentials[]>;
 
-/** Reads a pod's pull secrets; the other keyrings are asked only when its credentials are. */
+/** Reads a pod's pull secrets; the other keyrings are queried only when the credentials are needed. */
 export async function podCredentials(
   deps: PodCredentialsDeps,
   pod: Pod,
@@ -61,7 +60,7 @@ async function pullSecrets(
       found.push(await objects.secret(namespace, name, signal));
     } catch (error) {
       if (signal.aborted) throw abortError(signal);
-      log.info({ err: error, pod: `${namespace}/${podName}`, secret: name }, "image pull secret could not be read");
+      log.info({ err: error, pod: `${namespace}/${podName}`, secret: name }, "cannot read image pull secret");
       missing.push(name);
     }
   }

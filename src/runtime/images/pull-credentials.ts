@@ -1,14 +1,14 @@
 import type { CredentialSource } from "./keyring.ts";
 import type { PullAccount, PullCredentials } from "./pull-records.ts";
 
-/** The credentials of a pull as they are put on record. Those of the node are everybody's on it, as is an image that asked for none. */
+/** The credentials of a pull as recorded. Images pulled anonymously or with the node's credentials are accessible to all its pods. */
 export function credentialsOnRecord(source: CredentialSource): PullCredentials {
   if (source?.secret) return { kubernetesSecrets: [source.secret] };
   if (source?.account) return { kubernetesServiceAccounts: [source.account] };
   return { nodePodsAccessible: true };
 }
 
-/** Adds credentials to those on record. @returns undefined where that changes nothing. */
+/** Adds credentials to the recorded ones. @returns undefined if that changes nothing. */
 export function mergeCredentials(
   known: PullCredentials | undefined,
   added: PullCredentials,
@@ -29,12 +29,12 @@ export function mergeCredentials(
   };
 }
 
-/** The secret, or the service account, that credentials came from, whatever is in it now. */
+/** Key of the secret or service account that credentials came from, whatever its current content. */
 export function placeOf({ namespace, name, uid }: PullAccount): string {
   return [namespace, name, uid].join("/");
 }
 
-/** One entry a place, sorted; undefined where the added ones are there as they are. */
+/** One entry per source, sorted; undefined if the added ones are already present. */
 function merged<T extends PullAccount>(
   known: readonly T[] = [],
   added: readonly T[] = [],

@@ -2,7 +2,7 @@ import { aggregateText } from "../../lib/aggregate.ts";
 import { CodedError } from "../../lib/errors.ts";
 import { runtimeErrorText } from "../../pod/error-text.ts";
 
-/** Texts of the pull errors that CRI names, by the word that they begin with. */
+/** Messages of CRI's named pull errors, by their reason, which is a prefix of the error. */
 const named: readonly (readonly [reason: string, why: string])[] = [
   ["RegistryUnavailable", "because the registry is unavailable"],
   ["SignatureValidationFailed", "because the signature validation failed"],
@@ -13,7 +13,7 @@ export function joinedErrorText(errors: readonly unknown[]): string {
   return aggregateText(errors.map(pullErrorText));
 }
 
-/** The reason and message that a container's status shows after its image could not be pulled. */
+/** Reason and message of a container's status after its image pull failed. */
 export function pullFailure(image: string, errors: readonly unknown[]): { reason: string; message: string } {
   const text = joinedErrorText(errors);
   const [reason, why] = named.find(([word]) => text.startsWith(word)) ?? [];
@@ -21,7 +21,7 @@ export function pullFailure(image: string, errors: readonly unknown[]): { reason
   return { reason, message: `image pull failed for ${image} ${why}${text.slice(reason.length)}` };
 }
 
-/** A code that says nothing is left out. (cri-client, remote_image.go) */
+/** The code "unknown" is left out. (cri-client, remote_image.go) */
 function pullErrorText(error: unknown): string {
   return error instanceof CodedError && error.code === "unknown" ? error.message : runtimeErrorText(error);
 }

@@ -1,12 +1,12 @@
 import { abortError, throwIfAborted } from "../../lib/errors.ts";
 
-/** Lets a bounded number of pulls run at once, in the order in which they ask. */
+/** Limits concurrent pulls, first come first served. */
 export interface PullGate {
-  /** Waits for a place, runs, gives the place back. @throws the signal's reason when it aborts while waiting. */
+  /** Waits for a slot, runs the work, releases the slot. @throws the signal's reason if it aborts while waiting. */
   run<T>(work: () => Promise<T>, signal: AbortSignal): Promise<T>;
 }
 
-/** @param places at least 1; Infinity for no bound. */
+/** @param places at least 1; Infinity for no limit. */
 export function createPullGate(places: number): PullGate {
   const waiting: (() => void)[] = [];
   let free = places;

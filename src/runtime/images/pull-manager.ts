@@ -18,30 +18,30 @@ export interface PullManagerDeps {
   readonly log: Logger;
 }
 
-/** A pull that has begun, and is on record as that. */
+/** A pull that has begun and whose intent is recorded. */
 export interface BegunPull {
-  /** @param source of the credentials that the registry took; undefined where it asked for none, or took the node's. */
+  /** @param source source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
   succeeded(imageRef: string, source: CredentialSource): Promise<void>;
   failed(): Promise<void>;
 }
 
-/** Images that were pulled with a pod's secret, or for its service account, are its tenant's: another pod uses one only with credentials
- *  that the registry took before, or takes now. */
+/** Access to images that were pulled with a pod's secret or for its service account: another pod may use such an image only with
+ *  credentials that the registry accepted before, or accepts now. */
 export interface PullManager {
-  /** True when a pod may use an image on the node only once a pull with its own credentials has worked.
+  /** True if a pod may use a present image only after a successful pull with its own credentials.
    *  @param image its name in the pod's spec.
-   *  @param sourcesOf those of the pod's credentials for the image; not called where nothing depends on them. */
+   *  @param sourcesOf sources of the pod's credentials for the image; called only if needed. */
   mustPull(image: string, imageRef: string, sourcesOf: SourcesOf): Promise<boolean>;
-  /** @throws when it cannot be put on record. */
+  /** @throws when it cannot be recorded. */
   begin(image: string): Promise<BegunPull>;
-  /** Forgets images that are no longer there, but for those pulled since. @param since milliseconds since the epoch. */
+  /** Forgets images that are gone, except those pulled after `since`. @param since milliseconds since the epoch. */
   prune(imageRefs: readonly string[], since: number): Promise<void>;
 }
 
 type SourcesOf = () => Promise<readonly CredentialSource[]>;
 
-/** Secrets on record from which on those that fit only by their place or their content are not added: namespaces that come and go would
- *  make it grow. */
+/** Number of recorded secrets from which on secrets that match only by name or only by content are not added: short-lived namespaces
+ *  would make the record grow without limit. */
 const manySecrets = 100;
 
 /** @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
@@ -71,7 +71,7 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
       try {
         result = await check(image, imageRef, sourcesOf);
       } catch (err) {
-        log.warn({ err, image }, "who may use an image is not known: the pod's credentials are verified");
+        log.warn({ err, image }, "cannot check image pull records; verifying the pod's credentials");
       }
       measures.checked(result);
       return result === "mustAuthenticate" || result === "error";
@@ -80,7 +80,7 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
       await known.begin(image);
       return {
         async succeeded(imageRef, source) {
-          // An image that could not be put on record stays there as one whose pull has begun.
+          // If the image cannot be recorded, its pull intent is kept.
           if (await known.add(image, imageRef, credentialsOnRecord(source))) await known.end(image);
         },
         failed: () => known.end(image),
@@ -90,8 +90,8 @@ export function createPullManager(deps: PullManagerDeps): PullManager {
   };
 }
 
-/** The first of a pod's secrets that fits one on record: by its place, or by its content.
- *  @returns with whether it is to be put on record, for those that come after. */
+/** The first of a pod's secrets that matches a recorded one by name or by content.
+ *  @returns with it, whether to add it to the record for later pods. */
 function fittingSecret(
   onRecord: readonly PullSecret[],
   sources: readonly CredentialSource[],
@@ -106,7 +106,7 @@ function fittingSecret(
   return undefined;
 }
 
-/** Whether a plugin has credentials for the pod in the name of a service account that is on record; a pod has but one. */
+/** True if a plugin has credentials for the pod on behalf of a recorded service account; a pod has only one. */
 function hasAccount(onRecord: readonly PullAccount[], sources: readonly CredentialSource[]): boolean {
   const own = sources.find((source) => source?.account)?.account;
   return own !== undefined && onRecord.some((one) => placeOf(one) === placeOf(own));

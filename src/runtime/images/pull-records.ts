@@ -5,7 +5,7 @@ import { unlessGone } from "../../lib/errors.ts";
 import { entriesOf, recordOf } from "../../lib/record.ts";
 import type { HostFs } from "../../seams/host.ts";
 
-/** The secret that credentials came from, and a hash of them. */
+/** The secret that credentials came from, and their hash. */
 export interface PullSecret {
   readonly uid: string;
   readonly namespace: string;
@@ -14,17 +14,17 @@ export interface PullSecret {
   readonly credentialHash: string;
 }
 
-/** The service account for which a credential plugin had the credentials. */
+/** The service account for which a credential provider plugin returned the credentials. */
 export type PullAccount = Omit<PullSecret, "credentialHash">;
 
-/** Pods that may use an image by a name: those with these credentials, or all of the node. */
+/** Pods that may use an image by a name: those with these credentials, or all pods of the node. */
 export interface PullCredentials {
   readonly kubernetesSecrets?: readonly PullSecret[];
   readonly kubernetesServiceAccounts?: readonly PullAccount[];
   readonly nodePodsAccessible?: boolean;
 }
 
-/** An image that was pulled for a pod. A name that has no credentials here is verified whenever it is asked for. */
+/** An image pulled for a pod. Pods that use it by a name without credentials here are verified. */
 export interface PulledRecord {
   /** The runtime's ID of the image. */
   readonly imageRef: string;
@@ -34,15 +34,15 @@ export interface PulledRecord {
   readonly credentials: ReadonlyMap<string, PullCredentials>;
 }
 
-/** Records of pulls in a root directory, as files of the kubelet's own format: a node that was a kubelet's goes on from them.
+/** Pull records in the root directory, in the kubelet's own format: a node that was run by a kubelet keeps its records.
  *  @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */
 export interface PullRecords {
-  /** The record of an image; undefined where there is none. @throws when it cannot be read. */
+  /** The record of an image; undefined if there is none. @throws when it cannot be read. */
   pulled(imageRef: string, signal: AbortSignal): Promise<PulledRecord | undefined>;
   writePulled(record: PulledRecord, signal: AbortSignal): Promise<void>;
-  /** Deletes records of images that are not among these and are older. @param before milliseconds since the epoch. */
+  /** Deletes older records of images that are not in the list. @param before milliseconds since the epoch. */
   prune(imageRefs: readonly string[], before: number, signal: AbortSignal): Promise<void>;
-  /** Names whose pull has begun, as specs have them. */
+  /** Image names with a recorded pull intent, as in pod specs. */
   intents(signal: AbortSignal): Promise<readonly string[]>;
   writeIntent(image: string, signal: AbortSignal): Promise<void>;
   deleteIntent(image: string, signal: AbortSignal): Promise<void>;
@@ -69,7 +69,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
       const content = await read(`${pulled}/${fileName(imageRef)}`, signal);
       if (content === undefined) return undefined;
       const record = recordIn(content);
-      if (!record) throw new Error(`the record of image ${imageRef} in ${pulled} cannot be read`);
+      if (!record) throw new Error(`corrupt pull record of image ${imageRef} in ${pulled}`);
       return record.imageRef === imageRef ? record : undefined;
     },
     writePulled: ({ imageRef, lastUpdated, credentials }, signal) =>
@@ -90,7 +90,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
       for (const file of await recordFiles(fs, pulled, signal)) {
         if (kept.has(file)) continue;
         const record = recordIn(await read(file, signal).catch(() => undefined));
-        // Times on record are of whole seconds.
+        // Recorded times have whole seconds.
         if (!record || record.lastUpdated < Math.trunc(before / 1000) * 1000) await remove(file, signal);
       }
     },
@@ -107,7 +107,7 @@ export function createPullRecords(fs: Pick<HostFs, "readFile" | "list" | "apply"
   };
 }
 
-/** Files of a directory that are records; none where it is not there. */
+/** Record files in a directory; empty if it does not exist. */
 async function recordFiles(
   fs: Pick<HostFs, "list">,
   directory: string,
@@ -121,7 +121,7 @@ function fileName(key: string): string {
   return `sha256-${createHash("sha256").update(key).digest("hex")}`;
 }
 
-/** Undefined for what is no record. */
+/** Undefined if the content is not a valid record. */
 function recordIn(content: unknown): PulledRecord | undefined {
   const { kind, imageRef, lastUpdatedTime, credentialMapping } = recordOf(content) ?? {};
   if (kind !== "ImagePulledRecord" || typeof imageRef !== "string") return undefined;

@@ -23,11 +23,11 @@ export interface ImagePullerDeps extends PodCredentialsDeps {
   readonly images: Pick<Images, "imageStatus" | "pullImage">;
   readonly clock: Clock;
   readonly measures: PullMeasures;
-  /** Decides who may use an image that is on the node; without it everybody may. */
+  /** Decides which pods may use a present image; without it all may. */
   readonly pullManager?: PullManager;
   /** KubeletConfiguration.serializeImagePulls: one pull at a time. */
   readonly serialize: boolean;
-  /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no bound. */
+  /** KubeletConfiguration.maxParallelImagePulls; undefined or below 1 for no limit. */
   readonly maxParallel: number | undefined;
   /** KubeletConfiguration.registryPullQPS and registryBurst. */
   readonly qps: number;
@@ -37,17 +37,18 @@ export interface ImagePullerDeps extends PodCredentialsDeps {
 export interface EnsuredImage {
   /** The runtime's reference for the image. */
   readonly imageRef: string;
-  /** The runtime's description, if it was asked. */
+  /** The runtime's image status, if it was queried. */
   readonly image?: Image;
 }
 
-/** Images of a pod's volumes, by volume, as the runtime mounts them. */
+/** Image volumes of a pod, by volume name, as the runtime mounts them. */
 export type VolumeImages = ReadonlyMap<string, ImageSpec>;
 
 export interface ImagePuller {
-  /** Ensures that a container's image is on the target, pulling it as its policy says. The signal interrupts waits and
-   *  pulls. @param seen what `look` found. @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff,
-   *  RegistryUnavailable or SignatureValidationFailed, those with a back-off with `retryAt`. */
+  /** Ensures that a container's image is on the target, pulling it according to its policy. The signal interrupts waits and pulls.
+   *  @param seen result of `look`.
+   *  @throws StartError InvalidImageName, ImageInspectError, ErrImageNeverPull, ErrImagePull, ImagePullBackOff, RegistryUnavailable or
+   *  SignatureValidationFailed, those with a back-off with `retryAt`. */
   ensure(
     pod: Pod,
     container: Container,
@@ -55,11 +56,11 @@ export interface ImagePuller {
     signal: AbortSignal,
     seen?: Image,
   ): Promise<EnsuredImage>;
-  /** Ensures the images of the volumes that a container mounts; a failing one does not hold up the others. The signal interrupts as
-   *  above. @throws StartError as above.
+  /** Ensures the images of a container's image volumes; a failing one does not block the others. The signal interrupts as above.
+   *  @throws StartError as above.
    *  @see https://kubernetes.io/docs/concepts/storage/volumes/#image */
   ensureVolumes(pod: Pod, container: Container, sandbox: PodSandboxConfig, signal: AbortSignal): Promise<VolumeImages>;
-  /** The image on the target, where the container's pull policy accepts that. @throws the runtime's errors. */
+  /** The image on the target, if the container's pull policy accepts a present image. @throws the runtime's errors. */
   look(pod: Pod, container: Container, signal: AbortSignal): Promise<Image | undefined>;
 }
 
@@ -67,14 +68,14 @@ interface Puller extends ImagePullerDeps {
   readonly gate: PullGate;
   readonly mayPull: () => boolean;
   readonly backoff: Backoff;
-  /** Failure of the last pull by back-off key, kept as long as the back-off. */
+  /** Last pull failure by back-off key, kept as long as the back-off. */
   readonly lastFailures: Map<string, string>;
 }
 
 interface Wanted {
   readonly pod: Pod;
   readonly about: ObjectReference;
-  /** The name in the spec, which events and messages show. */
+  /** The name in the spec, as shown in events and messages. */
   readonly requested: string;
   readonly spec: ImageSpec;
   readonly sandbox: PodSandboxConfig;
@@ -108,7 +109,7 @@ export function createImagePuller(deps: ImagePullerDeps): ImagePuller {
   };
 }
 
-/** Findings about an image; undefined where it was not asked. */
+/** Findings for metrics; undefined if not checked. */
 interface Found {
   there?: boolean;
   pulled?: boolean;
@@ -163,7 +164,7 @@ async function mayUse({ pullManager }: Puller, wanted: Wanted, { id }: Image): P
   return !(await pullManager?.mustPull(wanted.requested, id, sourcesOf));
 }
 
-/** Also for an image that the pod may not use: that it is there is nobody else's business. */
+/** Also reported for a present image that the pod may not use, so as not to reveal that it is there. */
 function absent({ events }: Puller, { about, requested }: Wanted): StartError {
   const message = `Container image "${requested}" is not present with pull policy of Never`;
   events.event(about, "Warning", "ErrImageNeverPull", message);
@@ -258,7 +259,7 @@ async function pull(puller: Puller, wanted: Wanted, signal: AbortSignal): Promis
   return { imageRef, ...(image?.id === imageRef && { image }) };
 }
 
-/** Puts a pull on record while it lasts, and what came of it. */
+/** Records the pull intent and the outcome of a pull. */
 async function recorded(
   { pullManager }: Puller,
   { requested }: Wanted,
@@ -299,15 +300,15 @@ function refuseInBackoff(
 interface PullOutcome {
   readonly imageRef: string | undefined;
   readonly pullMs: number;
-  /** The image that the name refers to now. */
+  /** The image that the name now refers to. */
   readonly image?: Image | undefined;
-  /** Whose credentials the registry took; undefined where it asked for none, or took the node's. */
+  /** Source of the credentials that the registry accepted; undefined if it asked for none, or accepted the node's. */
   readonly took?: CredentialSource;
-  /** Errors, one per attempt; empty after a success. */
+  /** Errors, one per attempt; empty on success. */
   readonly errors: readonly unknown[];
 }
 
-/** Tries the credentials that may fit until one does; without any, pulls anonymously. */
+/** Tries the matching credentials one after another; without any, pulls anonymously. */
 async function pullNow(
   puller: Puller,
   wanted: Wanted,
@@ -327,7 +328,7 @@ async function pullNow(
     try {
       const request = PullImageRequest.fromPartial({ image, auth, sandboxConfig });
       const imageRef = await images.pullImage(request, signal, progress.onProgress);
-      // The size is only told to users: not knowing it is no failure.
+      // The size is informational: failing to read it is not an error.
       const there = await images.imageStatus(image, signal).catch(() => undefined);
       return { imageRef, pullMs: clock.monotonic() - startedAt, image: there, took: login?.source, errors: [] };
     } catch (error) {

@@ -7,8 +7,8 @@ export interface VerificationSettings {
   readonly allowlist: readonly string[];
 }
 
-/** Tells for an image on the node whether a pod has to show that it may use it.
- *  @param pulledByNode a pull for a pod of this node is on record. */
+/** True if a pod must prove its access to a present image.
+ *  @param pulledByNode the image was recorded as pulled for a pod of this node. */
 export type NeedsVerification = (image: string, pulledByNode: boolean) => boolean;
 
 /** @see https://kubernetes.io/docs/concepts/containers/images/#ensureimagepullcredentialverification */

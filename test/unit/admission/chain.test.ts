@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createAdmission } from "../../../src/admission/chain.ts";
 import type { MakeRoom } from "../../../src/admission/preemption.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Node, PodSpec } from "../../../src/objects.ts";
 import type { Pressure, Rejection } from "../../../src/pipeline.ts";
 import { type TestPod, aContainer, aPod } from "../../fakes/pods.ts";
@@ -13,7 +13,7 @@ interface Given {
   readonly node?: Node | undefined;
   readonly fresh?: Node;
   readonly allocatable?: Record<string, string>;
-  /** Why there are no devices for the pod. */
+  /** Rejection by the device manager. */
   readonly noDevices?: Rejection;
   readonly makeRoom?: MakeRoom;
   readonly appArmor?: boolean;
@@ -38,7 +38,7 @@ async function admit(given: Given): Promise<Rejection | undefined> {
     if (!fresh) throw new Error("API server is away");
     return fresh;
   };
-  const log = createLogger(0, { write() {} });
+  const log = silentLog();
   return createAdmission({
     node: { node: () => node },
     freshNode,
@@ -62,23 +62,23 @@ const predicate = (name: string, why: string): Rejection => ({
 });
 const affinityRefusal = predicate("NodeAffinity", "node(s) didn't match Pod's node affinity/selector");
 
-test("a pod that fits is admitted", async () => {
+test("admits a pod that fits", async () => {
   assert.equal(await admit({ pod: requesting({ cpu: "4", memory: "8Gi", "ephemeral-storage": "10Gi" }) }), undefined);
 });
 
-test("while the Node is not there a fresh one is asked for, and else the one that would be registered counts", async () => {
+test("without a cached Node it reads a fresh one, or falls back to the one to be registered", async () => {
   const pod = requesting({ cpu: "5" });
   assert.equal((await admit({ pod, node: undefined }))?.reason, "OutOfcpu");
   assert.equal(await admit({ node: undefined }), undefined);
   assert.equal(await admit({ node: undefined, fresh: aNode() }), undefined);
 });
 
-test("a static pod is admitted before the API server has been heard of, which it may be itself", async () => {
+test("admits a static pod before the API server has been reached", async () => {
   const pod = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
   assert.equal(await admit({ pod, node: undefined }), undefined);
 });
 
-test("the operating system has to be the node's", async () => {
+test("rejects a pod for another operating system", async () => {
   const labelled = await admit({ pod: aPod({}, { labels: { "kubernetes.io/os": "windows" } }) });
   assert.deepEqual(labelled, {
     reason: "PodOSSelectorNodeLabelDoesNotMatch",
@@ -95,7 +95,7 @@ test("the operating system has to be the node's", async () => {
   );
 });
 
-test("strict supplemental groups need a runtime that can", async () => {
+test("strict supplemental groups need support by the runtime", async () => {
   const pod = aPod({ securityContext: { supplementalGroupsPolicy: "Strict" } });
   assert.equal((await admit({ pod }))?.reason, "SupplementalGroupsPolicyNotSupported");
   assert.equal(
@@ -104,7 +104,7 @@ test("strict supplemental groups need a runtime that can", async () => {
   );
 });
 
-test("resources: the first that does not fit is told with numbers", async () => {
+test("resources: the first shortage is reported with its numbers", async () => {
   const others = [requesting({ cpu: "3900m" })];
   assert.deepEqual(await admit({ pod: requesting({ cpu: "500m" }), others }), {
     reason: "OutOfcpu",
@@ -124,14 +124,14 @@ test("resources: the first that does not fit is told with numbers", async () => 
   assert.equal(await admit({ others: [requesting({ cpu: "5" })] }), undefined);
 });
 
-test("resources: of what a pod does not request, that of the others is not even counted", async () => {
-  // A quantity that cannot be read shows whether somebody did.
+test("resources: usage by other pods is not computed for resources that the pod does not request", async () => {
+  // An invalid quantity fails the test if it is parsed.
   const others = [requesting({ memory: "unreadable" })];
   assert.equal(await admit({ others }), undefined);
   await assert.rejects(admit({ pod: requesting({ memory: "1Gi" }), others }), /"unreadable" is not a quantity/);
 });
 
-test("resources: init containers count by the largest, sidecars and overhead add", async () => {
+test("resources: counts the largest init container and adds sidecars and overhead", async () => {
   const init = (cpu: string, more = {}) => aContainer("i", { resources: { requests: { cpu } }, ...more });
   assert.equal((await admit({ pod: requesting({ cpu: "1" }, { initContainers: [init("5")] }) }))?.reason, "OutOfcpu");
   assert.equal(await admit({ pod: requesting({ cpu: "3" }, { initContainers: [init("4")] }) }), undefined);
@@ -143,17 +143,17 @@ test("resources: init containers count by the largest, sidecars and overhead add
   assert.equal((await admit({ pod: requesting({ cpu: "3" }, { overhead: { cpu: "2" } }) }))?.reason, "OutOfcpu");
 });
 
-test("a pod that cannot have its devices is refused before the predicates, and after what it may not set", async () => {
+test("device allocation failures come after sysctls and before the predicates", async () => {
   const noDevices = { reason: "UnexpectedAdmissionError", message: "Allocate failed" };
   const pod = requesting({ cpu: "100" });
   assert.deepEqual(await admit({ pod, noDevices }), noDevices);
-  // Nobody ends for a critical one either.
+  // Nothing is preempted for a critical pod, either.
   assert.deepEqual(await admit({ pod: requesting({ cpu: "100" }, { priority: 2_000_000_000 }), noDevices }), noDevices);
   const forbidden = requesting({}, { securityContext: { sysctls: [{ name: "vm.swappiness", value: "1" }] } });
   assert.equal((await admit({ pod: forbidden, noDevices }))?.reason, "SysctlForbidden");
 });
 
-test("extended resources that others put on the node count as the API server shows them", async () => {
+test("extended resources that others added to the Node count as the API server shows them", async () => {
   const node = aNode({ status: { allocatable: { "example.com/dongle": "0", cpu: "0" } } });
   assert.equal(
     (await admit({ pod: requesting({ "example.com/dongle": "1" }), node }))?.reason,
@@ -162,7 +162,7 @@ test("extended resources that others put on the node count as the API server sho
   assert.equal(await admit({ pod: requesting({ cpu: "1" }), node }), undefined);
 });
 
-test("extended resources count where the node has them; huge pages always", async () => {
+test("extended resources count only if the node has them; huge pages always", async () => {
   const allocatable = { cpu: "4", pods: "10", "example.com/gpu": "1" };
   assert.equal(
     (await admit({ pod: requesting({ "example.com/gpu": "2" }), allocatable }))?.reason,
@@ -175,7 +175,7 @@ test("extended resources count where the node has them; huge pages always", asyn
   );
 });
 
-test("node selector and affinity, looked at again with a fresh node", async () => {
+test("node selector and affinity are checked again with a fresh Node", async () => {
   const pod = aPod({ nodeSelector: { disk: "ssd" } });
   assert.deepEqual(await admit({ pod }), affinityRefusal);
   assert.equal(await admit({ pod, node: aNode({}, { disk: "ssd" }) }), undefined);
@@ -219,14 +219,14 @@ for (const [name, nodeSelectorTerms, matches] of terms) {
   });
 }
 
-test("the pod has to be bound to this node", async () => {
+test("rejects a pod bound to another node", async () => {
   assert.deepEqual(
     await admit({ pod: aPod({ nodeName: "other" }) }),
     predicate("NodeName", "node(s) didn't match the requested node name"),
   );
 });
 
-test("host ports clash by address, protocol and number", async () => {
+test("host ports conflict by address, protocol and number", async () => {
   const withPort = (port: { hostIP?: string; protocol?: string; hostPort?: number }) =>
     aPod({ containers: [aContainer("c", { ports: [{ containerPort: 80, ...port }] })] });
   const clash = predicate("NodePorts", "node(s) didn't have free ports for the requested pod ports");
@@ -242,7 +242,7 @@ test("host ports clash by address, protocol and number", async () => {
   assert.equal(await admit({ pod: withPort({}), others: [withPort({})] }), undefined);
 });
 
-test("NoExecute taints have to be tolerated, others are the scheduler's", async () => {
+test("NoExecute taints must be tolerated; others are left to the scheduler", async () => {
   const tainted = (effect: string) => aNode({ spec: { taints: [{ key: "k", value: "v", effect }] } });
   const refusal = predicate("TaintToleration", "node(s) had taints that the pod didn't tolerate");
   assert.deepEqual(await admit({ node: tainted("NoExecute") }), refusal);
@@ -274,18 +274,18 @@ test("NoExecute taints have to be tolerated, others are the scheduler's", async 
   );
 });
 
-test("the first of several refusals is told, and a fresh node is not asked for in vain", async () => {
+test("reports the first of several rejections and does not refresh the Node needlessly", async () => {
   const pod = requesting({ cpu: "9" }, { nodeSelector: { disk: "ssd" } });
   assert.equal((await admit({ pod }))?.reason, "OutOfcpu");
 });
 
-test("a forbidden kernel parameter counts before what else is wrong; the node allows some", async () => {
+test("a forbidden sysctl is reported before any other rejection; allowed unsafe sysctls are admitted", async () => {
   const sysctls = (name: string) => ({ securityContext: { sysctls: [{ name, value: "1" }] }, nodeName: "elsewhere" });
   assert.equal((await admit({ pod: aPod(sysctls("kernel.sem")) }))?.reason, "SysctlForbidden");
   assert.equal((await admit({ pod: aPod(sysctls("kernel.msgmax")) }))?.reason, "NodeName");
 });
 
-test("a critical pod that lacks room alone gets it, by all that is short; any other refusal counts first", async () => {
+test("a critical pod preempts for all shortages, unless another check rejects it", async () => {
   const asked: string[][] = [];
   const makeRoom: MakeRoom = async (_pod, _others, short) => {
     asked.push(short.map(({ resource }) => resource));
@@ -301,7 +301,7 @@ test("a critical pod that lacks room alone gets it, by all that is short; any ot
   assert.equal(asked.length, 1);
 });
 
-test("a pod that is to be confined needs a kernel with AppArmor, unless it has begun", async () => {
+test("an AppArmor profile needs a kernel with AppArmor, unless the pod has already started", async () => {
   const refusal = { reason: "AppArmor", message: "Cannot enforce AppArmor: AppArmor is not enabled on the host" };
   const profile = (type: string) => ({ securityContext: { appArmorProfile: { type } } });
   const annotated = (value: string) =>
@@ -327,7 +327,7 @@ const conditions = (names: string): Rejection => ({
   message: `The node had condition: [${names}]. `,
 });
 
-test("under pressure a new pod is refused, before all else, and told every condition", async () => {
+test("node pressure rejects a new pod before all other checks and names every condition", async () => {
   const pod = requesting({ cpu: "9" });
   assert.deepEqual(await admit({ pod, pressure: { disk: true } }), conditions("DiskPressure"));
   assert.deepEqual(await admit({ pod, pressure: { pid: true } }), conditions("PIDPressure"));
@@ -339,7 +339,7 @@ test("under pressure a new pod is refused, before all else, and told every condi
   assert.equal(await admit({ pressure: {} }), undefined);
 });
 
-test("short memory alone keeps out what requests nothing and does not tolerate it", async () => {
+test("memory pressure alone rejects only BestEffort pods that do not tolerate it", async () => {
   const pressure = { memory: true };
   const key = "node.kubernetes.io/memory-pressure";
   assert.deepEqual(await admit({ pressure }), conditions("MemoryPressure"));
@@ -354,7 +354,7 @@ test("short memory alone keeps out what requests nothing and does not tolerate i
   assert.deepEqual(await admit({ pod: other, pressure }), conditions("MemoryPressure"));
 });
 
-test("critical and static pods, and one that has begun, are let in under any pressure", async () => {
+test("critical, static and already started pods are admitted under any pressure", async () => {
   const pressure = { memory: true, disk: true, pid: true };
   assert.equal(await admit({ pod: aPod({ priority: 2_000_000_000 }), pressure }), undefined);
   assert.deepEqual((await admit({ pod: aPod({ priority: 1_999_999_999 }), pressure }))?.reason, "Evicted");
@@ -364,7 +364,7 @@ test("critical and static pods, and one that has begun, are let in under any pre
   assert.equal(await admit({ pod: begun, pressure }), undefined);
 });
 
-test("a pod is refused while the node shuts down, after every other reason, critical ones too", async () => {
+test("rejects all pods, critical ones too, while the node shuts down, after every other reason", async () => {
   const refusal = { reason: "NodeShutdown", message: "Pod was rejected as the node is shutting down." };
   assert.deepEqual(await admit({ goingDown: true }), refusal);
   assert.deepEqual(await admit({ goingDown: true, pod: aPod({ priority: 2_000_000_000 }) }), refusal);

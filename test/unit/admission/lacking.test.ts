@@ -23,7 +23,7 @@ function lackingOnly(lacked: string) {
   return createServed(async (feature) => (feature === lacked ? "not root" : undefined));
 }
 
-test("a token that belongs to the pod's user needs a target on which files can be given away", async () => {
+test("a service account token owned by the pod's user needs a target where file owners can be changed", async () => {
   const served = lackingOnly("fileOwner");
   const fieldsOf = async (...given: Parameters<typeof aPod>) =>
     (await served.unserved(aPod(...given), never)).map(({ field, why }) => `${why}: ${field}`);
@@ -35,7 +35,7 @@ test("a token that belongs to the pod's user needs a target on which files can b
   assert.deepEqual(await fieldsOf({ volumes: [], securityContext: { runAsUser: 1000 } }), [], "no token");
 });
 
-test("volumes of a group need a target on which files can be given away", async () => {
+test("fsGroup needs a target where file owners can be changed", async () => {
   const served = lackingOnly("fileOwner");
   const grouped = async (...volumes: Volume[]) =>
     (await served.unserved(aPod({ volumes, securityContext: { fsGroup: 2000 } }), never)).map(({ field }) => field);
@@ -47,7 +47,7 @@ test("volumes of a group need a target on which files can be given away", async 
   );
 });
 
-test("images as volumes are the runtime's to mount: they ask for no right on the target", async () => {
+test("image volumes need no privilege on the target: the runtime mounts them", async () => {
   const volumes = [{ name: "i", image: { reference: "busybox:1" } }];
   const volumeMounts = [{ name: "i", mountPath: "/i", subPath: "bin" }];
   const pod = aPod({ volumes, securityContext: { fsGroup: 2000 }, containers: [aContainer("c", { volumeMounts })] });
@@ -55,7 +55,7 @@ test("images as volumes are the runtime's to mount: they ask for no right on the
   assert.deepEqual(asked, [{ field: "spec.volumes[0].image", why: "imageVolume" }]);
 });
 
-test("a part of a volume, and huge pages, need a target on which graftlet may mount", async () => {
+test("subPaths and huge pages need a target where graftlet can mount", async () => {
   const served = lackingOnly("mount");
   const pages = [
     { name: "e", emptyDir: {} },
@@ -86,17 +86,17 @@ test("a part of a volume, and huge pages, need a target on which graftlet may mo
   );
 });
 
-test("a runtime that does everything holds no pod", async () => {
+test("no field is unsupported on a runtime with all features", async () => {
   assert.deepEqual(await createServed().unserved(demanding, never), []);
 });
 
-test("what the runtime lacks is named by the field that asks for it, with the runtime's sentence", async () => {
+test("an unsupported feature is reported by the field that requests it, with the runtime's reason", async () => {
   assert.deepEqual(await lackingOnly("privileged").unserved(demanding, never), [
     { field: "spec.containers[0].securityContext.privileged", why: "not root" },
   ]);
 });
 
-test("each feature is found wherever a pod can ask for it, and Unconfined asks for none", async () => {
+test("detects each feature wherever a pod can request it; Unconfined requests none", async () => {
   const served = createServed(async (feature) => feature);
   assert.deepEqual(
     (await served.unserved(demanding, never)).map(({ field, why }) => `${why} ${field}`),
@@ -110,7 +110,7 @@ test("each feature is found wherever a pod can ask for it, and Unconfined asks f
   );
 });
 
-test("limits of CPU ask for nothing where they are not enforced, and limits of 0 nowhere", async () => {
+test("CPU limits require nothing if they are not enforced; a limit of 0 never does", async () => {
   const limited = (limits: Record<string, string>) => ({
     metadata: demanding.metadata,
     spec: { containers: [{ name: "c", image: "i", resources: { limits } }] },

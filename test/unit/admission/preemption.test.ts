@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createPreemption } from "../../../src/admission/preemption.ts";
 import { type Need, victimsFor } from "../../../src/admission/victims.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { PodSpec } from "../../../src/objects.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { createSignals } from "../../../src/state/signals.ts";
@@ -32,7 +32,7 @@ function chosen(
   return "unmet" in victims ? victims.unmet : victims.pods.map(({ metadata }) => metadata.uid);
 }
 
-test("a worse quality of service goes first, the better ones only for what is left", () => {
+test("preempts worse QoS classes first, better ones only for the remaining need", () => {
   const others = [
     guaranteed("safe", { cpu: "1", memory: "1Gi" }),
     holding("burst", { cpu: "500m" }),
@@ -49,7 +49,7 @@ test("a worse quality of service goes first, the better ones only for what is le
   assert.deepEqual(chosen(others, [cpu(2_000)]), [cpu(500)]);
 });
 
-test("of one class the fewest go: the one that comes nearest, and of two as near the smaller", () => {
+test("preempts as few pods of a class as possible: the closest fit, on a tie the smaller", () => {
   const others = [
     holding("small", { cpu: "100m" }),
     holding("large", { cpu: "900m" }),
@@ -61,13 +61,13 @@ test("of one class the fewest go: the one that comes nearest, and of two as near
   assert.deepEqual(chosen(others, [cpu(250), { resource: "memory", quantity: 2 ** 20 }]), ["heavy"]);
 });
 
-test("overhead is freed with a request alone", () => {
+test("pod overhead counts as freed only for requested resources", () => {
   const overhead = { cpu: "250m" };
   assert.deepEqual(chosen([holding("idle", {}, {}, { overhead })], [cpu(100)]), [cpu(100)]);
   assert.deepEqual(chosen([holding("burst", { cpu: "100m" }, {}, { overhead })], [cpu(300)]), ["burst"]);
 });
 
-test("critical pods yield to a higher priority alone", () => {
+test("critical pods are preempted only by a higher priority", () => {
   const system = (priority?: number) => guaranteed("system", { cpu: "1" }, priority === undefined ? {} : { priority });
   assert.deepEqual(chosen([system(2_000_000_000)], [cpu(100)]), [cpu(100)]);
   const node = aPod({ priority: 2_000_001_000 });
@@ -76,12 +76,12 @@ test("critical pods yield to a higher priority alone", () => {
   assert.deepEqual(chosen([system()], [cpu(100)]), ["system"]);
 });
 
-test("the class that the API server shows counts, whatever a resize made of the amounts", () => {
+test("uses the QoS class of the pod's status, not that of resized amounts", () => {
   const shown = { ...guaranteed("g", { cpu: "1", memory: "1Gi" }), status: { qosClass: "Burstable" } };
   assert.deepEqual(chosen([shown, guaranteed("h", { cpu: "1", memory: "1Mi" })], [cpu(100)]), ["g"]);
 });
 
-/** Preemption whose pods end when the test says so. */
+/** Preemption of pods that end when the test says so. */
 function rig() {
   const clock = fakeClock();
   const events = eventLines();
@@ -99,7 +99,7 @@ function rig() {
     events,
     measures: { ...unmeasured, preempted: (resource) => void counted.push(resource) },
     clock,
-    log: createLogger(0, { write() {} }),
+    log: silentLog(),
   });
   const stop = new AbortController();
   let answer: unknown = "waits";
@@ -113,7 +113,7 @@ function rig() {
   return { ask, clock, counted, ends, events, stop, answer: () => answer };
 }
 
-test("the critical pod waits until the others have ended, which is told and counted", async () => {
+test("admission waits until the preempted pods have ended; event and metric are recorded", async () => {
   const { ask, answer, clock, counted, ends, events } = rig();
   ask([holding("a", { cpu: "1" }), holding("b", { cpu: "1" })], 1_500);
   await clock.advance(0);
@@ -128,7 +128,7 @@ test("the critical pod waits until the others have ended, which is told and coun
   assert.deepEqual(events.lines, [line, line]);
 });
 
-test("a pod that does not end holds the critical one up half as long again as its grace period", async () => {
+test("a preempted pod that does not end delays admission by at most 1.5 times its grace period", async () => {
   const { ask, answer, clock, counted, events } = rig();
   ask([holding("a", { cpu: "1" }, {}, { terminationGracePeriodSeconds: 20 })], 1_000);
   await clock.advance(29_900);
@@ -138,7 +138,7 @@ test("a pod that does not end holds the critical one up half as long again as it
   assert.match(events.lines[1] ?? "", /^Warning ExceededGracePeriod Container runtime did not kill the pod/);
 });
 
-test("a node that stops admits nothing", async () => {
+test("preemption is aborted when the node stops", async () => {
   const { ask, answer, clock, stop } = rig();
   ask([holding("a", { cpu: "1" })], 1_000);
   stop.abort();
@@ -146,7 +146,7 @@ test("a node that stops admits nothing", async () => {
   assert.equal(answer(), "aborted");
 });
 
-test("where no end of others helps none ends, and the pod is refused in the kubelet's words", async () => {
+test("preempts nothing and rejects the pod if preemption cannot free enough", async () => {
   const { ask, answer, clock, ends, events } = rig();
   ask([holding("a", { cpu: "1" })], 1_500);
   await clock.advance(0);

@@ -8,7 +8,7 @@ import * as volume from "../../../src/admission/volume-decisions.ts";
 import type { Container, Pod, PodSpec } from "../../../src/objects.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
-/** Every field of the API's own model, by the table that decides on it. */
+/** All fields of the API's model, by the table that has their decisions. */
 const tables: [string, object][] = [
   ["V1PodSpec", pod.podSpec],
   ["V1PodSecurityContext", pod.podSecurity],
@@ -24,7 +24,7 @@ const tables: [string, object][] = [
 ];
 
 for (const [name, decisions] of tables) {
-  test(`every field of ${name} is decided on`, () => {
+  test(`every field of ${name} has a decision`, () => {
     const model: { getAttributeTypeMap?: () => { baseName: string }[] } | undefined = new Map<string, object>(
       Object.entries(models),
     ).get(name);
@@ -41,7 +41,7 @@ const main = (more: Partial<Container>) => ({ containers: [aContainer("c", more)
 const exec = { exec: { command: ["true"] } };
 const mount = { name: "v", mountPath: "/v" };
 
-test("a pod as the API server defaults it is served", async () => {
+test("a pod with API server defaults is supported", async () => {
   assert.deepEqual(
     await fieldsOf({
       dnsPolicy: "ClusterFirst",
@@ -133,13 +133,13 @@ const heldFields: [string, Partial<PodSpec>][] = [
 ];
 
 for (const [field, spec] of heldFields) {
-  test(`${field} is named`, async () => {
+  test(`reports ${field} as unsupported`, async () => {
     assert.deepEqual(await fieldsOf(spec), [field]);
     for (const { why } of await unserved(spec)) assert.match(why, /^[a-z].* [a-z]/);
   });
 }
 
-test("a volume of a type that is not served is named with its type", async () => {
+test("an unsupported volume type is reported with the volume's name", async () => {
   const volumes = [
     { name: "ok", emptyDir: {} },
     { name: "data", iscsi: { iqn: "iqn.2001-04.com.example:disk", lun: 0, targetPortal: "192.0.2.1:3260" } },
@@ -149,7 +149,7 @@ test("a volume of a type that is not served is named with its type", async () =>
   ]);
 });
 
-test("all fields that are not served are named", async () => {
+test("reports all unsupported fields", async () => {
   const spec = {
     ...main({ resources: { claims: [{ name: "x" }] } }),
     resourceClaims: [{ name: "x" }],
@@ -162,7 +162,7 @@ test("all fields that are not served are named", async () => {
   ]);
 });
 
-test("extended resources that a ResourceClaim stands behind are named by the container that requests them", async () => {
+test("extended resources from a ResourceClaim are reported by the container that requests them", async () => {
   const status = {
     extendedResourceClaimStatus: {
       resourceClaimName: "claim",
@@ -174,7 +174,7 @@ test("extended resources that a ResourceClaim stands behind are named by the con
   };
   const spec = { initContainers: [{ name: "first", image: "i" }], containers: [{ name: "c" }, { name: "second" }] };
   const pod = { metadata: { name: "p", namespace: "default", uid: "u" }, spec, status } as unknown as Pod;
-  const why = "it comes from a ResourceClaim, and dynamic resource allocation is not served yet";
+  const why = "it comes from a ResourceClaim, and dynamic resource allocation is not supported yet";
   assert.deepEqual(await served.unserved(pod, new AbortController().signal), [
     { field: "spec.containers[1].resources.requests[example.com/gpu]", why },
     { field: "spec.initContainers[0].resources.requests[example.com/nic]", why },

@@ -22,7 +22,7 @@ function refusal(
   return refused?.message;
 }
 
-test("a pod may set what is safe, with dots or slashes, where the kernel keeps it apart", () => {
+test("safe sysctls are allowed, with dots or slashes, on kernels that namespace them", () => {
   assert.equal(refusal("kernel.shm_rmid_forced"), undefined);
   assert.equal(refusal("net/ipv4/tcp_syncookies"), undefined);
   assert.equal(refusal("net.ipv4.tcp_rmem", {}, [], "4.15.0"), undefined);
@@ -30,7 +30,7 @@ test("a pod may set what is safe, with dots or slashes, where the kernel keeps i
   assert.equal(refusal("net.ipv4.ip_local_port_range", {}, [], "unknown"), undefined);
 });
 
-test("the rest needs the node's leave, by name or by its beginning", () => {
+test("unsafe sysctls must be allowed by name or by prefix", () => {
   assert.equal(refusal("kernel.msgmax"), 'forbidden sysctl: "kernel.msgmax" not allowlisted');
   assert.equal(refusal("kernel.msgmax", {}, ["kernel.msg*"]), undefined);
   assert.equal(refusal("net.core.somaxconn", {}, ["kernel.msg*", "net/core/somaxconn"]), undefined);
@@ -40,7 +40,7 @@ test("the rest needs the node's leave, by name or by its beginning", () => {
   );
 });
 
-test("nobody sets the host's own", () => {
+test("rejects sysctls of the host's namespaces", () => {
   const net = 'forbidden sysctl: "net.ipv4.tcp_syncookies" not allowed with host Net enabled';
   assert.equal(refusal("net.ipv4.tcp_syncookies", { hostNetwork: true }), net);
   assert.equal(refusal("net.ipv4.tcp_syncookies", { hostIPC: true }), undefined);
@@ -49,7 +49,7 @@ test("nobody sets the host's own", () => {
   assert.equal(refusal("kernel.msgmax", { hostNetwork: true }, ["kernel.msg*"]), undefined);
 });
 
-test("a part of a name may have dots where slashes are between", () => {
+test("dots inside a segment of a slash-separated sysctl name are kept", () => {
   assert.equal(sysctlName("net/ipv4/conf/eth0.100/rp_filter"), "net.ipv4.conf.eth0/100.rp_filter");
   assert.equal(sysctlName("net.ipv4.conf.eth0/100.rp_filter"), "net.ipv4.conf.eth0/100.rp_filter");
 });

@@ -6,7 +6,7 @@ import { Container, ContainerState } from "../../../src/gen/cri.ts";
 const now = 1_000_000;
 const standard: ContainerLimits = { minAgeMs: 0, perContainer: 1, all: -1 };
 
-/** `pod/name:seconds`, created so long ago; with a `*` it runs. */
+/** `pod/name:seconds`, created that long ago; a `*` marks running containers. */
 function containers(...texts: readonly string[]): readonly Container[] {
   return texts.map((text) => {
     const [, uid = "", name = "", seconds, runs] = /^(.*)\/(.*):(\d+)(\*?)$/.exec(text) ?? [];
@@ -30,7 +30,7 @@ function goners(texts: readonly string[], limits: Partial<ContainerLimits>, over
   return dead.map(({ id }) => id);
 }
 
-test("of each name in each pod the newest dead ones stay, as many as may", () => {
+test("keeps the newest dead containers of each name, up to the limit", () => {
   const all = ["a/c:4", "a/c:2", "a/c:3", "a/c:1*", "a/d:5", "b/c:6", "b/c:7"];
   assert.deepEqual(goners(all, {}), ["a/c:4", "a/c:3", "b/c:7"]);
   assert.deepEqual(goners(all, { perContainer: 2 }), ["a/c:4"]);
@@ -38,7 +38,7 @@ test("of each name in each pod the newest dead ones stay, as many as may", () =>
   assert.deepEqual(goners(all, { perContainer: -1 }), []);
 });
 
-test("beyond the number for the node each name keeps an equal share, at least one; then the oldest go", () => {
+test("beyond the node's limit each name keeps an equal share of at least one, then the oldest are removed", () => {
   const all = ["a/c:1", "a/c:2", "a/c:3", "b/c:4", "b/c:5", "c/c:6"];
   assert.deepEqual(goners(all, { perContainer: -1, all: 6 }), []);
   assert.deepEqual(goners(all, { perContainer: -1, all: 4 }), ["a/c:3", "a/c:2", "b/c:5"]);
@@ -46,12 +46,12 @@ test("beyond the number for the node each name keeps an equal share, at least on
   assert.deepEqual(goners(all, { all: 0 }).length, all.length);
 });
 
-test("what is younger than the least age stays, and counts for nothing", () => {
+test("containers younger than the minimum age are kept and do not count", () => {
   const all = ["a/c:10", "a/c:20", "a/c:30"];
   assert.deepEqual(goners(all, { minAgeMs: 15_000 }), ["a/c:30"]);
   assert.deepEqual(goners(all, { minAgeMs: 60_000, perContainer: 0 }), []);
 });
 
-test("of pods that are over everything goes that does not run, whatever may stay", () => {
+test("removes all dead containers of finished pods regardless of limits", () => {
   assert.deepEqual(goners(["a/c:1", "a/c:2", "a/d:1*", "b/c:1"], { perContainer: 5 }, ["a"]), ["a/c:2", "a/c:1"]);
 });

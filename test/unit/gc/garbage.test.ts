@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type GarbageDeps, createGarbage } from "../../../src/gc/garbage.ts";
 import { Container, ContainerState, PodSandbox, PodSandboxState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import type { WorkerView } from "../../../src/state/pod-table.ts";
 import { fakeClock } from "../../fakes/clock.ts";
@@ -17,7 +17,7 @@ const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running, CONTAINER_CREATED:
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
 const never = new AbortController().signal;
 
-/** @param view the pod's worker, of a pod that a source wants. */
+/** @param view the worker's view of a desired pod. */
 function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -59,14 +59,14 @@ function rig(pod: RuntimePod, view: Partial<WorkerView> = {}) {
     podLogsDir: "/pods",
     containerLogsDir: "/links",
     tracer,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   };
   return { clock, host, calls, runtime, target, events, deps, garbage: createGarbage(deps) };
 }
 
 const c = aContainer("c");
 
-test("each minute dead containers go, all but the newest of a name; their logs and the links to them go too, rotated ones as well", async () => {
+test("every minute removes dead containers except the newest of a name, with logs, rotated logs and links", async () => {
   const [first, second, last] = [0, 1, 2].map((attempt) =>
     aStatus(c, exited, { logPath: `/pods/ns_p_uid-1/c/${attempt}.log` }),
   );
@@ -96,7 +96,7 @@ test("each minute dead containers go, all but the newest of a name; their logs a
   assert.deepEqual(deps.tracer.spans, [{ name: "Containers/GarbageCollect", parent: "none", added: {} }]);
 });
 
-test("nothing is collected while the target is lost", async () => {
+test("collects nothing while the target is unreachable", async () => {
   const dead = ["old", "new"].map((id) => aStatus(c, exited, { id }));
   const { clock, calls, target, garbage } = rig(observe([aSandbox()], dead));
   const stop = new AbortController();
@@ -111,7 +111,7 @@ test("nothing is collected while the target is lost", async () => {
   await work;
 });
 
-test("each minute links to logs that somebody removed go, but not those of containers that live", async () => {
+test("every minute removes dangling log links, except those of live containers", async () => {
   const alive = aStatus(c, running, { id: "alive" });
   const dead = aStatus(aContainer("d"), exited, { id: "dead" });
   const { clock, host, calls, garbage } = rig(observe([aSandbox()], [alive, dead]));
@@ -130,7 +130,7 @@ test("each minute links to logs that somebody removed go, but not those of conta
   assert.deepEqual(host.files.tree("/links"), [`/links/p_ns_c-${alive.id}.log`]);
 });
 
-test("running containers stay, however old, and so does one that is about to start; one that never started goes", async () => {
+test("keeps running and about-to-start containers of any age; removes those that never started", async () => {
   const left = aStatus(c, created);
   const { clock, calls, garbage } = rig(
     observe([aSandbox()], [left, aStatus(c, running), aStatus(c, exited), aStatus(c, exited), aStatus(c, created)]),
@@ -144,7 +144,7 @@ test("running containers stay, however old, and so does one that is about to sta
   assert.equal(calls.length, 2);
 });
 
-test("old sandboxes go when they are not ready and no container is theirs; the newest stays", async () => {
+test("removes old sandboxes that are not ready and have no container; keeps the newest", async () => {
   const [used, spare, ready, newest] = [
     aSandbox({ state: notReady }),
     aSandbox({ state: notReady }),
@@ -161,7 +161,7 @@ test("old sandboxes go when they are not ready and no container is theirs; the n
   assert.deepEqual(calls, [`stop sandbox ${spare.id}`, `remove sandbox ${spare.id}`]);
 });
 
-test("a pod that is gone leaves nothing: containers, sandboxes, logs of its UID alone, dangling links", async () => {
+test("removes all leftovers of a deleted pod: containers, sandboxes, logs of its UID only, dangling links", async () => {
   const sandbox = aSandbox();
   const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
   const { host, calls, runtime, garbage } = rig(observe([sandbox], [status]));
@@ -181,7 +181,7 @@ test("a pod that is gone leaves nothing: containers, sandboxes, logs of its UID 
   );
 });
 
-test("a container that cannot be removed holds up no other, and is tried again", async () => {
+test("a container that cannot be removed does not block others and is retried", async () => {
   const [old, newer, newest] = [aStatus(c, exited), aStatus(c, exited), aStatus(c, exited)];
   const { clock, calls, runtime, events, garbage } = rig(observe([aSandbox()], [old, newer, newest]));
   const remove = runtime.removeContainer;
@@ -199,7 +199,7 @@ test("a container that cannot be removed holds up no other, and is tried again",
   assert.deepEqual(events.lines, []);
 });
 
-test("a runtime that does not answer is told as an event of the node, each time", async () => {
+test("emits a node event each time the runtime does not answer", async () => {
   const { clock, runtime, events, garbage } = rig(observe([aSandbox()], []));
   runtime.listContainers = async () => Promise.reject(new CodedError("unavailable", "connection error"));
   const stop = new AbortController();
@@ -211,7 +211,7 @@ test("a runtime that does not answer is told as an event of the node, each time"
   assert.deepEqual(events.lines, [line, line]);
 });
 
-test("of a pod that the node ended to make room all goes once it has ended: containers, sandboxes, logs", async () => {
+test("removes all containers, sandboxes and logs of an evicted pod once it has ended", async () => {
   const sandbox = aSandbox({ state: notReady });
   const status = aStatus(c, exited, { logPath: "/pods/ns_p_uid-1/c/0.log" });
   for (const phase of ["terminating", "finished"] as const) {
@@ -228,7 +228,7 @@ test("of a pod that the node ended to make room all goes once it has ended: cont
   }
 });
 
-test("a pod that ended by itself keeps its newest containers, until the node needs the space", async () => {
+test("keeps the newest containers of a pod that ended by itself until the node needs the space", async () => {
   const status = aStatus(c, exited);
   const { clock, calls, garbage } = rig(observe([aSandbox({ state: notReady })], [status]), { phase: "finished" });
   const stop = new AbortController();
@@ -242,7 +242,7 @@ test("a pod that ended by itself keeps its newest containers, until the node nee
   assert.equal(calls.length, 3);
 });
 
-test("a container in an unknown state is stopped before it is removed, with its pod's grace period", async () => {
+test("stops a container in unknown state before removing it, with its pod's grace period", async () => {
   const unknown = aStatus(c, ContainerState.CONTAINER_UNKNOWN, {
     annotations: { "io.kubernetes.pod.terminationGracePeriod": "7" },
   });
@@ -252,7 +252,7 @@ test("a container in an unknown state is stopped before it is removed, with its 
   assert.deepEqual(calls, [`stop ${unknown.id} 7`, `remove ${unknown.id}`]);
 });
 
-test("logs of pods that nobody knows go, but not before all sources have spoken, and not where others use the runtime", async () => {
+test("removes logs of unknown pods only once all sources have reported, and never on a shared runtime", async () => {
   const rounds: readonly (readonly [Partial<GarbageDeps>, boolean])[] = [
     [{}, false],
     [{ sourcesSeen: () => false }, true],

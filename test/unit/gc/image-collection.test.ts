@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { type ImageCollectionDeps, type ImageLimits, createImageCollection } from "../../../src/gc/image-collection.ts";
 import { Container, ContainerStatus, Image, ImageFsInfoResponse } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { eventLines } from "../../fakes/events.ts";
 import { fakeTracer } from "../../fakes/tracer.ts";
@@ -11,10 +11,10 @@ import { fakeTracer } from "../../fakes/tracer.ts";
 const never = new AbortController().signal;
 const minute = 60_000;
 const standard: ImageLimits = { highPercent: 85, lowPercent: 80, minAgeMs: 2 * minute, maxAgeMs: 0 };
-/** Bytes of the file system, of which each image takes ten. */
+/** Bytes of the file system; each image takes ten. */
 const capacity = 100;
 
-/** @param names of images; those with a `!` are pinned. */
+/** @param names image names; a `!` marks pinned images. */
 function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: Partial<ImageCollectionDeps> = {}) {
   const clock = fakeClock();
   const events = eventLines();
@@ -26,7 +26,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
       Image.fromPartial({ id: name, repoTags: [`t.test/${name}:1`], size: 10n, pinned: name.endsWith("!") }),
     ]),
   );
-  /** Images that containers use, and those that they mount. */
+  /** Images used by containers, and images mounted by them. */
   const used: string[] = [];
   const mounted: string[] = [];
   const space = { foreign: 0, capacityBytes: capacity };
@@ -66,11 +66,11 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
     measures: { removed: (why) => void reasons.push(why) },
     clock,
     tracer,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     ...more,
   };
   const images = createImageCollection(deps);
-  /** Runs it for so many milliseconds. */
+  /** Runs the service for the given milliseconds. */
   const during = async (ms: number) => {
     const stop = new AbortController();
     const work = images.run(stop.signal);
@@ -84,7 +84,7 @@ function rig(names: readonly string[], limits: Partial<ImageLimits> = {}, more: 
   return { clock, events, removed, reasons, store, used, mounted, space, runtime, images, tracer, during };
 }
 
-test("at the high threshold images go until the low one is reached: by last use, then by when they were first seen", async () => {
+test("at the high threshold removes images down to the low one, by last use, then by first detection", async () => {
   const { clock, store, used, removed, reasons, space, events, tracer, during } = rig(["a", "b", "c"]);
   used.push("a", "b");
   const end = await during(0);
@@ -105,7 +105,7 @@ test("at the high threshold images go until the low one is reached: by last use,
   assert.deepEqual(new Set(tracer.spans.map(({ name }) => name)), new Set(["Images/GarbageCollect"]));
 });
 
-test("what containers use or mount, what is pinned and what is too young stays; what cannot be freed is told, and from the second time a failure", async () => {
+test("keeps used, mounted, pinned and young images; reports space that cannot be freed, from the second time as a failure", async () => {
   const { store, used, mounted, removed, space, events, during } = rig(["used", "mounted", "pinned!", "old", "older"]);
   used.push("used");
   mounted.push("mounted");
@@ -125,7 +125,7 @@ test("what containers use or mount, what is pinned and what is too young stays; 
   assert.deepEqual(events.lines, [failed(0)], "down to the low threshold");
 });
 
-test("the second failure in a row, and each after it, is an event", async () => {
+test("emits an event from the second consecutive failure on", async () => {
   const { space, events, during } = rig([]);
   space.foreign = 90;
   const end = await during(0);
@@ -135,7 +135,7 @@ test("the second failure in a row, and each after it, is an event", async () => 
   assert.deepEqual(reasons, [free, free, "ImageGCFailed", free, "ImageGCFailed"]);
 });
 
-test("an image that cannot be removed holds up no other, and the failure says why", async () => {
+test("an image that cannot be removed does not block others, and the failure names the cause", async () => {
   const { runtime, removed, space, events, during } = rig(["a", "b", "c"], { minAgeMs: 0 });
   space.foreign = 65;
   const remove = runtime.removeImage;
@@ -152,7 +152,7 @@ test("an image that cannot be removed holds up no other, and the failure says wh
   ]);
 });
 
-test("images that have not been used for too long go, once the agent has looked on for as long, however much space there is", async () => {
+test("removes images unused for longer than the maximum age once the agent has run that long, regardless of free space", async () => {
   const { used, removed, reasons, during } = rig(["a", "b", "c"], { maxAgeMs: 6 * minute, highPercent: 100 });
   used.push("b");
   const end = await during(5 * minute);
@@ -163,7 +163,7 @@ test("images that have not been used for too long go, once the agent has looked 
   assert.deepEqual(reasons, ["age", "age"]);
 });
 
-test("off at 100 percent: nothing goes and nothing is told, but images are looked at, for when space is needed", async () => {
+test("at 100 percent removes nothing and emits no event, but still detects images", async () => {
   const { space, removed, events, images, during } = rig(["a", "pinned!"], { highPercent: 100 });
   space.foreign = 80;
   const end = await during(0);
@@ -174,7 +174,7 @@ test("off at 100 percent: nothing goes and nothing is told, but images are looke
   assert.equal(await images.deleteUnusedImages(never), 0);
 });
 
-test("when space is needed all that nothing uses goes, but for what was first seen just now", async () => {
+test("deleteUnusedImages removes all unused images except those first detected just now", async () => {
   const { clock, used, removed, reasons, images } = rig(["a", "b", "c"]);
   used.push("b");
   assert.equal(await images.deleteUnusedImages(never), 0);
@@ -189,7 +189,7 @@ test("when space is needed all that nothing uses goes, but for what was first se
   );
 });
 
-test("a file system that the target does not know, and an image without an ID, are told as the kubelet tells them", async () => {
+test("reports an unknown file system and an image without ID as the kubelet does", async () => {
   const { space, store, events, during } = rig(["a"]);
   store.set("", Image.fromPartial({ id: "" }));
   space.capacityBytes = 0;
@@ -203,7 +203,7 @@ test("a file system that the target does not know, and an image without an ID, a
   assert.deepEqual(events.lines, [...both, ...both, failure]);
 });
 
-test("where others use the runtime only images whose names are all this node's go, by those names; one in somebody's use stays", async () => {
+test("on a shared runtime removes only images whose names are all this node's, by name, and keeps those in use by others", async () => {
   const own = new Set(["mine", "theirs-now", "mine-too"]);
   const { runtime, removed, space, events, during } = rig(
     ["foreign", "theirs-now", "mine", "mine-too"],

@@ -3,13 +3,13 @@ import { test } from "node:test";
 import { type PulledImages, createPulledImages } from "../../../src/gc/pulled-images.ts";
 import { Image, type ImageSpec, PullImageRequest } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
 const never = new AbortController().signal;
 
-/** A runtime that others use too: names of images, and what a pull of each name would bring. */
+/** A shared runtime: image names, and what a pull of each name would bring. */
 function rig() {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -48,9 +48,9 @@ function rig() {
       fs: host.fs,
       rootDir: "/root",
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
     });
-  /** A pull of a name, which brings that image. */
+  /** Pulls a name, which brings that image. */
   const pull = (by: PulledImages, what: string, id: string) => {
     offered.set(`t.test/${what}`, id);
     const request = PullImageRequest.fromPartial({ image: { image: `t.test/${what}` } });
@@ -64,7 +64,7 @@ function rig() {
   return { host, names, name, image, hex, runtime, node, pull, settle, isOwn };
 }
 
-test("an image that this node pulled is its own with all names that the pull brought, also for the agent that comes after", async () => {
+test("a pulled image is owned with all names that the pull added, also after a restart", async () => {
   const { node, pull, settle, isOwn, image, hex, host } = rig();
   const first = node();
   await pull(first, "app:1", "A");
@@ -77,7 +77,7 @@ test("an image that this node pulled is its own with all names that the pull bro
   assert.deepEqual(host.files.tree("/root/graftlet"), ["/root/graftlet/images.json", "/root/graftlet/node.json"]);
 });
 
-test("an image that was there under a name of the pull, or has a name besides, is somebody else's", async () => {
+test("an image that existed under a name of the pull, or has another name, is not owned", async () => {
   const { node, name, pull, settle, isOwn, hex } = rig();
   const ours = node();
   name("theirs:1", "A");
@@ -98,7 +98,7 @@ test("an image that was there under a name of the pull, or has a name besides, i
   assert.equal(isOwn(ours, "D"), false, "somebody has given it a name");
 });
 
-test("a name that others have put on another image is theirs from then on", async () => {
+test("a name that others moved to another image is no longer owned", async () => {
   const { node, name, names, pull, settle, isOwn, hex } = rig();
   const ours = node();
   await pull(ours, "app:1", "A");
@@ -112,7 +112,7 @@ test("a name that others have put on another image is theirs from then on", asyn
   assert.equal(isOwn(ours, "A"), false, "gone and pulled again by others");
 });
 
-test("a tag that moves with a pull of this node takes the new image with it; the old one stays its own by its digest", async () => {
+test("when a pull moves a tag, the new image is owned by tag and the old one by digest", async () => {
   const { node, pull, settle, isOwn } = rig();
   const ours = node();
   await pull(ours, "app:1", "A");
@@ -121,7 +121,7 @@ test("a tag that moves with a pull of this node takes the new image with it; the
   assert.deepEqual([isOwn(ours, "A"), isOwn(ours, "B")], [true, true]);
 });
 
-test("a pull whose end the agent did not live to see is its node's; one that brought nothing leaves nothing on record", async () => {
+test("owns the image of a pull interrupted by a restart; a pull that brought nothing leaves no record", async () => {
   const { node, name, pull, runtime, settle, isOwn, hex, host } = rig();
   const killed = node();
   const answer = runtime.pullImage;
@@ -145,7 +145,7 @@ test("a pull whose end the agent did not live to see is its node's; one that bro
   });
 });
 
-test("a record that cannot be written or read costs no pull: such an image is not removed", async () => {
+test("an unwritable or unreadable record does not fail pulls; such images are not removed", async () => {
   const { node, pull, settle, isOwn, host } = rig();
   host.files.onChange(() => {
     throw new CodedError("resource_exhausted", "no space left on device");

@@ -58,7 +58,7 @@ const exited = (id: string, exitCode: number, more: object = {}) =>
     ...more,
   });
 
-test("a container that is not made yet waits", () => {
+test("a container that is not created yet is waiting", () => {
   assert.deepEqual(only({}), {
     name: "c",
     image: "busybox",
@@ -74,7 +74,7 @@ test("a container that is not made yet waits", () => {
   });
 });
 
-test("what runs shows image, ID, start, user, resources and mounts", () => {
+test("a running container has image, ID, start time, user, resources and mounts", () => {
   const container = aContainer("c", {
     resources: { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "0.5", memory: "64Mi" } },
     volumeMounts: [
@@ -109,7 +109,7 @@ test("what runs shows image, ID, start, user, resources and mounts", () => {
   });
 });
 
-test("whether a mount is read-only down to those below it is the runtime's word, also once it was shown otherwise", () => {
+test("recursive read-only mounts are taken from the runtime, overriding earlier statuses", () => {
   const volumeMounts = (["IfPossible", "Enabled", undefined] as const).map((recursiveReadOnly, index) => ({
     name: "v",
     mountPath: `/${index}`,
@@ -134,7 +134,7 @@ test("whether a mount is read-only down to those below it is the runtime's word,
   ]);
 });
 
-test("resources in force are the runtime's while it runs, else the spec's", () => {
+test("actual resources are the runtime's while running, otherwise the spec's", () => {
   const container = aContainer("c", {
     resources: { requests: { cpu: "100m" }, limits: { cpu: "500m", memory: "64Mi" } },
   });
@@ -148,7 +148,7 @@ test("resources in force are the runtime's while it runs, else the spec's", () =
   });
   assert.deepEqual(of(exited("a", 1, { resources: { linux } })), container.resources);
   assert.deepEqual(of(running("a")), container.resources);
-  // A runtime that tells nothing, and a request that none tells of.
+  // A runtime that reports no resources.
   const known = { cpuRequest: 50, cpuLimit: 1000, memoryRequest: 2 ** 20, memoryLimit: 2 ** 25 };
   assert.deepEqual(of(running("a"), known), {
     requests: { cpu: "50m", memory: "1Mi" },
@@ -159,7 +159,7 @@ test("resources in force are the runtime's while it runs, else the spec's", () =
   assert.deepEqual(of(exited("a", 1), known), container.resources);
 });
 
-test("amounts too small to tell apart are shown as they were asked for", () => {
+test("amounts below the runtime's minimum are shown as in the spec", () => {
   const container = aContainer("c", { resources: { requests: { cpu: "1m" }, limits: { cpu: "5m" } } });
   const linux = { cpuShares: 2n, cpuQuota: 1_000n, cpuPeriod: 100_000n };
   const pod = aPod({ containers: [container] });
@@ -167,7 +167,7 @@ test("amounts too small to tell apart are shown as they were asked for", () => {
   assert.deepEqual([status.resources, status.allocatedResources], [container.resources, { cpu: "1m" }]);
 });
 
-test("created and unknown containers wait; one that ran before is lost", () => {
+test("created and unknown containers are waiting; one that ran before is lost", () => {
   const shown = (state: ContainerState, previous?: PodStatus) =>
     only({ observed: observe([aSandbox()], [aStatus(c, state, { id: "x" })]), ...(previous && { previous }) });
   assert.deepEqual(shown(ContainerState.CONTAINER_CREATED).state, { waiting: {} });
@@ -178,7 +178,7 @@ test("created and unknown containers wait; one that ran before is lost", () => {
   assert.equal(lost.restartCount, 5);
 });
 
-test("one that is lost while all containers start anew was stopped for that", () => {
+test("a lost container has reason RestartingAllContainers while all containers restart", () => {
   const rules = [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }];
   const asking = aContainer("c", { restartPolicy: "Never", restartPolicyRules: rules });
   const { containerStatuses = [] } = before({ state: { running: {} } });
@@ -188,7 +188,7 @@ test("one that is lost while all containers start anew was stopped for that", ()
   assert.deepEqual([terminated?.reason, terminated?.exitCode], ["RestartingAllContainers", 137]);
 });
 
-test("the newest run is the state, the one before the last state", () => {
+test("the newest run gives the state, the one before it lastState", () => {
   const first = exited("a", 1, { message: "boom" });
   const status = only({ observed: observe([aSandbox()], [first, running("b", { annotations: restarts(1) })]) });
   assert.ok(status.state?.running);
@@ -204,7 +204,7 @@ test("the newest run is the state, the one before the last state", () => {
   });
 });
 
-test("memory bridges what the runtime has forgotten: last state and restart count", () => {
+test("the previous status fills in lastState and restart count that the runtime no longer has", () => {
   const terminated = { exitCode: 2, reason: "Error", containerID: "containerd://a" };
   const previous = before({ state: { terminated }, containerID: "containerd://a", restartCount: 6 });
   const status = only({ previous, observed: observe([aSandbox()], [running("b", { annotations: restarts(0) })]) });
@@ -218,7 +218,7 @@ test("memory bridges what the runtime has forgotten: last state and restart coun
   assert.deepEqual(again.lastState, { terminated });
 });
 
-test("a vanished container that ran has ended unseen; one that had ended keeps its end", () => {
+test("a running container that vanished is lost; a terminated one keeps its state", () => {
   const gone = only({ previous: before({ state: { running: {} }, restartCount: 1 }) });
   assert.deepEqual(gone.state, { waiting: { reason: "ContainerCreating" } });
   assert.deepEqual(gone.lastState, {
@@ -235,7 +235,7 @@ test("a vanished container that ran has ended unseen; one that had ended keeps i
   assert.deepEqual(only({ previous: ended }).state, { terminated: { exitCode: 0 } });
 });
 
-test("a container that could not be started waits with the reason, its end moves to the last state", () => {
+test("a container that could not be started is waiting with the reason; its termination moves to lastState", () => {
   const failures = { c: { reason: "CrashLoopBackOff", message: "back-off 10s" } };
   const observed = observe([aSandbox()], [exited("a", 1)]);
   const status = only({ observed, failures });
@@ -252,7 +252,7 @@ test("a container that could not be started waits with the reason, its end moves
   );
 });
 
-test("ready is what the readiness probe says; without one, running", () => {
+test("ready follows the readiness probe; without one, running", () => {
   const probed = aPod({ containers: [aContainer("c", { readinessProbe: { exec: { command: ["true"] } } })] });
   const observed = observe([aSandbox()], [running("a")]);
   const ready = (given: Given) => only({ observed, ...given }).ready;
@@ -263,12 +263,12 @@ test("ready is what the readiness probe says; without one, running", () => {
     ready({ pod: probed, verdict: "Failure", previous: before({ containerID: "containerd://a", ready: true }) }),
     false,
   );
-  // After an agent's restart the probe has not spoken yet: nothing flips, unless it is another container.
+  // After a restart of the agent, before the first probe result: nothing flips, unless it is another container.
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://a", ready: true }) }), true);
   assert.equal(ready({ pod: probed, previous: before({ containerID: "containerd://old", ready: true }) }), false);
 });
 
-test("a container with a startup probe is started when it was seen started", () => {
+test("a container with a startup probe is started once the probe has succeeded", () => {
   const pod = aPod({ containers: [aContainer("c", { startupProbe: { exec: { command: ["true"] } } })] });
   const observed = observe([aSandbox()], [running("a")]);
   assert.deepEqual([only({ pod, observed }).started, only({ pod, observed }).ready], [false, false]);
@@ -276,7 +276,7 @@ test("a container with a startup probe is started when it was seen started", () 
   assert.deepEqual([adopted.started, adopted.ready], [true, true]);
 });
 
-test("init containers: done is ready, forgotten is done, order is the spec's", () => {
+test("init containers: completed ones are ready, missing ones count as completed, in spec order", () => {
   const init: Container[] = [aContainer("z"), aContainer("a")];
   const pod = aPod({ initContainers: init });
   const done = aStatus(aContainer("z"), ContainerState.CONTAINER_EXITED, { exitCode: 0, reason: "Completed" });
@@ -304,7 +304,7 @@ test("init containers: done is ready, forgotten is done, order is the spec's", (
   );
 });
 
-test("a sidecar is ready and started like a main container; a forgotten one waits", () => {
+test("a sidecar is ready and started like a main container; a missing one is waiting", () => {
   const sidecar = aContainer("s", { restartPolicy: "Always" });
   const pod = aPod({ restartPolicy: "Never", initContainers: [sidecar] });
   const up = aStatus(sidecar, ContainerState.CONTAINER_RUNNING, { id: "s1" });
@@ -317,7 +317,7 @@ test("a sidecar is ready and started like a main container; a forgotten one wait
   assert.equal(ended?.ready, false);
 });
 
-test("ephemeral containers have neither ready nor started of their own; others are in order of name", () => {
+test("ephemeral containers have no ready and started; others are sorted by name", () => {
   const pod = aPod({ containers: [aContainer("b"), aContainer("a")], ephemeralContainers: [aContainer("e")] });
   const [status] = statuses("ephemeralContainers", {
     pod,
@@ -330,7 +330,7 @@ test("ephemeral containers have neither ready nor started of their own; others a
   );
 });
 
-test("a main container tells how its devices are, where it has some", () => {
+test("a main container with devices reports their health", () => {
   const gpus = [{ name: "a.b/gpu", resources: [{ resourceID: "0", health: "Unhealthy" }] }];
   const pod = aPod({ containers: [c, aContainer("d")], initContainers: [aContainer("c")] });
   const given = { pod, devices: (name: string) => (name === "c" ? gpus : []) };
@@ -343,7 +343,7 @@ test("a main container tells how its devices are, where it has some", () => {
   assert.equal(statuses("initContainers", given)[0]?.allocatedResourcesStatus, undefined);
 });
 
-test("a start that was cut off when the container may have run says so; other failures have the runtime's words alone", () => {
+test("an interrupted start whose container may have run is marked; other failures have the runtime's text only", () => {
   const messageOf = (message: string) => {
     const run = exited("one", 128, { reason: "StartError", startedAt: 0n, message });
     return only({ observed: observe([aSandbox()], [run]) }).state?.terminated?.message;
@@ -351,7 +351,7 @@ test("a start that was cut off when the container may have run says so; other fa
   const cut = 'failed to start containerd task "one": context canceled: unknown';
   assert.equal(
     messageOf(cut),
-    `${cut}: the agent was cut off from the runtime during the start, and the container may have run`,
+    `${cut}: the agent lost its connection to the runtime during the start, and the container may have run`,
   );
   const refused = "failed to create containerd task: OCI runtime create failed: no such program";
   assert.equal(messageOf(refused), refused);

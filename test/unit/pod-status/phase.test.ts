@@ -6,7 +6,7 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 
 type Shown = "running" | "started" | "waiting" | "absent" | `exit ${number}` | `again ${number}`;
 
-/** `started` runs and has passed its startup probe; `again N` waits after it ended with exit code N. */
+/** `started` is running and has passed its startup probe; `again N` waits after exit code N. */
 function shown(name: string, as: Shown): ContainerStatus[] {
   const base = { name, image: "i", imageID: "", ready: false, restartCount: 0 };
   const exitCode = Number(as.split(" ")[1]);
@@ -91,7 +91,7 @@ for (const [
   });
 }
 
-test("a static pod that is taken down keeps the phase of its policy", () => {
+test("a terminating static pod keeps the phase of its restart policy", () => {
   const pod = aPod({}, { annotations: { "kubernetes.io/config.source": "file" } });
   assert.equal(podPhase({ pod, statuses: shown("c", "exit 0"), ending: true, initialized: true }), "Running");
 });

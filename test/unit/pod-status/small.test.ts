@@ -6,7 +6,7 @@ import { canonicalBytes, quantityMilli, quantityNumber, quantityValue } from "..
 import { containerReference, nodeReference, podReference } from "../../../src/pod/reference.ts";
 import { aContainer, aPod } from "../../fakes/pods.ts";
 
-test("quantities are read in every notation and rounded up", () => {
+test("quantities are parsed in every notation and rounded up", () => {
   const cases: [string, number][] = [
     ["1", 1],
     ["100m", 0.1],
@@ -29,7 +29,7 @@ test("quantities are read in every notation and rounded up", () => {
     assert.throws(() => quantityNumber(bad), { code: "invalid_argument" }, bad);
 });
 
-test("bytes are written in the largest unit that leaves no rest", () => {
+test("bytes are formatted in the largest unit without remainder", () => {
   const gibibyte = 2 ** 30;
   const binary = [0, 1000, 1024, 1536, 10 * 2 ** 20, gibibyte + 1024, 3 * gibibyte].map((one) =>
     canonicalBytes(one, 1024),
@@ -41,7 +41,7 @@ test("bytes are written in the largest unit that leaves no rest", () => {
   );
 });
 
-test("quality of service follows requests and limits of all containers", () => {
+test("the QoS class follows requests and limits of all containers", () => {
   const given = (requests?: Record<string, string>, limits?: Record<string, string>) =>
     aContainer("c", { resources: { ...(requests && { requests }), ...(limits && { limits }) } });
   const full = { cpu: "1", memory: "1Gi" };
@@ -54,7 +54,7 @@ test("quality of service follows requests and limits of all containers", () => {
   assert.equal(qosClass({ containers: [given({ cpu: "1" })] }), "Burstable");
 });
 
-test("containers come with the list they stand in", () => {
+test("allContainers returns containers with their list", () => {
   const pod = aPod({
     initContainers: [aContainer("i", { restartPolicy: "Always" })],
     ephemeralContainers: [aContainer("e")],
@@ -66,14 +66,14 @@ test("containers come with the list they stand in", () => {
   assert.equal(pod.spec.initContainers?.every(isSidecar), true);
 });
 
-test("static and mirror pods are told by annotation", () => {
+test("static and mirror pods are identified by annotation", () => {
   const annotated = (annotations: Record<string, string>) => aPod({}, { annotations });
   assert.equal(isStaticPod(annotated({ "kubernetes.io/config.source": "file" })), true);
   assert.equal(isStaticPod(annotated({ "kubernetes.io/config.source": "api" })), false);
   assert.equal(isMirrorPod(annotated({ "kubernetes.io/config.mirror": "hash" })), true);
 });
 
-test("references name what an event is about", () => {
+test("object references of events", () => {
   const pod = aPod({ initContainers: [aContainer("i")] }, { resourceVersion: "7" });
   assert.deepEqual(podReference(pod), {
     kind: "Pod",

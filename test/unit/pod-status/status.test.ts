@@ -74,7 +74,7 @@ test("a running pod: Running, all True, addresses", () => {
   assert.deepEqual([status.podIP, status.podIPs], ["10.0.0.2", [{ ip: "10.0.0.2" }]]);
 });
 
-test("a sandbox that has to be replaced is not ready to start containers", () => {
+test("a sandbox to be replaced is not ready to start containers", () => {
   const ready = (...sandboxes: Parameters<typeof aSandbox>[0][]) =>
     condition(
       generate({
@@ -108,7 +108,7 @@ test("a sandbox that has to be replaced is not ready to start containers", () =>
   );
 });
 
-test("readiness gates hold Ready back, and others' conditions come first", () => {
+test("readiness gates delay Ready; conditions of other components come first", () => {
   const pod = aPod({ readinessGates: [{ conditionType: "a/b" }, { conditionType: "c/d" }] });
   const observed = observe([aSandbox()], [up()]);
   const foreign = { type: "c/d", status: "False" };
@@ -131,7 +131,7 @@ test("readiness gates hold Ready back, and others' conditions come first", () =>
   assert.equal(condition(generate({ pod: withStatus(pod, { conditions: open }), observed }), "Ready")?.status, "True");
 });
 
-test("a finished pod says PodCompleted or PodFailed", () => {
+test("a finished pod has reason PodCompleted or PodFailed", () => {
   const ended = (exitCode: number) => {
     const run = aStatus(c, ContainerState.CONTAINER_EXITED, { exitCode });
     return generate({ pod: aPod({ restartPolicy: "Never" }), observed: observe([aSandbox()], [run]) });
@@ -143,7 +143,7 @@ test("a finished pod says PodCompleted or PodFailed", () => {
   assert.deepEqual(condition(ended(2), "ContainersReady"), { status: "False", reason: "PodFailed" });
 });
 
-test("a final phase stands, with its reason and message", () => {
+test("a final phase is kept, with its reason and message", () => {
   const observed = observe([aSandbox()], [up()]);
   const final: PodStatus = { phase: "Failed", reason: "Evicted", message: "no room" };
   const kept = generate({ pod: aPod(), previous: final, observed });
@@ -164,7 +164,7 @@ test("an initialized pod stays initialized while its init containers run again",
   assert.equal(condition(generate({ pod, observed: again }), "Initialized")?.status, "False");
 });
 
-test("addresses: one a family, the host's family first, the last known while no sandbox is ready", () => {
+test("addresses: one per family, the host's family first, the last known while no sandbox is ready", () => {
   const dual = { ...observe([aSandbox()], [up()]), ips: ["fd00::2", "10.0.0.2", "10.0.0.3"] };
   assert.deepEqual(generate({ observed: dual }).podIPs, [{ ip: "10.0.0.2" }, { ip: "fd00::2" }]);
   assert.deepEqual(generate({ observed: dual, hostIPs: ["fd00::1", "10.1.0.1"] }).podIPs, [
@@ -178,7 +178,7 @@ test("addresses: one a family, the host's family first, the last known while no 
   );
 });
 
-test("a pod in the host's network has the host's addresses as they are now, or those that the runtime tells", () => {
+test("a hostNetwork pod has the host's current addresses, or those that the runtime reports", () => {
   const pod = aPod({ hostNetwork: true });
   const both = ["10.1.0.1", "fd00::1"];
   assert.deepEqual(generate({ pod, hostIPs: both }).podIPs, [{ ip: "10.1.0.1" }, { ip: "fd00::1" }]);
@@ -190,7 +190,7 @@ test("a pod in the host's network has the host's addresses as they are now, or t
   assert.deepEqual(generate({ pod, observed: told, hostIPs: both }).podIPs, [{ ip: "10.1.0.5" }, { ip: "fd00::1" }]);
 });
 
-test("the same world gives the same status: what was shown before is carried on unchanged", () => {
+test("an unchanged state gives an unchanged status", () => {
   const observed = observe(
     [aSandbox()],
     [aStatus(c, ContainerState.CONTAINER_EXITED, { id: "old", exitCode: 1 }), up()],
@@ -204,7 +204,7 @@ const asking = aContainer("c", {
   restartPolicyRules: [{ action: "RestartAllContainers", exitCodes: { operator: "In", values: [9] } }],
 });
 
-test("a container whose end is everybody's: the pod runs on, says that all start anew, and says so until all are gone", () => {
+test("after a RestartAllContainers exit the pod keeps running and reports the restart until all containers are removed", () => {
   const other = aContainer("d");
   const pod = aPod({ restartPolicy: "Never", containers: [asking, other] });
   const box = aSandbox();
@@ -222,7 +222,7 @@ test("a container whose end is everybody's: the pod runs on, says that all start
     reason: "RestartAllContainersStarted",
     message: "container exited with restart policy rule",
   });
-  // Half of them are gone.
+  // Half of the containers are removed.
   const half = generate({ pod, previous: during, observed: observe([box], [over]) });
   assert.equal(condition(half, "AllContainersRestarting")?.status, "True");
   assert.equal(half.containerStatuses?.[1]?.state?.waiting?.reason, "RestartingAllContainers");
@@ -249,7 +249,7 @@ test("a container whose end is everybody's: the pod runs on, says that all start
   );
 });
 
-test("that all containers start anew is told without a generation", () => {
+test("AllContainersRestarting has no observedGeneration", () => {
   const pod = aPod({ containers: [asking] }, { generation: 3 });
   const status = generate({
     pod,
@@ -259,11 +259,11 @@ test("that all containers start anew is told without a generation", () => {
   assert.equal(condition(status, "Ready")?.observedGeneration, 3);
 });
 
-test("a pod whose containers cannot end all others says nothing of it", () => {
+test("a pod without RestartAllContainers rules has no such condition", () => {
   assert.equal(condition(generate(), "AllContainersRestarting"), undefined);
 });
 
-test("a resize is shown after others' conditions and before the kubelet's own, until the pod is over", () => {
+test("resize conditions come after those of others and before the kubelet's, until the pod ends", () => {
   const resize = [{ type: "PodResizeInProgress", status: "True", observedGeneration: 4 }];
   const foreign = { type: "example.com/ready", status: "True" };
   const pod = withStatus(aPod(), { conditions: [{ type: "PodResizePending", status: "True" }, foreign] });
@@ -280,7 +280,7 @@ test("a resize is shown after others' conditions and before the kubelet's own, u
   );
 });
 
-test("a pod with amounts of its own shows what it has been given, and while it runs what is in force", () => {
+test("a pod with pod-level resources shows the allocated and, while running, the actual ones", () => {
   const resources = { requests: { cpu: "2", memory: "1Gi", "hugepages-2Mi": "4Mi" }, limits: { cpu: "2" } };
   const pod = aPod({ resources });
   const wholeInForce = { requests: { cpu: "1", memory: "1Gi" }, limits: { cpu: "1" } };
@@ -290,7 +290,7 @@ test("a pod with amounts of its own shows what it has been given, and while it r
   assert.deepEqual(generate({ pod, wholeInForce }).resources, resources);
 });
 
-test("a pod without amounts of its own shows the sums of its containers', and while it runs those that its cgroup has", () => {
+test("a pod without pod-level resources shows its containers' sums and, while running, those of its cgroup", () => {
   const resources = { requests: { cpu: "100m", "ephemeral-storage": "1Gi" }, limits: { cpu: "200m", memory: "1Gi" } };
   const limited = ["c", "d"].map((name) => aContainer(name, { resources }));
   const runs = (...names: readonly string[]) =>

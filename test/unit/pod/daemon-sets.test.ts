@@ -12,7 +12,7 @@ const mounting = (path: string, annotations = {}) =>
   ofDaemonSet({ volumes: [{ name: "v", hostPath: { path } }] }, annotations);
 const marked: PodStatus = { phase: "Running", reason: placeholderReason };
 
-/** `pod` or `placeholder`, with a `!` where it is to be the other. */
+/** `pod` or `placeholder`, with a `!` if it must be replaced. */
 function standing(pod: Pod, choice: DaemonSets | undefined, status?: PodStatus, exists = false): string {
   const { is, stays } = standingOf({ pod, status, exists, choice, rootDir: "/var/lib/kubelet" });
   return stays ? is : `${is}!`;
@@ -20,12 +20,12 @@ function standing(pod: Pod, choice: DaemonSets | undefined, status?: PodStatus, 
 const standings = (pod: Pod, status?: PodStatus, exists?: boolean) =>
   (["none", "selected", "all", undefined] as const).map((choice) => standing(pod, choice, status, exists)).join(" ");
 
-test("a DaemonSet's new pod is a placeholder unless it is chosen, or all are", () => {
+test("a new DaemonSet pod is a placeholder unless it is selected, or all are", () => {
   assert.equal(standings(ofDaemonSet()), "placeholder placeholder pod placeholder");
   assert.equal(standings(ofDaemonSet(), { phase: "Pending" }), "placeholder placeholder pod placeholder");
 });
 
-test("selected are pods that say so, and those that mount a folder of the node's plugins and do not say otherwise", () => {
+test("selects pods by annotation, or by mounting a plugin directory unless the annotation excludes them", () => {
   const selected = (pod: Pod) => standing(pod, "selected");
   assert.equal(selected(ofDaemonSet({}, { "graftlet.dev/run": "true" })), "pod");
   assert.equal(selected(ofDaemonSet({}, { "graftlet.dev/run": "yes" })), "placeholder");
@@ -37,7 +37,7 @@ test("selected are pods that say so, and those that mount a folder of the node's
   assert.equal(standing(ofDaemonSet({}, { "graftlet.dev/run": "true" }), "none"), "placeholder", "none is none");
 });
 
-test("pods of others run: no owner, another owner, another's DaemonSet, static pods", () => {
+test("pods without a DaemonSet owner run: no owner, another owner, another API group, static pods", () => {
   const always = "pod pod pod pod";
   assert.equal(standings(aPod()), always);
   assert.equal(standings(aPod({}, { ownerReferences: [{ ...daemonSet, kind: "ReplicaSet" }] })), always);
@@ -46,26 +46,26 @@ test("pods of others run: no owner, another owner, another's DaemonSet, static p
   assert.equal(standings(ofDaemonSet({}, { "kubernetes.io/config.source": "file" })), always);
 });
 
-test("a pod stays what it is for its life: one that is to be the other is replaced, unless the choice is not known", () => {
+test("a pod never changes between running and placeholder: it is replaced, unless the setting is unknown", () => {
   const pod = ofDaemonSet();
   assert.equal(standings(pod, { phase: "Running" }), "pod! pod! pod pod");
   assert.equal(standings(pod, { phase: "Pending" }, true), "pod! pod! pod pod");
   assert.equal(standings(pod, marked), "placeholder placeholder placeholder! placeholder");
 });
 
-test("what the runtime has counts before the mark; a placeholder without its DaemonSet does not begin to run", () => {
+test("what the runtime has takes precedence over the status; a placeholder without its DaemonSet does not start", () => {
   assert.equal(standings(ofDaemonSet(), marked, true), "pod! pod! pod pod");
   assert.equal(standings(ofDaemonSet(), { ...marked, podIP: "10.0.0.1" }), "pod! pod! pod pod");
   assert.equal(standings(aPod(), marked), "placeholder placeholder placeholder placeholder");
   assert.equal(standings(aPod(), marked, true), "pod pod pod pod");
 });
 
-test("a pod that ends before it began ends as any other", () => {
+test("a pod that ends before it started ends like any other", () => {
   const ending = aPod({}, { ownerReferences: [daemonSet], deletionTimestamp: "2026-01-01T00:00:00Z" });
   assert.match(standing(ending, "none"), /^pod/);
 });
 
-test("the status of a placeholder: ready without containers and addresses; a final phase is kept", () => {
+test("a placeholder's status is ready without containers and pod IPs; a final phase is kept", () => {
   const pod = aPod({ containers: [aContainer("c"), aContainer("d")] }, { generation: 3 });
   const status = placeholderStatus(pod, ["192.0.2.7", "2001:db8::7"]);
   const { conditions = [], message, ...rest } = status;
@@ -76,7 +76,7 @@ test("the status of a placeholder: ready without containers and addresses; a fin
     hostIP: "192.0.2.7",
     hostIPs: [{ ip: "192.0.2.7" }, { ip: "2001:db8::7" }],
   });
-  assert.match(message ?? "", /^nothing of this pod runs: /);
+  assert.match(message ?? "", /^this pod does not run: /);
   assert.deepEqual(
     conditions.map((one) => `${one.type} ${one.status} ${one.observedGeneration}`),
     [

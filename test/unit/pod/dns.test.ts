@@ -64,7 +64,7 @@ describe("a pod's DNS", () => {
       assert.deepEqual(dns.warnings, []);
     });
   }
-  it("falls back to the host's with a warning on pod and node when the cluster has none", () => {
+  it("falls back to the host's, with a warning on pod and node, without cluster DNS", () => {
     const { config, warnings } = resolve({}, { clusterDNS: [] });
     assert.deepEqual(config.servers, host.servers);
     const text =
@@ -73,18 +73,18 @@ describe("a pod's DNS", () => {
       { reason: "MissingClusterDNS", message: `pod: "p_apps(uid-1)". ${text}`, nodeMessage: text },
     ]);
   });
-  it("falls back to the host's on a network from which the cluster's cannot be asked, and says that that is why", () => {
+  it("falls back to the host's on an isolated network, with its own warning", () => {
     for (const dnsPolicy of ["ClusterFirst", "ClusterFirstWithHostNet"] as const) {
       const { config, warnings } = resolve({ dnsPolicy }, { isolated: true });
       assert.deepEqual({ ...config }, host);
-      assert.match(warnings[0]?.nodeMessage ?? "", /network of this node is isolated .* Falling back to "Default"/);
-      assert.match(warnings[0]?.message ?? "", /^pod: "p_apps\(uid-1\)"\. The pods' network/);
+      assert.match(warnings[0]?.nodeMessage ?? "", /network of this node is isolated, .* Falling back to "Default"/);
+      assert.match(warnings[0]?.message ?? "", /^pod: "p_apps\(uid-1\)"\. The pod network/);
       assert.deepEqual([warnings.length, warnings[0]?.reason], [1, "MissingClusterDNS"]);
     }
     for (const spec of [{ dnsPolicy: "Default" }, { dnsPolicy: "None" }, { hostNetwork: true }])
-      assert.deepEqual(resolve(spec, { isolated: true }), resolve(spec), "who does not ask for it is not told");
+      assert.deepEqual(resolve(spec, { isolated: true }), resolve(spec), "no warning without the ClusterFirst policy");
   });
-  it("keeps three servers", () => {
+  it("keeps three nameservers", () => {
     const { config, warnings } = resolve({
       dnsPolicy: "None",
       dnsConfig: { nameservers: ["1.1.1.1", "2.2.2.2", "3.3.3.3", "4.4.4.4"] },
@@ -97,7 +97,7 @@ describe("a pod's DNS", () => {
       ],
     );
   });
-  it("keeps 32 search domains, 2048 characters, and none longer than a name may be", () => {
+  it("keeps 32 search domains, 2048 characters, and no domain that is too long", () => {
     const short = Array.from({ length: 40 }, (_, index) => `d${index}.example`);
     const counted = resolve({ dnsPolicy: "None", dnsConfig: { searches: short } });
     assert.deepEqual(counted.config.searches, short.slice(0, 32));
@@ -115,7 +115,7 @@ describe("a pod's DNS", () => {
 });
 
 describe("a resolv.conf", () => {
-  it("adds servers up, takes the last search line, the last of equal options", () => {
+  it("accumulates nameservers, and takes the last search line and the last of equal options", () => {
     const text = [
       "# a comment",
       "nameserver 1.1.1.1",
@@ -133,7 +133,7 @@ describe("a resolv.conf", () => {
     });
     assert.deepEqual(parseResolvConf(""), { servers: [], searches: [], options: [] });
   });
-  it("must name a server on a nameserver line", () => {
+  it("needs an address on a nameserver line", () => {
     assert.throws(() => parseResolvConf("nameserver"), /nameserver list is empty/);
   });
 });

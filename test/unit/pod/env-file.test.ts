@@ -17,7 +17,7 @@ const file = [
   "E='$HOME \"#'",
 ].join("\n");
 
-test("values stand in single quotes, as they are, over as many lines as they take", () => {
+test("values in single quotes are literal and may span lines", () => {
   assert.deepEqual(
     ["A", "B", "C", "D", "E", "F"].map((name) => envFileValue(file, name)),
     ["one", "two words", "three\nlines = not a name\n", "", '$HOME "#', undefined],
@@ -26,7 +26,7 @@ test("values stand in single quotes, as they are, over as many lines as they tak
   assert.equal(envFileValue("A='x'\r\nB='y'\r\n", "B"), "y");
 });
 
-test("a carriage return before the end of a line is dropped, in a value and in a comment, and kept elsewhere", () => {
+test("a carriage return before a newline is dropped, in values and comments, and kept elsewhere", () => {
   assert.equal(envFileValue("# c\rd\r\nA='x\r\ny\rz\r\r\n'\r\n", "A"), "x\ny\rz\r\n");
 });
 
@@ -39,28 +39,28 @@ for (const [what, text] of [
   ["an open end", "A='x\nB"],
   ["something behind", "A='x'y"],
 ] as const)
-  test(`a file with ${what} says so by its line`, () => {
+  test(`a file with ${what} is rejected with its line number`, () => {
     assert.throws(() => envFileValue(`# ok\n${text}`, "Z"), /line 2/);
   });
 
-test("what stands before the variable has to be right, what comes after does not matter", () => {
+test("errors before the variable are reported, errors after it are ignored", () => {
   assert.equal(envFileValue("A='x'\nnonsense", "A"), "x");
 });
 
-test("a file of very many lines, which a container may write, takes no longer than its size", () => {
+test("parsing takes linear time in the file's size, whatever its number of lines", () => {
   const began = performance.now();
   assert.equal(envFileValue(`${"\n".repeat(300_000)}A='x'`, "A"), "x");
   assert.ok(performance.now() - began < 10_000, "a moment, not minutes");
 });
 
-test("a file is read once, however many variables are taken from it; the first of a name counts", () => {
+test("a file is parsed once for all variables; the first definition of a name counts", () => {
   const parsed = parseEnvFile(Buffer.from(`A='x'\nA='y'\n${"B='z'\n".repeat(100_000)}`));
   const began = performance.now();
   for (let asked = 0; asked < 100_000; asked += 1) assert.equal(parsed.get("A"), "x");
   assert.ok(performance.now() - began < 10_000, "a moment, not minutes");
 });
 
-test("a value that is not UTF-8 is refused, others in its file are taken", () => {
+test("a value that is not UTF-8 is rejected, others in its file are not", () => {
   const bytes = Buffer.concat([Buffer.from("A='\u00e9'\nB='"), Buffer.from([0x61, 0xff]), Buffer.from("'\n")]);
   assert.equal(envFileValue(bytes, "A"), "\u00e9");
   assert.throws(() => envFileValue(bytes, "B"), { message: "the value of B is not UTF-8" });

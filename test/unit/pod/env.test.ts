@@ -52,17 +52,17 @@ function build(
 }
 
 describe("a container's environment", () => {
-  it("refuses bytes that no environment can carry, and names their key: changed, they would be another secret", () => {
+  it("rejects bytes that an environment cannot hold, and names their key", () => {
     const bytes = (...values: number[]) => Buffer.from(values).toString("base64");
     const secrets = new Map<string, Secret>([
       ["login", { ...login, data: { USER: bytes(0x61, 0xff), NUL: bytes(0x61, 0, 0x62) } }],
     ]);
     const from = (key: string) => ({ env: [{ name: "V", valueFrom: { secretKeyRef: { name: "login", key } } }] });
     const notText = (variable: string) =>
-      `environment variable "${variable}": key USER in Secret default/login is not UTF-8, which a container's environment cannot carry: mount the Secret as a volume`;
+      `environment variable "${variable}": key USER in Secret default/login is not UTF-8, which a container's environment cannot hold: mount the Secret as a volume`;
     assert.throws(() => build(from("USER"), { secrets }), { message: notText("V") });
     assert.throws(() => build({ envFrom: [{ prefix: "P_", secretRef: { name: "login" } }] }, { secrets }), {
-      message: `environment variable "P_NUL" has a NUL byte, which a container's environment cannot carry`,
+      message: `environment variable "P_NUL" has a NUL byte, which a container's environment cannot hold`,
     });
     secrets.set("login", { ...login, data: { USER: bytes(0x61, 0xff) } });
     assert.throws(() => build({ envFrom: [{ prefix: "P_", secretRef: { name: "login" } }] }, { secrets }), {
@@ -70,7 +70,7 @@ describe("a container's environment", () => {
     });
     assert.deepEqual(build({ env: [{ name: "V", value: "é\ufffd" }] }), { V: "é\ufffd" });
   });
-  it("takes variables from files in volumes; what is missing or empty there may be optional", () => {
+  it("reads variables from files in volumes; missing or empty ones may be optional", () => {
     const from = (key: string, path = "env", optional = false) => ({
       env: [{ name: "V", valueFrom: { fileKeyRef: { key, path, volumeName: "work", optional } } }],
     });
@@ -86,14 +86,14 @@ describe("a container's environment", () => {
     for (const path of ["bad", "none"])
       assert.throws(() => build(from("A", path, true), { files }), /^Error: couldn't parse env file$/);
   });
-  it("takes whole objects first, with prefixes, later ones over earlier ones, then env over all", () => {
+  it("applies envFrom first, with prefixes, later ones over earlier ones, then env over all", () => {
     const env = build({
       envFrom: [{ configMapRef: { name: "settings" } }, { prefix: "DB_", secretRef: { name: "login" } }],
       env: [{ name: "LEVEL", value: "$(LEVEL)1" }],
     });
     assert.deepEqual(env, { LEVEL: "31", MODE: "fast", DB_PASSWORD: "sésame", DB_USER: "bob" });
   });
-  it("reads fields, resources and keys", () => {
+  it("resolves fields, resources and keys", () => {
     const env = build({
       env: [
         { name: "NAME", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
@@ -119,7 +119,7 @@ describe("a container's environment", () => {
       EMPTY: "",
     });
   });
-  it("leaves out what is optional and missing", () => {
+  it("omits optional missing values", () => {
     const env = build({
       envFrom: [{ configMapRef: { name: "none", optional: true } }, { secretRef: { name: "none", optional: true } }],
       env: [
@@ -130,16 +130,16 @@ describe("a container's environment", () => {
     });
     assert.deepEqual(env, { C: "$(A)" });
   });
-  it("is no larger than what Linux gives a process: a value of 128 KiB, 2 MiB in all", () => {
+  it("enforces Linux's limits: 128 KiB per value, 2 MiB in total", () => {
     const doubled = (levels: number) =>
       Array.from({ length: levels }, (_, level) => ({ name: `V${level + 1}`, value: `$(V${level})$(V${level})` }));
     const started = { name: "V0", value: "0123456789abcdef" };
     assert.equal(build({ env: [started, ...doubled(13)] })["V13"]?.length, 128 * 1024);
     const before = process.memoryUsage().rss;
     assert.throws(() => build({ env: [started, ...doubled(26)] }), {
-      message: 'environment variable "V14" is longer than 131072 bytes: shorten it, or put what is large into a file',
+      message: 'environment variable "V14" is longer than 131072 bytes: shorten it, or move the large value to a file',
     });
-    const over = "environment, command and args of the container are longer than 2097152 bytes together";
+    const over = "environment, command and args of the container exceed 2097152 bytes in total";
     const large = { name: "L", value: "x".repeat(100_000) };
     const many = (name: (index: number) => string) =>
       Array.from({ length: 50_000 }, (_, index) => ({ name: name(index), value: "$(L)" }));
@@ -148,15 +148,15 @@ describe("a container's environment", () => {
         () => build({ env: [large, ...many(name)] }),
         (error: Error) => error.message.startsWith(over),
       );
-    assert.ok(process.memoryUsage().rss - before < 128 * 1024 ** 2, "the values were not made");
+    assert.ok(process.memoryUsage().rss - before < 128 * 1024 ** 2, "the values were not built");
   });
-  it("bounds what comes from objects and fields alike, and decodes no more of a secret than is asked for", () => {
+  it("enforces the limits for values from objects and fields, and decodes only requested keys of a secret", () => {
     const text = "x".repeat(200_000);
     const big: Secret = { metadata: meta("login"), data: { K: Buffer.from(text).toString("base64"), SMALL: "eA==" } };
     const secrets = new Map([["login", big]]);
     const from = (key: string) => ({ name: key, valueFrom: { secretKeyRef: { name: "login", key } } });
     const message =
-      'environment variable "K" is longer than 131072 bytes: shorten it, or put what is large into a file';
+      'environment variable "K" is longer than 131072 bytes: shorten it, or move the large value to a file';
     assert.throws(() => build({ env: [from("K")] }, { secrets }), { message });
     assert.throws(() => build({ envFrom: [{ secretRef: { name: "login" } }] }, { secrets }), { message });
     const pod = aPod({ containers: [] }, { annotations: { k: text } });
@@ -166,7 +166,7 @@ describe("a container's environment", () => {
     build({ env: Array.from({ length: 20_000 }, () => from("SMALL")) }, { secrets });
     assert.ok(performance.now() - began < 5_000, "a moment, not minutes");
   });
-  it("says what is missing in the kubelet's words", () => {
+  it("reports missing references in the kubelet's words", () => {
     const missing = (valueFrom: NonNullable<Container["env"]>[number]["valueFrom"]) => () =>
       build({ env: [{ name: "A", valueFrom }] });
     assert.throws(missing({ configMapKeyRef: { name: "settings", key: "K" } }), {
@@ -203,7 +203,7 @@ describe("service variables", () => {
     KUBERNETES_PORT_443_TCP_PORT: "443",
     KUBERNETES_PORT_443_TCP_ADDR: "10.96.0.1",
   };
-  it("name the API server where pods reach it, when that is not at its Service", () => {
+  it("have the API server's address as reached by pods, if it is not at its Service", () => {
     const elsewhere = { host: "api.example", port: 6443 };
     const expected = {
       KUBERNETES_SERVICE_HOST: "api.example",
@@ -229,7 +229,7 @@ describe("service variables", () => {
       "tcp://[2001:db8::1]:1",
     );
   });
-  it("name the API server always, the pod's own namespace unless it declines", () => {
+  it("always include the API server, and the pod's namespace unless service links are off", () => {
     const services = [kubernetes, dns, headless, service("foreign", "other", "10.96.0.9", [{ port: 1 }])];
     assert.deepEqual(build({}, { pod: pod(false), services }), expectedMaster);
     const all = build({}, { pod: pod(), services });
@@ -239,7 +239,7 @@ describe("service variables", () => {
     assert.equal(all["MY_DNS_PORT_53_TCP"], "tcp://10.96.0.10:53");
     assert.ok(!Object.keys(all).some((name) => /HEADLESS|FOREIGN/.test(name)));
   });
-  it("put IPv6 addresses in brackets, prefer the pod's own namespace, give way to env", () => {
+  it("have IPv6 addresses in brackets, prefer the pod's own namespace, are overridden by env", () => {
     const own = service("kubernetes", "apps", "fd00::1", [{ port: 80 }]);
     for (const services of [
       [own, kubernetes],
@@ -260,8 +260,8 @@ describe("service variables", () => {
   });
 });
 
-describe("what an environment refers to", () => {
-  it("is listed once each, optional only when every reference is", () => {
+describe("environment references", () => {
+  it("are listed once each, and optional only if all references are", () => {
     const container = aContainer("c", {
       envFrom: [{ configMapRef: { name: "a", optional: true } }, { secretRef: { name: "s" } }],
       env: [

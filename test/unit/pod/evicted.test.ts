@@ -5,7 +5,7 @@ import { aPod } from "../../fakes/pods.ts";
 
 const preempted = { reason: "Preempting", message: "makes room", disruption: "it was preempted" };
 
-test("a pod that its node ends has failed for that reason, and says that it was disrupted", () => {
+test("an evicted pod is Failed with the reason and a DisruptionTarget condition", () => {
   const { phase, reason, message, conditions } = evicted(aPod(), { phase: "Running", conditions: [] }, preempted);
   assert.deepEqual([phase, reason, message], ["Failed", "Preempting", "makes room"]);
   assert.deepEqual(
@@ -14,12 +14,12 @@ test("a pod that its node ends has failed for that reason, and says that it was 
   );
 });
 
-test("one whose containers end well when they are stopped has succeeded, and was disrupted all the same", () => {
+test("an evicted pod whose containers exit successfully is Succeeded, with a DisruptionTarget condition", () => {
   const { phase, reason, conditions } = evicted(aPod(), { phase: "Succeeded", conditions: [] }, preempted);
   assert.deepEqual([phase, reason, conditions?.length], ["Succeeded", undefined, 1]);
 });
 
-test("a deadline that is over fails a pod whatever its containers say", () => {
+test("a pod past its deadline is Failed whatever its containers' exit codes", () => {
   const late = { reason: "DeadlineExceeded", message: "too long", disruption: undefined };
   const status = evicted(aPod(), { phase: "Succeeded" }, late);
   assert.deepEqual(status, { phase: "Failed", reason: "DeadlineExceeded", message: "too long" });

@@ -32,7 +32,7 @@ describe("expansion of $(NAME)", () => {
       ));
   }
 
-  it("makes nothing that is longer than a process is given in one string, which it says before", () => {
+  it("rejects a result that exceeds the argument limit before building it", () => {
     const half = "x".repeat(64 * 1024);
     assert.equal(expand("$(V)$(V)", () => half, "a value").length, 128 * 1024);
     for (const [text, value] of [
@@ -42,11 +42,11 @@ describe("expansion of $(NAME)", () => {
       ["x".repeat(128 * 1024 + 1), ""],
     ] as const)
       assert.throws(() => expand(text, () => value, "a value"), {
-        message: "a value is longer than 131072 bytes: shorten it, or put what is large into a file",
+        message: "a value is longer than 131072 bytes: shorten it, or move the large value to a file",
       });
   });
 
-  it("takes no longer than the text is long, whatever is opened in it and never closed", () => {
+  it("takes linear time with many unterminated references", () => {
     const began = performance.now();
     assert.equal(
       expand("$(".repeat(60_000), () => "x", "a value"),

@@ -26,14 +26,14 @@ describe("fieldRef", () => {
     ["status.podIPs", "10.0.0.2,fd00::2"],
   ];
   for (const [path, value] of cases) it(path, () => assert.equal(podField(pod, path, context), value));
-  it("refuses what the downward API does not have", () => {
+  it("rejects fields that the downward API does not have", () => {
     assert.throws(() => podField(pod, "spec.containers", context), /unsupported fieldPath: spec.containers/);
   });
-  it("puts the family of the node's first address first", () => {
+  it("orders addresses by the family of the node's primary address", () => {
     assert.deepEqual(orderPodIPs(["10.0.0.2", "fd00::2"], ["2001:db8::1"]), ["fd00::2", "10.0.0.2"]);
     assert.deepEqual(orderPodIPs(["fd00::2"], []), ["fd00::2"]);
   });
-  it("quotes as Go does", () => {
+  it("quotes values like Go", () => {
     assert.equal(formatMap({ k: "tab\t\\ \u0001 é \u200b 😀" }), 'k="tab\\t\\\\ \\x01 é \\u200b 😀"');
   });
 });
@@ -74,13 +74,13 @@ describe("resourceFieldRef", () => {
       assert.equal(resourceField(two, selector, "web", allocatable), value);
     });
   }
-  it("a limit that is not set is the pod's own, and the node's only without one", () => {
+  it("defaults a missing limit to the pod-level one, then to the node's allocatable", () => {
     const resources = { limits: { cpu: "3", memory: "64Mi", "ephemeral-storage": "1Gi" } };
     const pod = { ...two, spec: { ...two.spec, resources } };
     const limit = (resource: string) => resourceField(pod, { resource: `limits.${resource}` }, "web", allocatable);
     assert.deepEqual(["cpu", "memory", "ephemeral-storage"].map(limit), ["2", "67108864", "53687091200"]);
   });
-  it("names what it does not know", () => {
+  it("names an unknown container or resource", () => {
     assert.throws(
       () => resourceField(two, { resource: "limits.gpu" }, "web", {}),
       /unsupported container resource : limits.gpu/,

@@ -7,7 +7,7 @@ describe("the hash of a container", () => {
   it("is the kubelet's", () => {
     assert.equal(containerHash({ name: "c", image: "busybox" }), "ad819b5c");
   });
-  it("depends on name and image alone", () => {
+  it("depends on name and image only", () => {
     const hash = containerHash(aContainer("c"));
     assert.equal(containerHash(aContainer("c", { command: ["sh"], env: [{ name: "A", value: "1" }] })), hash);
     assert.notEqual(containerHash(aContainer("d")), hash);
@@ -23,7 +23,7 @@ describe("the hash of a container", () => {
   });
 });
 
-describe("the key of a back-off", () => {
+describe("the back-off key", () => {
   it("changes with image and resources, not with the command", () => {
     const key = (more: object) => backoffKey(aPod(), aContainer("c", more));
     assert.equal(key({ command: ["a"] }), key({ command: ["b"] }));

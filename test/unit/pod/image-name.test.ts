@@ -43,20 +43,20 @@ describe("image names", () => {
     [`${"a-".repeat(100_000)}.x/y`, "invalid reference format"],
   ];
   for (const [image, why] of bad) {
-    it(`refuses ${image.slice(0, 40)}`, () => {
+    it(`rejects ${image.slice(0, 40)}`, () => {
       assert.throws(() => parseImageName(image), {
         message: `couldn't parse image name ${JSON.stringify(image)}: ${why}`,
       });
     });
   }
-  it("get a tag only where they have neither tag nor digest, and keep their registry as written", () => {
+  it("get a tag only if they have neither tag nor digest, and keep their registry as written", () => {
     assert.equal(withDefaultTag("busybox"), "busybox:latest");
     assert.equal(withDefaultTag("host:5000/x"), "host:5000/x:latest");
     assert.equal(withDefaultTag("busybox:latest"), "busybox:latest");
     assert.equal(withDefaultTag("busybox:1"), "busybox:1");
     assert.equal(withDefaultTag(`busybox@${digest}`), `busybox@${digest}`);
   });
-  it("decide the pull policy where the spec does not", () => {
+  it("determine the default pull policy", () => {
     assert.equal(defaultPullPolicy("busybox"), "Always");
     assert.equal(defaultPullPolicy("busybox:latest"), "Always");
     assert.equal(defaultPullPolicy("busybox:1"), "IfNotPresent");

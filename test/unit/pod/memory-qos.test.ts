@@ -11,7 +11,7 @@ const sized = (requests: ResourceList, limits: ResourceList) => {
   return { container, pod: aPod({ containers: [container] }) };
 };
 
-test("a container is slowed down between its request and its limit, or the memory of all pods", () => {
+test("memory.high is between the request and the limit, or the node's allocatable memory", () => {
   const high = (requests: ResourceList, limits: ResourceList, throttlingFactor = 0.9) => {
     const { pod, container } = sized(requests, limits);
     return containerMemoryQos(pod, container, { throttlingFactor, reserves: false }, allocatable)["memory.high"];
@@ -20,11 +20,15 @@ test("a container is slowed down between its request and its limit, or the memor
   assert.equal(high({}, { memory: "200Mi" }, 0.5), String(100 * Mi));
   assert.equal(high({ memory: "24Mi" }, {}), String(924 * Mi));
   assert.equal(high({ memory: "1" }, { memory: "10001" }, 0.5), "4096", "whole pages");
-  assert.equal(high({ memory: "200Mi" }, { memory: "200Mi" }), undefined, "it may use what it is limited to");
-  assert.equal(high({ memory: "4095" }, { memory: "4096" }, 0.1), undefined, "less than is requested is none");
+  assert.equal(high({ memory: "200Mi" }, { memory: "200Mi" }), undefined, "no throttling below the limit");
+  assert.equal(
+    high({ memory: "4095" }, { memory: "4096" }, 0.1),
+    undefined,
+    "memory.high is not set below the request",
+  );
 });
 
-test("TieredReservation keeps a Guaranteed pod's memory from anybody, a Burstable one's as far as it goes", () => {
+test("TieredReservation sets memory.min for Guaranteed and memory.low for Burstable pods", () => {
   const qos = { throttlingFactor: 0.9, reserves: true };
   const guaranteed = sized({ memory: "64Mi", cpu: "1" }, { memory: "64Mi", cpu: "1" });
   const burstable = sized({ memory: "64Mi" }, {});
@@ -47,7 +51,7 @@ test("TieredReservation keeps a Guaranteed pod's memory from anybody, a Burstabl
   assert.deepEqual(podKeptMemory(free.pod, 0), {});
 });
 
-test("only cgroup v2 has it, and only with the feature gate; what is reserved of the machine counts not", () => {
+test("applies to cgroup v2 with the feature gate only, and excludes reserved memory", () => {
   const { pod, container } = sized({ memory: "100Mi" }, {});
   const of = (cgroupV2: boolean, isOn: boolean) =>
     containerResources({

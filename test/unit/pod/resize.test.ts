@@ -16,7 +16,7 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 const small: Resources = { requests: { cpu: "100m", memory: "64Mi" }, limits: { cpu: "200m", memory: "128Mi" } };
 const large: Resources = { requests: { cpu: "300m", memory: "64Mi" }, limits: { cpu: "1", memory: "256Mi" } };
 
-test("resources are the same however they are written, and absent ones are none", () => {
+test("resources are compared by amount, and absent ones are equal to none", () => {
   assert.equal(sameResources({ requests: { cpu: "1" } }, { requests: { cpu: "1000m" }, limits: {} }), true);
   assert.equal(sameResources({ limits: { memory: "1Gi" } }, { limits: { memory: "1024Mi" } }), true);
   assert.equal(sameResources(undefined, {}), true);
@@ -24,7 +24,7 @@ test("resources are the same however they are written, and absent ones are none"
   assert.equal(sameResources({ requests: { cpu: "1" } }, { requests: { cpu: "1", memory: "1Mi" } }), false);
 });
 
-test("a pod gets other resources than its spec has, and is the same pod where they say the same", () => {
+test("withResources replaces a pod's resources, and returns the same pod if they are equal", () => {
   const pod = aPod({ containers: [aContainer("a", { resources: large }), aContainer("b")] });
   const given = { containers: { a: small, b: {}, gone: large } };
   const changed = withResources(pod, given);
@@ -36,7 +36,7 @@ test("a pod gets other resources than its spec has, and is the same pod where th
   assert.equal(withResources(pod, resourcesOf(pod.spec)), pod);
 });
 
-test("what is not resizable stays, init containers and the pod as a whole are counted in", () => {
+test("keeps resources that cannot be resized; covers init containers and pod-level resources", () => {
   const claims = [{ name: "gpu" }];
   const spec = {
     initContainers: [aContainer("i", { resources: { ...large, claims } })],
@@ -48,7 +48,7 @@ test("what is not resizable stays, init containers and the pod as a whole are co
   assert.equal("resources" in withResources(aPod({ resources: large }), { containers: {}, pod: {} }).spec, false);
 });
 
-test("a limit that a container has not is its pod's", () => {
+test("a container without a limit gets the pod-level one", () => {
   const whole = { limits: { cpu: "2", memory: "1Gi" } };
   assert.deepEqual(effectiveResources({ requests: { cpu: "1", "example.com/x": "1" } }, whole), {
     requests: { cpu: "1" },
@@ -66,7 +66,7 @@ test("a limit that a container has not is its pod's", () => {
   });
 });
 
-test("one resource may be in force before the other", () => {
+test("mixedResources takes CPU and memory from different sides", () => {
   assert.deepEqual(amountsOf(mixedResources(small, large)), {
     cpuRequest: 100,
     cpuLimit: 200,
@@ -75,7 +75,7 @@ test("one resource may be in force before the other", () => {
   });
 });
 
-test("what a container was made with is read back from its note; what is no note says nothing", () => {
+test("parses the resources annotation; an invalid one is ignored", () => {
   const pod = aPod({ resources: large });
   const container = aContainer("c", { resources: { ...small, claims: [{ name: "x" }] } });
   assert.deepEqual(parseResourcesNote(resourcesNote(pod, container)), { own: small, whole: large });

@@ -30,13 +30,13 @@ describe("CPU", () => {
   it("becomes shares between 2 and 262144", () => {
     assert.deepEqual([0, 1, 100, 1000, 1_000_000].map(milliCpuToShares), [2, 2, 102, 1024, 262_144]);
   });
-  it("becomes a quota of at least a millisecond, none for no limit", () => {
+  it("becomes a quota of at least a millisecond, or none without a limit", () => {
     assert.deepEqual(
       [0, 1, 500, 2000].map((milli) => milliCpuToQuota(milli, 100_000)),
       [0, 1000, 50_000, 200_000],
     );
   });
-  it("requested is what is limited where no request is", () => {
+  it("request defaults to the limit", () => {
     const amounts = { cpuRequest: undefined, cpuLimit: "500m", memoryLimit: "64Mi" };
     const { cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes } = cpuAndMemory(amounts, settings);
     assert.deepEqual([cpuShares, cpuQuota, cpuPeriod, memoryLimitInBytes], [512n, 50_000n, 100_000n, 67_108_864n]);
@@ -57,18 +57,18 @@ describe("a container's resources", () => {
       singleProcessOomKill,
       limitedSwap: false,
     });
-  it("limit every size of huge pages", () => {
+  it("limit all huge page sizes", () => {
     assert.deepEqual(make({}).hugepageLimits, [
       { pageSize: "2MB", limit: 4_194_304n },
       { pageSize: "1GB", limit: 0n },
     ]);
   });
-  it("grant no swap, as far as the target can limit it", () => {
+  it("grant no swap if the target can limit it", () => {
     assert.equal(make({}).memorySwapLimitInBytes, 0n);
     assert.equal(make({ swapController: true }).memorySwapLimitInBytes, 67_108_864n);
     assert.deepEqual(make({ swapController: true, cgroupV2: true }, true).unified, { "memory.swap.max": "0" });
   });
-  it("end the whole container when memory runs out on cgroup v2, unless told otherwise", () => {
+  it("OOM-kill the whole container on cgroup v2 unless configured otherwise", () => {
     assert.deepEqual(make({ cgroupV2: true }).unified, { "memory.oom.group": "1" });
     assert.deepEqual(make({ cgroupV2: true }, true).unified, {});
     assert.deepEqual(make({}).unified, {});
@@ -80,7 +80,7 @@ describe("oom_score_adj", () => {
   const full = { cpu: "1", memory: "1Gi" };
   const score = (container: Container, spec: object = {}) =>
     oomScoreAdjust(aPod({ containers: [container], ...spec }), container, memory);
-  it("follows the quality of service", () => {
+  it("follows the QoS class", () => {
     assert.equal(score(sized("c", full, full)), -997);
     assert.equal(score(aContainer("c")), 1000);
     assert.equal(score(aContainer("c"), { priorityClassName: "system-node-critical" }), -997);
@@ -88,7 +88,7 @@ describe("oom_score_adj", () => {
     assert.equal(score(sized("c", { cpu: "1" })), 999);
     assert.equal(score(sized("c", { memory: "4Gi" })), 3);
   });
-  it("of a sidecar is at most that of the least main container", () => {
+  it("of a sidecar is at most that of the main container with the lowest", () => {
     const sidecar = sized("s", { memory: "1Mi" }, {}, { restartPolicy: "Always" });
     const pod = aPod({
       containers: [sized("a", { memory: "1Gi" }), sized("b", { memory: "2Gi" })],
@@ -108,22 +108,22 @@ describe("what a pod asks for", () => {
     assert.deepEqual(podRequests(pod, { overhead: false }), { cpu: "300m", memory: "1Gi" });
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1" });
   });
-  it("counts sidecars beside what follows them", () => {
+  it("adds sidecars to the containers that run after them", () => {
     const sidecar = sized("s", { cpu: "100m" }, {}, { restartPolicy: "Always" });
     const pod = aPod({ containers: main, initContainers: [sidecar, sized("i", { cpu: "350m" })] });
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "450m");
   });
-  it("includes what the sandbox needs on demand", () => {
+  it("includes pod overhead on request", () => {
     const pod = aPod({ containers: main, overhead: { cpu: "50m", memory: "8Mi" } });
     assert.equal(podRequests(pod, { overhead: true })["cpu"], "350m");
     assert.equal(podRequests(pod, { overhead: false })["cpu"], "300m");
-    // What nobody limits is not limited by it.
+    // Overhead does not limit an otherwise unlimited resource.
     assert.deepEqual(podLimits(pod, { overhead: true }), { cpu: "1050m" });
     assert.deepEqual(podLimits(pod, { overhead: false }), { cpu: "1" });
   });
 });
 
-describe("what a pod asks for as a whole", () => {
+describe("pod-level resources", () => {
   const free = aContainer("free");
   const own = sized("own", { cpu: "100m", memory: "1Gi" }, { cpu: "200m", "hugepages-2Mi": "2Mi" });
   const pod = aPod({
@@ -135,12 +135,12 @@ describe("what a pod asks for as a whole", () => {
       limits: { cpu: "2", memory: "4Gi", "hugepages-2Mi": "8Mi" },
     },
   });
-  it("wins over what its containers ask for, but for what is not a pod's to ask for", () => {
+  it("override those of its containers for resources that support it", () => {
     const { cpu, memory, ...rest } = podRequests(pod, { overhead: true });
     assert.deepEqual([cpu, memory, rest], ["1500m", "2560Mi", {}]);
     assert.equal(podLimits(pod, { overhead: true })["cpu"], "3");
   });
-  it("limits containers that have no limit of their own", () => {
+  it("limit containers without a limit of their own", () => {
     const of = (container: Container) => {
       const { cpuQuota, cpuShares, memoryLimitInBytes, hugepageLimits } = containerResources({
         ...settings,
@@ -157,12 +157,12 @@ describe("what a pod asks for as a whole", () => {
     const zero = sized("zero", { cpu: "0" }, { cpu: "0", memory: "0" });
     assert.deepEqual(of(zero).slice(0, 3), [200_000n, 2n, 4_294_967_296n], "a limit of 0 is none");
   });
-  it("beyond what its containers request counts for all of them alike when memory runs out", () => {
-    // 1.5 GiB for three of them, of 4 GiB.
+  it("in excess of the containers' sum count for all containers in oom_score_adj", () => {
+    // 1.5 GiB for three containers, of 4 GiB.
     assert.equal(oomScoreAdjust(pod, free, target.memoryBytes), 875);
     assert.equal(oomScoreAdjust(pod, own, target.memoryBytes), 625);
   });
-  it("decides its quality of service", () => {
+  it("determine the QoS class", () => {
     const classOf = (resources: object) => qosClass(aPod({ containers: [own], resources }).spec);
     const same = { cpu: "1", memory: "1Gi" };
     assert.equal(classOf({ requests: same, limits: same }), "Guaranteed");
@@ -172,12 +172,12 @@ describe("what a pod asks for as a whole", () => {
 });
 
 describe("page sizes", () => {
-  it("are named as cgroup files name them", () => {
+  it("are formatted as in cgroup file names", () => {
     assert.deepEqual([65_536, 2_097_152, 2 ** 30].map(pageSizeName), ["64KB", "2MB", "1GB"]);
   });
 });
 
-describe("a limit of a whole pod", () => {
+describe("a limit applies to the whole pod", () => {
   const limited = { resources: { limits: { cpu: "100m" } } };
   const sidecar = (more: Partial<Container>) => aContainer("s", { restartPolicy: "Always", ...more });
   const main = aContainer("c", limited);

@@ -6,7 +6,7 @@ import { aContainer, aSandbox, aStatus, observe } from "../../fakes/pods.ts";
 
 const { CONTAINER_EXITED: exited, CONTAINER_RUNNING: running } = ContainerState;
 
-test("a container's runs are those of its name, newest first", () => {
+test("runs are matched by container name, newest first", () => {
   const ofC = [running, exited, exited].map((state) => aStatus(aContainer("c"), state));
   const [oldest, older, newest] = ofC;
   const seen = observe([aSandbox()], [...ofC, aStatus(aContainer("d"), running)]);
@@ -22,7 +22,7 @@ test("a container's runs are those of its name, newest first", () => {
   );
 });
 
-test("a container without the label goes by its name in the runtime", () => {
+test("a container without the label is matched by its name in the runtime", () => {
   const status = aStatus(aContainer("c"), running, { labels: {} });
   assert.equal(containerNameOf(status), "c");
   assert.equal(containerNameOf({ labels: {}, metadata: undefined }), "");

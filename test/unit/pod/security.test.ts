@@ -41,7 +41,7 @@ function secure(
 }
 
 describe("the effective security context", () => {
-  it("is the container's over its pod's", () => {
+  it("prefers the container's over the pod's", () => {
     const { pod, container } = both(
       { runAsUser: 1, runAsGroup: 2, runAsNonRoot: true },
       { runAsUser: 3, privileged: true },
@@ -91,20 +91,20 @@ describe("runAsNonRoot", () => {
   }
 });
 
-describe("a container's security in the runtime's terms", () => {
-  it("names the user: the spec's, else the image's number, else its name", () => {
+describe("a container's CRI security context", () => {
+  it("has the spec's user, otherwise the image's UID or user name", () => {
     assert.equal(secure({ runAsUser: 7 }, undefined).runAsUser?.value, 7n);
     assert.equal(secure(undefined, undefined, { imageUser: { uid: 9n } }).runAsUser?.value, 9n);
     const named = secure(undefined, undefined, { imageUser: { username: "app" } });
     assert.deepEqual([named.runAsUser, named.runAsUsername], [undefined, "app"]);
   });
-  it("adds the groups of the volumes' files to those that the pod names, each once", () => {
+  it("adds the groups of volumes to the pod's groups, each once", () => {
     const { supplementalGroups } = secure({ fsGroup: 10, supplementalGroups: [11] }, undefined, {
       volumeGroups: [12n, 11n, 12n, 10n],
     });
     assert.deepEqual(supplementalGroups, [10n, 11n, 12n, 10n]);
   });
-  it("passes on privileges, capabilities and groups", () => {
+  it("passes privileges, capabilities and groups", () => {
     const context = secure(
       {
         runAsGroup: 3,
@@ -136,7 +136,7 @@ describe("a container's security in the runtime's terms", () => {
       /unsupported supplementalGroupsPolicy: Odd/,
     );
   });
-  it("masks /proc and /sys unless asked not to", () => {
+  it("masks /proc and /sys unless procMount is Unmasked", () => {
     const usual = secure(undefined, undefined);
     assert.ok(
       ["/proc/kcore", "/proc/interrupts", "/sys/firmware", "/sys/heat"].every((path) =>
@@ -177,7 +177,7 @@ describe("a container's security in the runtime's terms", () => {
       assert.deepEqual(secure(pod, own, { seccompDefault }).seccomp, { profileType, localhostRef });
     });
   }
-  it("needs a name for a local profile", () => {
+  it("needs a name for a Localhost profile", () => {
     assert.throws(() => secure(undefined, { seccompProfile: { type: "Localhost" } }), {
       message: "localhostProfile must be set if seccompProfile type is Localhost.",
     });
@@ -185,7 +185,7 @@ describe("a container's security in the runtime's terms", () => {
       message: "missing localhost apparmor profile name",
     });
   });
-  it("names AppArmor profiles in the new form and the old: container, annotation, pod", () => {
+  it("sets AppArmor profiles in the current and the deprecated field: container, annotation, pod", () => {
     const local = secure(
       { appArmorProfile: { type: "Unconfined" } },
       { appArmorProfile: { type: "Localhost", localhostProfile: "mine" } },
@@ -232,7 +232,7 @@ describe("a pod's namespaces", () => {
       assert.deepEqual([network, ipc, pid], modes);
     });
   }
-  it("lets a container see the processes of its target where each has its own", () => {
+  it("shares the target's PID namespace if each container has its own", () => {
     const optionsOf = (spec: Partial<PodSpec>) => {
       const container = aContainer("e");
       const { namespaceOptions } = containerSecurity({
@@ -250,7 +250,7 @@ describe("a pod's namespaces", () => {
     assert.deepEqual(optionsOf({}), [NamespaceMode.TARGET, "target"]);
     assert.deepEqual(optionsOf({ shareProcessNamespace: true }), [POD, ""]);
   });
-  it("knows a privileged pod by any of its containers", () => {
+  it("is privileged if any container is", () => {
     assert.equal(hasPrivileged(aPod()), false);
     assert.equal(
       hasPrivileged(aPod({ initContainers: [aContainer("i", { securityContext: { privileged: true } })] })),

@@ -12,13 +12,13 @@ function swapOf(resources: Resources, spec: object = {}, on: Partial<typeof targ
   return limitedSwap(aPod({ containers: [container], ...spec }), container, { ...target, ...on });
 }
 
-test("a Burstable container gets the share of swap that its request is of memory", () => {
+test("a Burstable container gets swap in proportion to its memory request", () => {
   assert.equal(swapOf({ requests: { memory: "1Gi" } }), Gi / 2);
   assert.equal(swapOf({ requests: { memory: "1Gi" }, limits: { memory: "2Gi" } }), Gi / 2);
   assert.equal(swapOf({ requests: { memory: "1" } }), 0, "whole bytes");
 });
 
-test("others get none", () => {
+test("other containers get no swap", () => {
   const some = { requests: { memory: "1Gi" } };
   assert.equal(swapOf({}), 0, "BestEffort");
   assert.equal(swapOf({ requests: { cpu: "1" } }), 0, "no memory requested");
@@ -30,7 +30,7 @@ test("others get none", () => {
   assert.equal(swapOf(some, {}, { swapController: false }), 0, "swap cannot be limited");
 });
 
-test("a pod has what its containers may use together", () => {
+test("a pod's swap limit is the sum of its containers'", () => {
   const some = (memory: string) => aContainer("c", { resources: { requests: { memory } } });
   const pod = aPod({ containers: [some("1Gi"), aContainer("none")], initContainers: [some("512Mi")] });
   assert.equal(podSwap(pod, { ...target, limitedSwap: true }), Gi / 2 + Gi / 4);

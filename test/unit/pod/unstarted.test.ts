@@ -57,7 +57,7 @@ for (const [what, run, ran] of records) {
   });
 }
 
-test("a start that came to nothing unnoticed counts as not made; one that was reported stays as it is", () => {
+test("an unnoticed failed start counts as never started; a reported one stays failed", () => {
   const [cut, told] = [failed("failed to create containerd task: context canceled"), failed("sandbox is gone")];
   const seen = observe([aSandbox()], [cut, told]);
   const read = withUnstarted(seen, (id) => id === told.id);
@@ -76,7 +76,7 @@ test("a start that came to nothing unnoticed counts as not made; one that was re
   );
 });
 
-test("a status reports the ends of containers of each kind, of this run and of the one before", () => {
+test("reportedEnds covers containers of each kind, current and last state", () => {
   const end = (id: string) => ({ terminated: { exitCode: 1, containerID: `containerd://${id}` } });
   const of = (state: object, lastState: object = {}) => ({
     name: "c",

@@ -14,7 +14,7 @@ interface Ran {
   readonly timeoutSeconds: number;
 }
 
-/** Runs one exec attempt; each execSync is answered by the next of `answers` (the last one stays). */
+/** Runs one exec attempt; each execSync returns the next of `answers` (the last one repeats). */
 async function attempt(
   probe: Probe,
   answers: readonly ((ran: Ran) => { exitCode: number; stdout?: string; stderr?: string })[],
@@ -63,7 +63,7 @@ const broken = () => {
   throw new CodedError("unknown", "no such task");
 };
 
-test("exec: 0 is a success and tells nothing", async () => {
+test("exec: exit code 0 is a success without an event", async () => {
   const { result, ran, told } = await attempt({ ...exec("true"), timeoutSeconds: 4 }, [
     () => ({ exitCode: 0, stdout: "fine" }),
   ]);
@@ -73,7 +73,7 @@ test("exec: 0 is a success and tells nothing", async () => {
   );
 });
 
-test("exec: another code fails with both outputs, 10 KiB of them, as an event of the container", async () => {
+test("exec: any other exit code fails with 10 KiB of stdout and stderr in a container event", async () => {
   const { result, told, references } = await attempt(exec("check"), [
     () => ({ exitCode: 2, stdout: "out ", stderr: "err" }),
   ]);
@@ -89,7 +89,7 @@ test("exec: another code fails with both outputs, 10 KiB of them, as an event of
   assert.equal(long.told[0]?.length, "Warning Unhealthy Readiness probe failed: ".length + 10_240);
 });
 
-test("what fails while the target itself does not answer is no verdict, and nothing is told of it", async () => {
+test("a failure while the target does not answer gives no verdict and no event", async () => {
   const timedOut = () => {
     throw new CodedError("deadline_exceeded", "too late");
   };
@@ -98,10 +98,10 @@ test("what fails while the target itself does not answer is no verdict, and noth
     assert.deepEqual({ result, told }, { result: undefined, told: [] });
   }
   const { result } = await attempt(exec("check"), [() => ({ exitCode: 0 })], aContainer("c"), { stands: false });
-  assert.equal(result, "Success", "what succeeded has reached it");
+  assert.equal(result, "Success", "a success has reached the container");
 });
 
-test("what fails while a connection is lost is no verdict, though the target answers by another", async () => {
+test("a failure while a connection is lost gives no verdict, even if the target answers on another", async () => {
   let losses = 0;
   const lose = () => {
     losses += 1;
@@ -111,7 +111,7 @@ test("what fails while a connection is lost is no verdict, though the target ans
   assert.deepEqual({ result, told }, { result: undefined, told: [] });
 });
 
-test("exec: running over time is a failure", async () => {
+test("exec: a timeout is a failure", async () => {
   const { result, told } = await attempt(exec("sh", "-c", "sleep 9"), [
     () => {
       throw new CodedError("deadline_exceeded", "too late");
@@ -123,7 +123,7 @@ test("exec: running over time is a failure", async () => {
   ]);
 });
 
-test("a probe that cannot be made is tried three times, then counts for nothing", async () => {
+test("a probe that errors is tried three times, then does not count", async () => {
   const failing = await attempt(exec("x"), [broken]);
   assert.equal(failing.result, undefined);
   assert.equal(failing.ran.length, 3);
@@ -134,7 +134,7 @@ test("a probe that cannot be made is tried three times, then counts for nothing"
   assert.deepEqual({ result: recovering.result, told: recovering.told }, { result: "Success", told: [] });
 });
 
-test("a port that cannot be resolved is such an error", async () => {
+test("an unresolvable port is a probe error", async () => {
   const { result, told } = await attempt({ tcpSocket: { port: "web" } }, []);
   assert.equal(result, undefined);
   assert.deepEqual(told, [
@@ -142,7 +142,7 @@ test("a port that cannot be resolved is such an error", async () => {
   ]);
 });
 
-test("exec: $(VAR) stands for what the spec itself gives", async () => {
+test("exec: $(VAR) is expanded from the spec's literal env values", async () => {
   const env = [
     { name: "A", value: "1" },
     { name: "FROM", valueFrom: { fieldRef: { fieldPath: "metadata.name" } } },
@@ -155,11 +155,11 @@ test("exec: $(VAR) stands for what the spec itself gives", async () => {
   assert.deepEqual(ran[0]?.argv, ["echo", "1  $(NONE) $(A)"]);
 });
 
-test("exec: a command that variables make longer than a process is given is not made, and says nothing of the container", async () => {
+test("exec: a command that exceeds the argument limit after expansion is not run and gives no verdict", async () => {
   const env = [{ name: "A", value: "x".repeat(100_000) }];
   for (const [words, why] of [
     [["a", "$(A)$(A)"], /exec\.command\[1\] of the probe is longer than 131072 bytes/],
-    [Array<string>(50_000).fill("$(A)"), /the words of the probe's command are longer than 2097152 bytes together/],
+    [Array<string>(50_000).fill("$(A)"), /the arguments of the probe command exceed 2097152 bytes in total/],
   ] as const) {
     const { result, ran, told } = await attempt(exec(...words), [() => ({ exitCode: 0 })], aContainer("c", { env }));
     assert.deepEqual([result, ran], [undefined, []]);
@@ -167,7 +167,7 @@ test("exec: a command that variables make longer than a process is given is not 
   }
 });
 
-test("ports by number, by name, and by number in text", () => {
+test("resolves ports by number, by name, and by numeric string", () => {
   const container = aContainer("c", { ports: [{ name: "web", containerPort: 8080 }] });
   assert.equal(resolvePort(80, container), 80);
   assert.equal(resolvePort("web", container), 8080);
@@ -176,6 +176,6 @@ test("ports by number, by name, and by number in text", () => {
   assert.throws(() => resolvePort(65536, container), { message: "invalid port number: 65536" });
 });
 
-test("durations as Go prints them", () => {
+test("formats durations as Go does", () => {
   assert.deepEqual([1, 59, 60, 90, 3600, 3661].map(goDuration), ["1s", "59s", "1m0s", "1m30s", "1h0m0s", "1h1m1s"]);
 });

@@ -26,7 +26,7 @@ function probe(port: number, action: Partial<HttpGet> = {}) {
   return probeHttp(loopbackHost(), firstRequest({ port, ...action }, podIP, port, "probe"), patience());
 }
 
-test("200 to 399 is a success, anything else fails with the code and without the body", async (t) => {
+test("status 200 to 399 is a success; anything else fails with the code and without the body", async (t) => {
   const port = await serve(
     t,
     (request, response) => void response.writeHead(Number(request.url?.slice(1))).end("the body"),
@@ -44,7 +44,7 @@ test("200 to 399 is a success, anything else fails with the code and without the
   });
 });
 
-test("a probe asks as a kubelet does, on a connection that is not kept", async (t) => {
+test("sends the kubelet's request on a connection that is closed afterwards", async (t) => {
   const seen: IncomingMessage[] = [];
   const port = await serve(t, (request, response) => {
     seen.push(request);
@@ -63,7 +63,7 @@ test("a probe asks as a kubelet does, on a connection that is not kept", async (
   assert.deepEqual(host.dialled, [{ host: podIP, port }]);
 });
 
-test("headers of the probe: repeated ones stay, empty User-Agent and Accept are not sent, Host is honoured", async (t) => {
+test("probe headers: duplicates are kept, empty User-Agent and Accept are omitted, Host is honoured", async (t) => {
   const seen: IncomingMessage[] = [];
   const port = await serve(t, (request, response) => {
     seen.push(request);
@@ -93,7 +93,7 @@ test("headers of the probe: repeated ones stay, empty User-Agent and Accept are 
   );
 });
 
-test("a path becomes a request line", () => {
+test("builds the request line from the path", () => {
   const target = (path?: string) =>
     requestUri(firstRequest({ port: 80, ...(path !== undefined && { path }) }, podIP, 80, "probe").url);
   assert.equal(target(undefined), "/");
@@ -110,7 +110,7 @@ test("a path becomes a request line", () => {
   );
 });
 
-test("redirects are followed on the host, end with a warning off it, and end after ten", async (t) => {
+test("follows redirects on the same host, warns on other hosts, stops after ten", async (t) => {
   const paths: string[] = [];
   const port = await serve(t, (request: IncomingMessage, response: ServerResponse) => {
     const path = request.url ?? "";
@@ -143,7 +143,7 @@ test("redirects are followed on the host, end with a warning off it, and end aft
   assert.equal(paths.length, 10);
 });
 
-test("no more than 10 KiB of a body are read, however long it is", async (t) => {
+test("reads at most 10 KiB of the body", async (t) => {
   const port = await serve(t, (_request, response) => {
     const more = () => {
       while (response.write(Buffer.alloc(4096, "x")));
@@ -156,7 +156,7 @@ test("no more than 10 KiB of a body are read, however long it is", async (t) => 
   assert.equal("output" in outcome && outcome.output.length, 10240);
 });
 
-test("what goes wrong is told in the words that users know", async (t) => {
+test("errors use Go's wording", async (t) => {
   const closed = await freePort();
   assert.deepEqual(await probe(closed, { path: "/x" }), {
     is: "failure",
@@ -178,7 +178,7 @@ test("what goes wrong is told in the words that users know", async (t) => {
   assert.deepEqual(await probe(port), { is: "failure", output: `Get "http://${podIP}:${port}": EOF` });
 });
 
-test("an answer that breaks off in its body is an error, not a failure", async (t) => {
+test("a response that ends within its body is an error, not a failure", async (t) => {
   const port = await serve(t, (_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("part");
@@ -192,7 +192,8 @@ test("an answer that breaks off in its body is an error, not a failure", async (
 const switching = "HTTP/1.1 101 Switching Protocols\r\n";
 const upgrade = "Connection: Upgrade\r\nUpgrade: x\r\n";
 
-/** Says one thing to whoever asks, and keeps the connection open. @param secure speaks TLS. @param closes ends the connection. */
+/** A server that sends one response to every client and keeps the connection open. @param secure speaks TLS. @param closes ends the
+ *  connection. */
 async function say(t: TestContext, answer: string, secure = false, closes = false): Promise<number> {
   const talk = (socket: Socket) => {
     t.after(() => socket.destroy());
@@ -209,7 +210,7 @@ async function say(t: TestContext, answer: string, secure = false, closes = fals
 }
 
 for (const scheme of ["HTTP", "HTTPS"] as const)
-  test(`${scheme}: a server that switches protocols unasked has answered with 101`, async (t) => {
+  test(`${scheme}: an unrequested protocol switch counts as status 101`, async (t) => {
     for (const answer of [`${switching}${upgrade}\r\n`, `${switching}\r\n`])
       assert.deepEqual(await probe(await say(t, answer, scheme === "HTTPS"), { scheme }), {
         is: "failure",
@@ -218,7 +219,7 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
   });
 
 for (const scheme of ["HTTP", "HTTPS"] as const)
-  test(`${scheme}: whatever a server has said so far, a probe ends with its time`, async (t) => {
+  test(`${scheme}: the timeout ends a probe no matter what the server has sent`, async (t) => {
     const halfway = ["", "HTTP/1.1 100 Continue\r\n\r\n", "HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\npart"];
     for (const answer of halfway) {
       const port = await say(t, answer, scheme === "HTTPS");
@@ -229,7 +230,7 @@ for (const scheme of ["HTTP", "HTTPS"] as const)
     }
   });
 
-test("an answer that Go's client takes is taken, though no standard has it so", async (t) => {
+test("accepts non-standard responses that Go's client accepts", async (t) => {
   for (const answer of [
     "HTTP/1.1 200 OK\n\nok",
     "HTTP/1.0 200 OK\nContent-Type: text/plain\n\nok",
@@ -242,7 +243,7 @@ test("an answer that Go's client takes is taken, though no standard has it so", 
     assert.deepEqual(await probe(await say(t, answer, false, true)), { is: "success", output: "ok" }, answer);
 });
 
-test("an answer that Go's client refuses is refused in its words", async (t) => {
+test("rejects responses that Go's client rejects, with its error texts", async (t) => {
   const broken = "net/http: HTTP/1.x transport connection broken: ";
   for (const [answer, why] of [
     ["\x15\x03\x01\x00\x02\x02", `${broken}malformed HTTP response "\\x15\\x03\\x01\\x00\\x02\\x02"`],
@@ -257,7 +258,7 @@ test("an answer that Go's client refuses is refused in its words", async (t) => 
   }
 });
 
-test("headers of more than 1 MiB fail a probe, and are read in turns with other work", async (t) => {
+test("more than 1 MiB of headers fail a probe, without blocking the event loop", async (t) => {
   const tiny = `HTTP/1.1 200 OK\r\n${"a:\n".repeat(400_000)}`;
   for (const answer of [tiny, `HTTP/1.1 200 OK\r\nA: ${"b".repeat(2 ** 21)}`, "x".repeat(2 ** 21)]) {
     const port = await say(t, answer);
@@ -277,7 +278,7 @@ test("headers of more than 1 MiB fail a probe, and are read in turns with other 
   }
 });
 
-test("https is asked whoever signed the certificate", async (t) => {
+test("https probes accept any certificate", async (t) => {
   const server = createHttps(selfSigned("any"), (_request, response) => response.end("safe"));
   t.after(() => server.close());
   const port = await listen(server);

@@ -3,7 +3,7 @@ import { connect } from "node:net";
 import { CodedError, abortError } from "../../../src/lib/errors.ts";
 import type { Address, Host } from "../../../src/seams/host.ts";
 
-/** A host that dials this machine's loopback, whatever the address named, and notes what was asked for. */
+/** A host that dials this machine's loopback, whatever the address, and records the requested ones. */
 export function loopbackHost(): Pick<Host, "dial"> & { readonly dialled: Address[] } {
   const dialled: Address[] = [];
   return {

@@ -6,7 +6,7 @@ import { fakeLink } from "../../fakes/link.ts";
 import { aContainer, aSandbox, observe } from "../../fakes/pods.ts";
 import { rig, uid } from "./rig.ts";
 
-test("a container is probed as soon as it is asked about, then every period; not ready before its first success", async () => {
+test("probes a container as soon as its verdict is read, then every period; not ready before its first success", async () => {
   const { probes, pod, clock, state, run, ready } = rig();
   probes.add(pod);
   await clock.advance(1000);
@@ -23,7 +23,7 @@ test("a container is probed as soon as it is asked about, then every period; not
   assert.deepEqual(state.woken, ["uid-1 probe"], "nothing when nothing flips");
 });
 
-test("a container nobody asks about is probed within a period", async () => {
+test("probes a container within a period even if nobody reads its verdict", async () => {
   const { probes, pod, clock, run, ready } = rig();
   probes.add(pod);
   await clock.advance(5000);
@@ -32,7 +32,7 @@ test("a container nobody asks about is probed within a period", async () => {
   assert.equal(ready(id), "Success");
 });
 
-test("verdicts flip at their thresholds only", async () => {
+test("verdicts flip only at their thresholds", async () => {
   const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 3, successThreshold: 2 } });
   const id = run();
   probes.add(pod);
@@ -47,14 +47,14 @@ test("verdicts flip at their thresholds only", async () => {
   await clock.advance(10_000);
   state.exitCode = 1;
   await clock.advance(20_000);
-  assert.equal(ready(id), "Success", "a success in between begins the count anew");
+  assert.equal(ready(id), "Success", "a success resets the count");
   await clock.advance(10_000);
   assert.equal(ready(id), "Failure");
   assert.equal(state.woken.length, 2);
   assert.deepEqual(new Set(state.told), new Set(["Unhealthy"]));
 });
 
-test("the first probe comes when the initial delay is over, whatever the target's clock shows", async () => {
+test("the first probe runs after the initial delay, independent of the target's clock", async () => {
   for (const offsetMs of [0, 3_600_000, -3_600_000]) {
     const { probes, pod, clock, state, run, ready } = rig({
       probe: { initialDelaySeconds: 25, periodSeconds: 10 },
@@ -75,7 +75,7 @@ test("the first probe comes when the initial delay is over, whatever the target'
   }
 });
 
-test("a new container starts anew, with nothing of the old one's run", async () => {
+test("a new container does not inherit the old one's streak", async () => {
   const { probes, pod, clock, state, run, ready } = rig({ probe: { failureThreshold: 2 } });
   const first = run();
   probes.add(pod);
@@ -93,7 +93,7 @@ test("a new container starts anew, with nothing of the old one's run", async () 
   assert.equal(ready(second), "Success", "one failure of two: the old container's does not count");
 });
 
-test("a container that does not run is not ready, without a wake or a probe; one that comes back is", async () => {
+test("a container that does not run is not ready, without a wake or a probe, and recovers when it runs again", async () => {
   for (const [restartPolicy, exitCode] of [
     ["Always", 0],
     ["Never", 1],
@@ -122,7 +122,7 @@ test("a container that does not run is not ready, without a wake or a probe; one
   }
 });
 
-test("a probe that could not be made changes nothing", async () => {
+test("a probe that errors changes nothing", async () => {
   const { probes, pod, clock, state, run, ready } = rig({
     probe: { failureThreshold: 1, exec: undefined, tcpSocket: { port: "nameless" } },
   });
@@ -133,7 +133,7 @@ test("a probe that could not be made changes nothing", async () => {
   assert.deepEqual(state.woken, []);
 });
 
-test("a network probe waits for the pod's address; failing then is a failure", async () => {
+test("a network probe waits for the pod IP; after that a failure counts", async () => {
   const { probes, pod, clock, state, run } = rig({ probe: { exec: undefined, tcpSocket: { port: 80 } } });
   run();
   assert.ok(state.cached);
@@ -158,7 +158,7 @@ const wasReady = (id: string): PodStatus => ({
   containerStatuses: [statusIn(id, { ready: true })],
 });
 
-test("after an agent's restart what was ready stays ready until a verdict, and does not flap", async () => {
+test("after a restart of the agent, a ready container stays ready until a verdict, without flapping", async () => {
   const { probes, pod, clock, state, run, ready } = rig({
     agentAgeMs: 0,
     jitter: (low, high) => (low + high) / 2,
@@ -183,7 +183,7 @@ test("after an agent's restart what was ready stays ready until a verdict, and d
   assert.deepEqual(state.woken, ["uid-1 probe"]);
 });
 
-test("what was ready was another container, or was not ready: not carried over", async () => {
+test("readiness of another container ID is not inherited", async () => {
   const other = rig();
   const id = other.run();
   other.pod.status = wasReady("another");
@@ -192,34 +192,38 @@ test("what was ready was another container, or was not ready: not carried over",
     containerStatuses: [statusIn(id, { ready: false })],
   };
   other.pod.status = wasReady(id);
-  assert.equal(other.ready(id), "Failure", "the status that this node holds wins");
+  assert.equal(other.ready(id), "Failure", "the node's own status takes precedence");
 });
 
-test("a static pod's mirror pod tells how a container was before an agent's restart", () => {
+test("a static pod's readiness before a restart is read from its mirror pod", () => {
   const container = { startupProbe: { exec: { command: ["up"] } } };
   const { pod, clock, state, run, ready, started } = rig({ agentAgeMs: 0, container });
   Object.assign(pod.metadata, { annotations: { "kubernetes.io/config.source": "file" } });
   const old = { startedAt: BigInt(clock.now() - 10_001) * 1_000_000n };
   const id = run(ContainerState.CONTAINER_RUNNING, old);
-  assert.deepEqual([started(id), ready(id)], [true, "Failure"], "nothing is told yet: it started before the agent");
+  assert.deepEqual([started(id), ready(id)], [true, "Failure"], "no status yet: it started before the agent");
   state.held = { containerStatuses: [statusIn(id, { ready: false, started: true })] };
   state.mirror = { containerStatuses: [statusIn(id, { ready: true, started: false })] };
-  assert.deepEqual([started(id), ready(id)], [false, "Success"], "what was told wins over what this node holds");
+  assert.deepEqual(
+    [started(id), ready(id)],
+    [false, "Success"],
+    "the mirror pod's status takes precedence over the node's own",
+  );
   const next = run(ContainerState.CONTAINER_RUNNING, { ...old, id: "next" });
-  assert.deepEqual([started(next), ready(next)], [false, "Failure"], "the mirror pod tells of another container");
+  assert.deepEqual([started(next), ready(next)], [false, "Failure"], "the mirror pod's status is of another container");
   state.mirror = undefined;
   const young = run(ContainerState.CONTAINER_RUNNING, { startedAt: BigInt(clock.now() - 9_000) * 1_000_000n });
-  assert.equal(started(young), false, "one that may have started with the agent");
+  assert.equal(started(young), false, "it may have started after the agent");
 });
 
-test("containers without a readiness probe are not watched", () => {
+test("containers without a readiness probe have no verdict", () => {
   const { probes, pod } = rig({ spec: { containers: [aContainer("plain")] } });
   probes.add(pod);
   assert.equal(probes.readiness(uid, "plain", "x"), undefined);
   assert.equal(probes.readiness("unknown", "c", "x"), undefined);
 });
 
-test("remove, the end of the row and the end of run stop the loops", async () => {
+test("remove, the end of the pod's record and the end of run stop the workers", async () => {
   for (const end of ["remove", "row", "run"] as const) {
     const { probes, endRow, pod, clock, state, run } = rig();
     run();
@@ -228,7 +232,7 @@ test("remove, the end of the row and the end of run stop the loops", async () =>
     probes.add(pod);
     probes.add(pod);
     await clock.advance(10_000);
-    assert.equal(state.probed.length, 2, "adding twice makes one loop");
+    assert.equal(state.probed.length, 2, "adding twice starts one worker");
     await clock.advance(10_000);
     assert.equal(state.probed.length, 3);
     if (end === "remove") probes.remove(uid);
@@ -241,7 +245,7 @@ test("remove, the end of the row and the end of run stop the loops", async () =>
   }
 });
 
-/** A container that is ready, on a target whose link can be cut, probed every 10 s. */
+/** A ready container, on a target whose link can be cut, probed every 10 s. */
 async function linked(probe: Partial<Probe>) {
   const link = fakeLink();
   const rigged = rig({ probe, link, jitter: (low, high) => (low + high) / 2 });
@@ -263,7 +267,7 @@ async function linked(probe: Partial<Probe>) {
   };
 }
 
-test("while the target is out of reach nothing is probed, and what was ready stays ready", async () => {
+test("while the target is unreachable nothing is probed and ready containers stay ready", async () => {
   await using t = await linked({ failureThreshold: 1 });
   t.link.cut();
   t.state.answers = false;
@@ -271,7 +275,7 @@ test("while the target is out of reach nothing is probed, and what was ready sta
   assert.deepEqual([t.ready(t.id), t.state.probed.length, t.state.told], ["Success", 1, []]);
 });
 
-test("a cut that nobody has noticed yet is no failure of the container", async () => {
+test("an undetected connection loss is not a container failure", async () => {
   await using t = await linked({ failureThreshold: 1 });
   t.state.answers = false;
   await t.clock.advance(30_000);
@@ -291,7 +295,7 @@ test("a refused connection is a failure while the link is up", async () => {
   assert.deepEqual([ready(id), state.told], ["Failure", ["Unhealthy"]]);
 });
 
-test("once the target is back probes start anew, spread over a period: what failed before the cut does not count", async () => {
+test("after a reconnect probes start again, spread over a period, ignoring earlier failures", async () => {
   await using t = await linked({ failureThreshold: 2 });
   t.state.exitCode = 1;
   await t.clock.advance(10_000);
@@ -300,7 +304,7 @@ test("once the target is back probes start anew, spread over a period: what fail
   await t.clock.advance(1_000);
   t.link.mend();
   await t.clock.advance(9_000);
-  assert.equal(t.state.probed.length, 2, "no probe in the moment of the look");
+  assert.equal(t.state.probed.length, 2, "no probe at the moment of the reconnect");
   await t.clock.advance(5_000);
   assert.deepEqual([t.state.probed.length, t.ready(t.id)], [3, "Success"]);
   await t.clock.advance(10_000);

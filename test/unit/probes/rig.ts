@@ -16,18 +16,18 @@ export const uid = "uid-1";
 const silent: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => silent };
 
 export interface RigOptions {
-  /** Changes to the readiness probe, which asks a command every 10 s. */
+  /** Changes to the readiness probe, an exec probe every 10 s. */
   readonly probe?: Partial<Probe>;
   /** Changes to the container. */
   readonly container?: Partial<Container>;
   readonly spec?: Partial<TestPod["spec"]>;
-  /** How long before the clock's start the agent started. */
+  /** How long before the clock's start the agent was started. */
   readonly agentAgeMs?: number;
-  /** By how much the target's clock is ahead of ours. */
+  /** How far the target's clock is ahead of ours. */
   readonly offsetMs?: number;
   readonly status?: PodStatus;
   readonly link?: FakeLink;
-  /** In place of the fake clock's, which is always the low bound. */
+  /** Replaces the fake clock's jitter, which is always the lower bound. */
   readonly jitter?: Clock["jitter"];
 }
 
@@ -51,15 +51,15 @@ export function rig({
     pods: [pod],
     cached: undefined as RuntimePod | undefined,
     held: undefined as PodStatus | undefined,
-    /** Status that the pod's mirror pod shows. */
+    /** The status of the pod's mirror pod. */
     mirror: undefined as PodStatus | undefined,
     exitCode: 0,
-    /** By command, in place of that. */
+    /** Answers by command, instead of `answer`. */
     exitCodes: {} as Record<string, number>,
-    /** Whether the target answers: a cut is not known as one at once. */
+    /** Whether the target answers; a connection loss is not detected at once. */
     answers: true,
     probed: [] as { at: number; id: string; command: string }[],
-    /** Its postStart hook has not ended. */
+    /** The container's postStart hook is still running. */
     starting: false,
     woken: [] as string[],
     told: [] as string[],
@@ -121,7 +121,7 @@ export function rig({
   const ready = (id: string) => probes.readiness(uid, "c", `containerd://${id}`);
   const started = (id: string) => probes.started(uid, "c", id);
   const condemnedBy = (id: string) => probes.condemnedBy(uid, "c", id);
-  /** The pod's row is freed. */
+  /** Removes the pod's record. */
   const endRow = () => ends.forEach((hear) => hear(uid));
   return { probes, endRow, pod, clock: still, state, run, ready, started, condemnedBy };
 }

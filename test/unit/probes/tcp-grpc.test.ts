@@ -10,7 +10,7 @@ import { loopbackHost } from "./loopback.ts";
 const host = "10.0.0.7";
 const patience = (): AbortSignal => AbortSignal.timeout(5000);
 
-test("tcp: a connection is a success, a refusal fails in words that users know", async (t) => {
+test("tcp: a connection is a success; a refused one fails with Go's wording", async (t) => {
   const server = createServer((socket) => socket.on("error", () => {}));
   t.after(() => server.close());
   const port = await listen(server);
@@ -32,7 +32,7 @@ interface Call {
 }
 type Reply = (error: { code: number; details: string } | null, answer?: Buffer) => void;
 
-/** A gRPC server whose only method is the health check, messages as they are on the wire. */
+/** A gRPC server with only the health check, with raw messages. */
 async function healthServer(t: TestContext, check: (call: Call, reply: Reply) => void): Promise<number> {
   const server = new Server();
   const bytes = {
@@ -56,7 +56,7 @@ async function healthServer(t: TestContext, check: (call: Call, reply: Reply) =>
 const ask = (port: number, more: { service?: string; timeoutSeconds?: number; signal?: AbortSignal } = {}) =>
   probeGrpc(loopbackHost(), { host, port, service: "", timeoutSeconds: 1, signal: patience(), ...more });
 
-test("grpc: SERVING is a success; the service is named, and who asks", async (t) => {
+test("grpc: SERVING is a success; the request names the service and the user agent", async (t) => {
   const calls: Call[] = [];
   const port = await healthServer(t, (call, reply) => {
     calls.push(call);
@@ -67,7 +67,7 @@ test("grpc: SERVING is a success; the service is named, and who asks", async (t)
   assert.deepEqual(calls[0].metadata.get("user-agent"), ["kube-probe/1.36"]);
 });
 
-test("grpc: another word than SERVING fails", async (t) => {
+test("grpc: any status other than SERVING fails", async (t) => {
   let word = 0;
   const port = await healthServer(t, (_call, reply) =>
     reply(null, word === 0 ? Buffer.alloc(0) : Buffer.from([8, word])),
@@ -82,7 +82,7 @@ test("grpc: another word than SERVING fails", async (t) => {
   }
 });
 
-test("grpc: the server's refusals", async (t) => {
+test("grpc: reports the server's error codes", async (t) => {
   let code: number = status.NOT_FOUND;
   const port = await healthServer(t, (_call, reply) => reply({ code, details: "unknown service: ä" }));
   assert.deepEqual(await ask(port), {
@@ -105,7 +105,7 @@ test("grpc: the server's refusals", async (t) => {
   );
 });
 
-test("grpc: refused, silent before and silent after the connection stands", async (t) => {
+test("grpc: fails if refused, or without a response before or after the connection is established", async (t) => {
   const closed = await freePort();
   const refused = (await ask(closed)) as { is: string; output: string };
   assert.equal(refused.is, "failure");
@@ -129,7 +129,7 @@ test("grpc: refused, silent before and silent after the connection stands", asyn
   });
 });
 
-test("grpc: a server of another kind fails", async (t) => {
+test("grpc: a server that does not speak gRPC fails", async (t) => {
   const web = createServer((socket) => void socket.on("error", () => {}).end("HTTP/1.1 400 Bad Request\r\n\r\n"));
   t.after(() => web.close());
   const port = await listen(web);

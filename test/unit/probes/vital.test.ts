@@ -12,7 +12,7 @@ const asking = (command: string, more: object = {}) => ({
 });
 const vital = (probes: object) => rig({ container: { readinessProbe: undefined, ...probes } });
 
-test("liveness: asked a period after the start, condemns at its threshold, wakes the pod and asks no more", async () => {
+test("liveness: probes one period after the start, fails at its threshold, wakes the pod and stops probing", async () => {
   const { probes, pod, clock, state, run, condemnedBy } = vital({ livenessProbe: asking("alive") });
   const id = run();
   probes.add(pod);
@@ -27,7 +27,7 @@ test("liveness: asked a period after the start, condemns at its threshold, wakes
   assert.equal(state.probed.length, 2);
 });
 
-test("liveness: the container that takes the place of a condemned one is judged for itself", async () => {
+test("liveness: a replacement container gets its own verdict", async () => {
   const { probes, pod, clock, state, run, started, condemnedBy } = vital({
     livenessProbe: asking("alive", { failureThreshold: 1 }),
   });
@@ -45,7 +45,7 @@ test("liveness: the container that takes the place of a condemned one is judged 
   assert.deepEqual([condemnedBy(second), state.probed.length], [undefined, 4]);
 });
 
-test("no probe is made before the container's postStart hook has ended", async () => {
+test("no probe runs before the container's postStart hook has ended", async () => {
   const { probes, pod, clock, state, run, condemnedBy } = vital({
     livenessProbe: asking("alive", { failureThreshold: 1 }),
     readinessProbe: asking("ready"),
@@ -61,7 +61,7 @@ test("no probe is made before the container's postStart hook has ended", async (
   assert.equal(condemnedBy(id), "liveness");
 });
 
-test("liveness: a container that was made and does not run yet is not condemned", async () => {
+test("liveness: a created container that is not running yet does not fail", async () => {
   const { probes, pod, clock, run, condemnedBy } = vital({ livenessProbe: asking("alive", { failureThreshold: 1 }) });
   const id = run(ContainerState.CONTAINER_CREATED);
   probes.add(pod);
@@ -69,7 +69,7 @@ test("liveness: a container that was made and does not run yet is not condemned"
   assert.equal(condemnedBy(id), undefined);
 });
 
-test("startup: until it succeeds nothing else is asked, then it is asked no more", async () => {
+test("startup: no other probe runs until it succeeds, then it never runs again", async () => {
   const { probes, pod, clock, state, run, ready, started, condemnedBy } = rig({
     container: {
       readinessProbe: asking("ready"),
@@ -94,7 +94,7 @@ test("startup: until it succeeds nothing else is asked, then it is asked no more
   );
 });
 
-test("startup: what fails in the first period does not count, then it condemns at its threshold", async () => {
+test("startup: failures within the first period do not count, then it fails at its threshold", async () => {
   const { probes, pod, clock, state, run, started, condemnedBy } = vital({ startupProbe: asking("up") });
   state.exitCode = 1;
   const id = run();
@@ -107,7 +107,7 @@ test("startup: what fails in the first period does not count, then it condemns a
   assert.equal(state.probed.length, 3);
 });
 
-test("startup: what had started before this agent did is not asked again", async () => {
+test("startup: a container that started before the agent is not probed again", async () => {
   const container = { name: "c", ready: true, started: true, image: "", imageID: "", restartCount: 0 };
   const { probes, pod, clock, state, run, started } = vital({ startupProbe: asking("up") });
   const id = run();
@@ -118,7 +118,7 @@ test("startup: what had started before this agent did is not asked again", async
   assert.deepEqual([started(id), state.probed], [true, []]);
 });
 
-test("a pod that ends is condemned by no probe and asked whether it is ready alone", async () => {
+test("a terminating pod fails no liveness or startup probe; only readiness is probed", async () => {
   for (const how of ["deleted", "spared"] as const) {
     const { probes, pod, clock, state, run, condemnedBy } = rig({
       container: { readinessProbe: asking("ready"), livenessProbe: asking("alive") },
@@ -135,7 +135,7 @@ test("a pod that ends is condemned by no probe and asked whether it is ready alo
   }
 });
 
-test("a container that has exited for good is left alone", async () => {
+test("a container that has exited for good is not probed", async () => {
   const { probes, pod, clock, state, run, condemnedBy } = rig({
     spec: { restartPolicy: "Never" },
     container: { readinessProbe: undefined, livenessProbe: asking("alive", { failureThreshold: 1 }) },

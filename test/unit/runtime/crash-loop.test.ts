@@ -11,13 +11,13 @@ import { aContainer, aPod, aSandbox, aStatus, observe } from "../../fakes/pods.t
 const c = aContainer("c");
 const minutes = 60_000;
 
-/** @param offsetMs by how much the target's clock is ahead of ours. */
+/** @param offsetMs how far the target's clock is ahead of ours. */
 function rig(offsetMs = 0, maxMs = 5 * minutes) {
   const clock = fakeClock();
   const targetClock = { toOurs: (time: number) => time - offsetMs };
   const events = eventLines();
   const loop = createCrashLoop({ clock, targetClock, events, maxMs });
-  /** The container ended now; says after how long it may start, milliseconds. */
+  /** The container exits now. @returns milliseconds until it may start. */
   const endsAndWaits = async (pod: Pod = aPod()): Promise<number> => {
     const endedAt = clock.now();
     const seen = observe(
@@ -37,14 +37,14 @@ function rig(offsetMs = 0, maxMs = 5 * minutes) {
   return { clock, events, loop, endsAndWaits };
 }
 
-test("the first restart is at once, then 10 s, 20 s, 40 s … five minutes after each end", async () => {
+test("the first restart is immediate, then 10 s, 20 s, 40 s … five minutes after each exit", async () => {
   const { endsAndWaits } = rig();
   const waits = [];
   for (let restart = 0; restart < 8; restart++) waits.push(await endsAndWaits());
   assert.deepEqual(waits, [0, 10_000, 20_000, 40_000, 80_000, 160_000, 300_000, 300_000]);
 });
 
-test("a short maximum holds from the first wait on, and ten minutes of running are still what is forgotten after", async () => {
+test("a low maximum applies from the first wait on; ten minutes of running still reset it", async () => {
   const { clock, endsAndWaits } = rig(0, 4_000);
   assert.deepEqual([await endsAndWaits(), await endsAndWaits(), await endsAndWaits()], [0, 4_000, 4_000]);
   await clock.advance(9 * minutes);
@@ -53,7 +53,7 @@ test("a short maximum holds from the first wait on, and ten minutes of running a
   assert.equal(await endsAndWaits(), 0);
 });
 
-test("a target whose clock is wrong has its containers wait no longer and no shorter", async () => {
+test("a wrong clock on the target does not change the wait", async () => {
   for (const offsetMs of [3_600_000, -3_600_000]) {
     const { endsAndWaits } = rig(offsetMs);
     const waits = [await endsAndWaits(), await endsAndWaits(), await endsAndWaits()];
@@ -61,7 +61,7 @@ test("a target whose clock is wrong has its containers wait no longer and no sho
   }
 });
 
-test("what ended long ago need not wait again: the time since its end counts", async () => {
+test("the time since the exit counts towards the wait", async () => {
   const { clock, loop, endsAndWaits } = rig();
   await endsAndWaits();
   await endsAndWaits();
@@ -73,14 +73,14 @@ test("what ended long ago need not wait again: the time since its end counts", a
   loop.check(aPod(), c, seen);
 });
 
-test("ten minutes of running forget it", async () => {
+test("ten minutes of running reset the back-off", async () => {
   const { clock, endsAndWaits } = rig();
   for (let restart = 0; restart < 4; restart++) await endsAndWaits();
   await clock.advance(10 * minutes + 1);
   assert.deepEqual([await endsAndWaits(), await endsAndWaits()], [0, 10_000]);
 });
 
-test("a refusal says so in the kubelet's words, in the status and by an event", async () => {
+test("a rejected restart is reported in the kubelet's words, in the status and by an event", async () => {
   const { clock, events, loop, endsAndWaits } = rig();
   for (let restart = 0; restart < 4; restart++) await endsAndWaits();
   const seen = observe(
@@ -95,7 +95,7 @@ test("a refusal says so in the kubelet's words, in the status and by an event", 
   assert.equal(events.lines.at(-1), "Warning BackOff Back-off restarting failed container c in pod p_default(uid-1)");
 });
 
-test("a container that never ended, and another pod of the same name, are not held", async () => {
+test("a container that never exited, or belongs to another pod of the same name, is not delayed", async () => {
   const { loop, endsAndWaits } = rig();
   for (let restart = 0; restart < 3; restart++) await endsAndWaits();
   loop.check(aPod(), c, observe([aSandbox()], [aStatus(c, ContainerState.CONTAINER_CREATED)]));

@@ -18,7 +18,7 @@ function program(name: string, script: string, more: Partial<PluginProgram> = {}
   return { name, path, args: [], env: [], apiVersion, ...more };
 }
 
-/** A program that answers this. */
+/** A plugin that returns this response. */
 const saying = (name: string, answer: unknown) =>
   program(name, `cat >/dev/null; cat <<'EOF'\n${typeof answer === "string" ? answer : JSON.stringify(answer)}\nEOF`);
 
@@ -33,7 +33,7 @@ function rig() {
   return { ask, runs, stop };
 }
 
-/** Message of the error with which the ask fails. */
+/** The message of the error that the call rejects with. */
 const failure = (call: Promise<unknown>) =>
   call.then(
     () => assert.fail("it did not fail"),
@@ -41,7 +41,7 @@ const failure = (call: Promise<unknown>) =>
   );
 
 describe("a credential provider plugin", () => {
-  it("reads the request, has its arguments and environment, and answers with logins", async () => {
+  it("gets the request, its arguments and environment, and returns credentials", async () => {
     const { ask, runs } = rig();
     const script = `request=$(cat); printf '{"kind":"CredentialProviderResponse","apiVersion":"${apiVersion}","cacheKeyType":"Image",'
 printf '"cacheDuration":"1m30s","auth":{"registry.test":{"username":"%s %s %s","password":"' "$1" "$OWN" "\${PATH:+path}"
@@ -62,7 +62,7 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     assert.deepEqual(runs, ["whole false"]);
   });
 
-  it("that answers without reading, without logins and without a duration, has answered", async () => {
+  it("may answer without reading its input, and without credentials and duration", async () => {
     const { ask } = rig();
     const plugin = program("deaf", `exec 0<&-; echo '${JSON.stringify(whole)}'`);
     assert.deepEqual(await ask(plugin, { image: "x".repeat(1e5) }), {
@@ -72,7 +72,7 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     });
   });
 
-  it("that fails says why, and counts as failed", async () => {
+  it("that fails reports the reason and counts as failed", async () => {
     const { ask, runs } = rig();
     const of = (name: string) => `error execing credential provider plugin ${name} for image registry.test/app`;
     assert.equal(
@@ -86,14 +86,14 @@ printf '%s' "$request" | base64 -w0; printf '"}}}'`;
     assert.deepEqual(runs, ["bad true", "shot true", "gone true", "endless true"]);
   });
 
-  it("that does not end is ended with the node", async () => {
+  it("that hangs is killed when the node stops", async () => {
     const { ask, stop } = rig();
     const hung = failure(ask(program("hung", "sleep 600")));
     stop.abort();
     assert.match(await hung, /^error execing credential provider plugin hung/);
   });
 
-  it("whose answer is none is not heard, and its answer is told nobody", async () => {
+  it("with an invalid response is ignored, and its response is not revealed", async () => {
     const { ask, runs } = rig();
     const decoding = "error decoding credential provider plugin response from stdout";
     const login = { username: "u", password: "hunter2" };

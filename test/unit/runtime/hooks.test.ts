@@ -41,13 +41,13 @@ async function serve(t: TestContext, handle: RequestListener): Promise<number> {
   return listen(server);
 }
 
-test("exec: the command runs as it is written, for as long as it takes", async () => {
+test("exec: runs the command verbatim, without a timeout", async () => {
   const { ran, target, run } = rig();
   await run({ exec: { command: ["sh", "-c", "echo $(HOME)"] } }, target, never);
   assert.deepEqual(ran, [["id", ["sh", "-c", "echo $(HOME)"], 0]]);
 });
 
-test("exec: a command that fails is told in the kubelet's words", async () => {
+test("exec: a failed command is reported in the kubelet's words", async () => {
   const { target, run } = rig({ exitCode: 3, stdout: "out", stderr: "err" });
   await assert.rejects(run({ exec: { command: ["a", "b"] } }, target, never), {
     message:
@@ -56,7 +56,7 @@ test("exec: a command that fails is told in the kubelet's words", async () => {
   });
 });
 
-test("exec: a command that cannot be run is told with the runtime's code, and what a command said as Go quotes it", async () => {
+test("exec: errors have the runtime's code and the output in Go quoting", async () => {
   const { target, run } = rig();
   const noShell = async () => Promise.reject(new CodedError("unknown", 'exec: "sh": not found'));
   const hooks = createHooks({ ...rig(), runtime: { execSync: noShell } });
@@ -70,13 +70,13 @@ test("exec: a command that cannot be run is told with the runtime's code, and wh
   await run({ exec: { command: ["sh"] } }, target, never);
 });
 
-test("exec: what a failed command said at length is cut, for it is shown in the pod's status", async () => {
+test("exec: the output of a failed command is truncated for the pod's status", async () => {
   const { target, run } = rig({ exitCode: 1, stdout: "o".repeat(2 ** 20), stderr: "e".repeat(2 ** 20) });
   const failure = await run({ exec: { command: ["a"] } }, target, never).catch((error: Error) => error.message);
   assert.match(failure ?? "", /exited with 1: e{10240}, message: "o{10240}"$/);
 });
 
-test("httpGet: asks as a kubelet does; any answer is a success, no answer a failure", async (t) => {
+test("httpGet: sends the kubelet's request; any response is a success, none a failure", async (t) => {
   const seen: IncomingMessage[] = [];
   const port = await serve(t, (request, response) => {
     seen.push(request);
@@ -95,7 +95,7 @@ test("httpGet: asks as a kubelet does; any answer is a success, no answer a fail
   );
 });
 
-test("httpGet: over HTTPS without a look at the certificate; a server that speaks plain HTTP is asked so, with an event", async (t) => {
+test("httpGet: HTTPS accepts any certificate; falls back to plain HTTP, with an event", async (t) => {
   const asked: string[] = [];
   const { key, cert } = selfSigned("pod");
   const secure = createHttps({ key, cert }, (_request, response) => {
@@ -121,7 +121,7 @@ test("httpGet: over HTTPS without a look at the certificate; a server that speak
   ]);
 });
 
-test("httpGet: without an address of the pod there is nobody to ask", async () => {
+test("httpGet: fails without a pod IP", async () => {
   const { target, run } = rig();
   await assert.rejects(
     run({ httpGet: { port: "web" } }, { ...target, podIP: undefined }, never),
@@ -129,7 +129,7 @@ test("httpGet: without an address of the pod there is nobody to ask", async () =
   );
 });
 
-test("sleep: lasts as long as is said, or until the container's time is over", async () => {
+test("sleep: lasts its duration, or until the grace period ends", async () => {
   const { clock, target, run } = rig();
   let over = false;
   const sleeping = run({ sleep: { seconds: 5 } }, target, never).then(() => (over = true));

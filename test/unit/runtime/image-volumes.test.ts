@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { after, before, describe, it } from "node:test";
 import { ImageSpec, MountPropagation, PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Volume } from "../../../src/objects.ts";
 import { imageVolumes } from "../../../src/pod/image-volumes.ts";
 import { createImagePuller } from "../../../src/runtime/images/puller.ts";
@@ -37,7 +37,7 @@ function setUp(...volumes: readonly Volume[]) {
         void events.push(`${fieldPath ?? kind} ${reason}: ${message}`),
     },
     clock,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     ...unbounded,
   });
   const ensure = async (...mounted: readonly string[]) => {
@@ -48,7 +48,7 @@ function setUp(...volumes: readonly Volume[]) {
   return { runtime, events, ensure };
 }
 
-describe("images of volumes", () => {
+describe("image volumes", () => {
   it("are those that the container mounts, each once", () => {
     const volumes = [
       aVolume("i", "one:1"),
@@ -68,7 +68,7 @@ describe("images of volumes", () => {
       "the node itself sets up the others alone",
     );
   });
-  it("are pulled as their policies say, for the pod", async () => {
+  it("are pulled according to their policies, for the pod", async () => {
     const { runtime, events, ensure } = setUp(aVolume("there", "one:1"), aVolume("new", "two"));
     const one = runtime.addImage("one:1");
     runtime.offerImage("two:latest");
@@ -84,7 +84,7 @@ describe("images of volumes", () => {
       'Pod Pulling: Pulling image "two"',
     ]);
   });
-  it("that cannot be had keep the container waiting, and no other image", async () => {
+  it("keep the container waiting if unavailable, but not the other images", async () => {
     const { events, runtime, ensure } = setUp(aVolume("gone", "one:1", "Never"), aVolume("new", "two:1"));
     runtime.offerImage("two:1");
     await assert.rejects(ensure("gone", "new"), (error: unknown) => {
@@ -96,7 +96,7 @@ describe("images of volumes", () => {
   });
 });
 
-describe("a mount of an image", () => {
+describe("an image mount", () => {
   let root: string;
   before(async () => {
     root = await mkdtemp(join(tmpdir(), "graftlet-image-volumes-"));
@@ -105,7 +105,7 @@ describe("a mount of an image", () => {
   after(() => rm(root, { recursive: true }));
   const image = ImageSpec.fromPartial({ image: "sha256:i", userSpecifiedImage: "one:1" });
 
-  it("is read-only and the runtime's to find; a part of it is a path in the image", async () => {
+  it("is read-only and resolved by the runtime; a subPath is relative to the image", async () => {
     const { configure } = preparerIn(root);
     const [pod, container] = podOf(
       {
@@ -125,7 +125,7 @@ describe("a mount of an image", () => {
     assert.equal(whole?.propagation, MountPropagation.PROPAGATION_PRIVATE);
     assert.deepEqual([data?.image, data?.imageSubPath, data?.hostPath], [undefined, "", "/parts/c/2/data:a"]);
   });
-  it("is of a path that stays in the image", async () => {
+  it("must not leave the image", async () => {
     const { configure } = preparerIn(root);
     const volumeMounts = [{ name: "i", mountPath: "/part", subPath: "../up" }];
     const [pod, container] = podOf({ volumeMounts }, { volumes: [aVolume("i", "one:1")] });

@@ -1,7 +1,7 @@
 import assert from "node:assert/strict";
 import { describe, it } from "node:test";
 import { Image } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { PullCheck } from "../../../src/measures.ts";
 import type { CredentialSource } from "../../../src/runtime/images/keyring.ts";
 import { createPullManager } from "../../../src/runtime/images/pull-manager.ts";
@@ -23,7 +23,7 @@ const secret = (namespace: string, more: Partial<PullSecret> = {}): PullSecret =
   ...more,
 });
 
-/** A node's root directory, with as many agents, one after the other, as are asked for. */
+/** A node's root directory, with a new agent for each call, one after another. */
 function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImages", allowlist: readonly string[] = []) {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -36,7 +36,7 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
       needsVerification: verificationBy({ policy, allowlist }),
       measures: { checked: (result) => void checks.push(result) },
       clock,
-      log: createLogger(0, { write: () => undefined }),
+      log: silentLog(),
     });
   const manager = agent();
   const mustPull = (by = manager, ...secrets: readonly PullSecret[]) =>
@@ -52,8 +52,8 @@ function rig(policy: VerificationSettings["policy"] = "NeverVerifyPreloadedImage
   return { clock, host, checks, images, agent, manager, mustPull, pull, filesIn, recordOf };
 }
 
-describe("an image that is on the node", () => {
-  it("is everybody's where nobody pulled it for a pod, and where it was pulled without credentials", async () => {
+describe("access to a present image", () => {
+  it("is open to all pods if nobody pulled it for a pod, or it was pulled anonymously", async () => {
     const { mustPull, pull, checks } = rig();
     assert.equal(await mustPull(), false);
     await pull();
@@ -61,7 +61,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual(checks, ["credentialPolicyAllowed", "credentialRecordFound"]);
   });
 
-  it("is for pods with the secret that it was pulled with, with the same credentials, or with that secret's next ones", async () => {
+  it("is granted to pods with the same secret, the same credentials, or the secret's next credentials", async () => {
     const { manager, mustPull, pull, recordOf } = rig();
     await pull(manager, secret("a"));
     assert.equal(await mustPull(manager, secret("a")), false);
@@ -77,7 +77,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], known);
   });
 
-  it("is for pods of the service account that a plugin had the credentials for", async () => {
+  it("is granted to pods of the service account that a plugin had credentials for", async () => {
     const { manager, agent, recordOf } = rig();
     const account = { uid: "uid-a", namespace: "a", name: "builder" };
     await (await manager.begin(image)).succeeded(id, { account });
@@ -97,7 +97,7 @@ describe("an image that is on the node", () => {
     assert.deepEqual((await recordOf())["credentialMapping"], { "registry.test:5000/team/app": all });
   });
 
-  it("is known by the name that it was pulled by", async () => {
+  it("is recorded by the name that was pulled", async () => {
     const { manager, pull } = rig();
     await pull(manager, secret("a"));
     assert.equal(
@@ -107,7 +107,7 @@ describe("an image that is on the node", () => {
     assert.equal(await manager.mustPull("mirror.test/app:v1", id, async () => [{ secret: secret("a") }]), true);
   });
 
-  it("is verified as the policy has it", async () => {
+  it("is verified according to the policy", async () => {
     for (const [policy, allowlist, whenPreloaded, whenPulled] of [
       ["NeverVerify", [], false, false],
       ["NeverVerifyPreloadedImages", [], false, true],
@@ -124,11 +124,11 @@ describe("an image that is on the node", () => {
   });
 });
 
-describe("records of pulls", () => {
-  it("are a kubelet's own files, and the next agent goes on from them", async () => {
+describe("pull records", () => {
+  it("are in the kubelet's format and survive a restart", async () => {
     const { manager, agent, mustPull, pull, filesIn, recordOf, host } = rig();
     await pull(manager, secret("a"));
-    assert.deepEqual(await filesIn(pulling), [], "a pull that has ended is not under way");
+    assert.deepEqual(await filesIn(pulling), [], "a finished pull has no intent record");
     assert.deepEqual(await recordOf(), {
       kind: "ImagePulledRecord",
       apiVersion: "kubelet.config.k8s.io/v1beta1",
@@ -144,7 +144,7 @@ describe("records of pulls", () => {
     assert.equal(await mustPull(next), true);
   });
 
-  it("that are torn have the pod verified, and are written anew", async () => {
+  it("that are corrupt cause verification, and are rewritten", async () => {
     const { manager, agent, mustPull, pull, filesIn, host, checks } = rig();
     await pull(manager, secret("a"));
     const [file = ""] = await filesIn(pulled);
@@ -156,7 +156,7 @@ describe("records of pulls", () => {
     assert.equal(await mustPull(next, secret("a")), false);
   });
 
-  it("of a pull whose end nobody saw have whoever asks verified", async () => {
+  it("of an interrupted pull cause verification", async () => {
     const { manager, agent, images, mustPull, filesIn } = rig();
     await manager.begin(image);
     assert.equal((await filesIn(pulling)).length, 1);
@@ -167,7 +167,7 @@ describe("records of pulls", () => {
     assert.deepEqual([(await filesIn(pulling)).length, (await filesIn(pulled)).length], [0, 1]);
   });
 
-  it("of a pull that ended while the target was away go with the next one of that name", async () => {
+  it("of a pull that ended while the target was unreachable are removed with the next pull of that name", async () => {
     const { manager, host, pull, filesIn, mustPull } = rig();
     const begun = await manager.begin(image);
     const apply = host.fs.apply.bind(host.fs);
@@ -175,20 +175,20 @@ describe("records of pulls", () => {
     await begun.failed();
     host.fs.apply = apply;
     assert.equal((await filesIn(pulling)).length, 1);
-    assert.equal(await mustPull(manager, secret("a")), true, "who asks is verified");
+    assert.equal(await mustPull(manager, secret("a")), true, "the pod's credentials are verified");
     await pull(manager, secret("a"));
     assert.deepEqual(await filesIn(pulling), []);
     assert.equal(await mustPull(manager, secret("a")), false);
   });
 
-  it("of pulls side by side are all kept", async () => {
+  it("of concurrent pulls are all kept", async () => {
     const { manager, mustPull } = rig();
     const [one, other] = await Promise.all([manager.begin(image), manager.begin(image)]);
     await Promise.all([one.succeeded(id, { secret: secret("a") }), other.succeeded(id, { secret: secret("b") })]);
     for (const namespace of ["a", "b"]) assert.equal(await mustPull(manager, secret(namespace)), false);
   });
 
-  it("go with their images, but for those pulled since", async () => {
+  it("are removed with their images, except those pulled since", async () => {
     const { manager, clock, mustPull, pull, filesIn } = rig();
     await pull(manager, secret("a"));
     await manager.prune([], clock.now());
@@ -198,6 +198,6 @@ describe("records of pulls", () => {
     assert.equal((await filesIn(pulled)).length, 1, "still there");
     await manager.prune([], clock.now());
     assert.deepEqual(await filesIn(pulled), []);
-    assert.equal(await mustPull(), false, "what is brought now nobody pulled for a pod");
+    assert.equal(await mustPull(), false, "an image that reappears was not pulled for a pod");
   });
 });

@@ -12,15 +12,15 @@ import { at, failure, setUp } from "./images-rig.ts";
 
 const { signal } = new AbortController();
 
-describe("an image", () => {
-  it("that is there is used as it is", async () => {
+describe("ensuring an image", () => {
+  it("uses a present image", async () => {
     const { runtime, events, ensure, pulls } = setUp();
     const id = runtime.addImage("busybox:1");
     assert.equal((await ensure()).imageRef, id);
     assert.deepEqual(events, [`${at} Normal Pulled: Container image "busybox:1" already present on machine`]);
     assert.equal(pulls().length, 0);
   });
-  it("that is not there is pulled, with times and size", async () => {
+  it("pulls a missing image and reports duration and size", async () => {
     const { runtime, events, ensure, clock } = setUp();
     runtime.offerImage("busybox:1");
     const release = runtime.hold("pullImage");
@@ -58,20 +58,20 @@ describe("an image", () => {
       );
     });
   }
-  it("is never pulled under Never", async () => {
+  it("never pulls with policy Never", async () => {
     const { ensure, events, pulls } = setUp();
     const message = 'Container image "busybox:1" is not present with pull policy of Never';
     assert.deepEqual(await failure(ensure({ imagePullPolicy: "Never" })), ["ErrImageNeverPull", message, undefined]);
     assert.deepEqual(events, [`${at} Warning ErrImageNeverPull: ${message}`]);
     assert.equal(pulls().length, 0);
   });
-  it("must have a name that parses", async () => {
+  it("rejects an invalid name", async () => {
     const { ensure, events } = setUp();
     const message = `Failed to apply default image tag "Bad Name": couldn't parse image name "Bad Name": invalid reference format: repository name (library/Bad Name) must be lowercase`;
     assert.deepEqual(await failure(ensure({ image: "Bad Name" })), ["InvalidImageName", message, undefined]);
     assert.deepEqual(events, [`${at} Warning InspectFailed: ${message}`]);
   });
-  it("that cannot be inspected is an error of its own", async () => {
+  it("reports an inspect failure with its own reason", async () => {
     const { ensure, runtime, events } = setUp();
     runtime.failNext("imageStatus", new CodedError("unavailable", "gone"));
     const message = 'Failed to inspect image "busybox:1": rpc error: code = Unavailable desc = gone';
@@ -80,10 +80,10 @@ describe("an image", () => {
   });
 });
 
-describe("a pull that fails", () => {
+describe("a failed pull", () => {
   const text =
     'rpc error: code = NotFound desc = failed to pull and unpack image "docker.io/library/busybox:1": failed to resolve reference "docker.io/library/busybox:1": docker.io/library/busybox:1: not found';
-  it("is not tried again before its back-off ends: 10 s, doubled up to 5 min, one for each pod", async () => {
+  it("backs off per pod: 10 s, doubled up to 5 min", async () => {
     const { ensure, events, clock, pulls } = setUp();
     const started = clock.now();
     assert.deepEqual(await failure(ensure()), ["ErrImagePull", text, started + 10_000]);
@@ -110,7 +110,7 @@ describe("a pull that fails", () => {
     }
     assert.deepEqual(delays, [20, 40, 80, 160, 300, 300]);
   });
-  it("does not go on when the registry comes back", async () => {
+  it("keeps its back-off when the registry recovers", async () => {
     const { ensure, runtime, clock } = setUp();
     await failure(ensure());
     runtime.offerImage("busybox:1");
@@ -138,7 +138,7 @@ describe("a pull that fails", () => {
       assert.equal((await failure(ensure()))[1], `Back-off pulling image "busybox:1": ${reason}: ${message}`);
     });
   }
-  it("by an aborted signal is no failure of the image", async () => {
+  it("is not recorded if the signal aborted it", async () => {
     const { runtime, puller, events, ensure } = setUp();
     runtime.offerImage("busybox:1");
     runtime.hold("pullImage");
@@ -159,7 +159,7 @@ describe("a pull that fails", () => {
   });
 });
 
-describe("how many pull at once", () => {
+describe("concurrent pulls", () => {
   const three = ["a:1", "b:1", "c:1"];
   const cases: readonly (readonly [name: string, deps: Partial<ImagePullerDeps>, running: number])[] = [
     ["has no bound by default", {}, 3],
@@ -181,7 +181,7 @@ describe("how many pull at once", () => {
       assert.match(last, running === 3 ? /in 2s \(2s including/ : /in 0s \(2s including waiting\)/);
     });
   }
-  it("counts a pull that was called off while it waited as none", async () => {
+  it("does not count a pull that was cancelled while waiting", async () => {
     const { runtime, puller, pulls, clock } = setUp({ serialize: true });
     for (const image of three) runtime.offerImage(image);
     const release = runtime.hold("pullImage");
@@ -203,7 +203,7 @@ describe("how many pull at once", () => {
       ["a:1", "c:1"],
     );
   });
-  it("is limited in rate by registryPullQPS", async () => {
+  it("are rate-limited by registryPullQPS", async () => {
     const { runtime, ensure, clock } = setUp({ qps: 1, burst: 2 });
     for (const image of [...three, "d:1"]) runtime.offerImage(image);
     await ensure({ image: "a:1" });
@@ -226,7 +226,7 @@ describe("pull secrets", () => {
   });
   const image = "quay.io/team/app:1";
   const imagePullSecrets = [{ name: "one" }, { name: "" }, { name: "two" }];
-  it("are tried one after the other until one opens", async () => {
+  it("are tried one after another until one is accepted", async () => {
     const { runtime, ensure, pulls, lines } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.offerImage(image);
     runtime.failNext("pullImage", new CodedError("unknown", "denied"));
@@ -240,7 +240,7 @@ describe("pull secrets", () => {
     );
     assert.doesNotMatch(lines.join(), /hunter2/);
   });
-  it("that all fail are one failure with each text once", async () => {
+  it("are reported as one failure with each text once if all fail", async () => {
     const { runtime, ensure, events } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     runtime.failNext("pullImage", new CodedError("permission_denied", "denied"));
     runtime.failNext("pullImage", new CodedError("unknown", "nothing there"));
@@ -248,7 +248,7 @@ describe("pull secrets", () => {
     assert.deepEqual((await failure(ensure({ image }, { imagePullSecrets }))).slice(0, 2), ["ErrImagePull", text]);
     assert.equal(events.at(-1), `${at} Warning Failed: Failed to pull image "${image}": ${text}`);
   });
-  it("that all meet an absent registry are one failure with the runtime's reason", async () => {
+  it("are reported as one failure with the runtime's reason if the registry is unavailable", async () => {
     const { runtime, ensure } = setUp({}, [login("one", "ann"), login("two", "bob")]);
     for (let times = 0; times < 2; times += 1)
       runtime.failNext("pullImage", new RuntimeError("unknown", "RegistryUnavailable", "RegistryUnavailable: down"));
@@ -257,7 +257,7 @@ describe("pull secrets", () => {
       `image pull failed for ${image} because the registry is unavailable: down`,
     ]);
   });
-  it("that are missing are named, and the pull goes on without", async () => {
+  it("are named if missing, and the pull continues without them", async () => {
     const { runtime, ensure, pulls, events } = setUp();
     runtime.offerImage(image);
     await ensure({ image }, { imagePullSecrets });
@@ -270,7 +270,7 @@ describe("pull secrets", () => {
       "pod Warning FailedToRetrieveImagePullSecret: Unable to retrieve some image pull secrets (one, two); attempting to pull the image may not succeed.",
     );
   });
-  it("that cannot be read fail the pull without a word of their content", async () => {
+  it("fail the pull if they cannot be parsed, without revealing their content", async () => {
     const broken: Secret = {
       ...login("one", "ann"),
       data: { ".dockerconfigjson": Buffer.from("hunter2").toString("base64") },
@@ -286,7 +286,7 @@ describe("pull secrets", () => {
   });
 });
 
-describe("a pull that takes long", () => {
+describe("a long pull", () => {
   const pulling = `${at} Normal Pulling: Pulling image "busybox:1"`;
   const slow = (ms: number, progress?: PullProgress) => {
     const clock = fakeClock();
@@ -301,7 +301,7 @@ describe("a pull that takes long", () => {
     return { ...setUp({ images, clock }), clock };
   };
 
-  it("is told of after half a minute, then every minute, and not after its end", async () => {
+  it("is reported after 30 s, then every minute, and not after its end", async () => {
     const { clock, events, ensure } = slow(100_000, {
       bytes: 1_234_567,
       totalBytes: 2_600_000,
@@ -320,7 +320,7 @@ describe("a pull that takes long", () => {
     assert.equal(clock.pending, 0);
   });
 
-  it("is told of without a sum that is not known, and not at all where the runtime tells nothing", async () => {
+  it("is reported without an unknown total, and not at all without progress from the runtime", async () => {
     const unsized = slow(40_000, { bytes: 5_000_000, layers: 2, layersDone: 0 });
     const ensured = unsized.ensure();
     await unsized.clock.advance(40_000);
@@ -334,7 +334,7 @@ describe("a pull that takes long", () => {
   });
 });
 
-test("each image that is asked for is counted, with what of it was found out", async () => {
+test("counts each requested image with its outcome", async () => {
   const counted: string[] = [];
   const ensured = (...of: readonly unknown[]) => void counted.push(of.map(String).join(" "));
   const { ensure, runtime } = setUp({ measures: { ...unmeasured.pulls, ensured } });

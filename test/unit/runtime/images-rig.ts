@@ -12,7 +12,7 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const { signal } = new AbortController();
 
-/** Settings of a puller that bounds, knows and measures nothing. */
+/** Settings of a puller without limits, records and metrics. */
 export const unbounded = {
   measures: unmeasured.pulls,
   keyrings: [],
@@ -22,7 +22,7 @@ export const unbounded = {
   burst: 0,
 };
 
-/** A puller of images on a fake runtime, with these secrets in the cluster. */
+/** An image puller on a fake runtime, with these Secrets in the cluster. */
 export function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Secret[] = []) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock });
@@ -67,7 +67,7 @@ export function setUp(more: Partial<ImagePullerDeps> = {}, secrets: readonly Sec
 
 export const at = "spec.containers{c}";
 
-/** Reason, message and time of the next try of the StartError with which `call` rejects. */
+/** Reason, message and retry time of the StartError that `call` rejects with. */
 export async function failure(
   call: Promise<unknown>,
 ): Promise<[reason: string, message: string, retryAt: number | undefined]> {

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { ContainerState } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Pod } from "../../../src/objects.ts";
 import type { EventSink } from "../../../src/pipeline.ts";
 import type { Hooks } from "../../../src/runtime/hooks.ts";
@@ -25,7 +25,7 @@ function rig(hooks: Hooks = { run: async () => undefined }) {
     stopPodSandbox: async (id: string) => void calls.push(`stop sandbox ${id}`),
   };
   const clock = fakeClock();
-  const log = createLogger(0, { write: () => undefined });
+  const log = silentLog();
   return { calls, events, runtime, clock, deps: { runtime, events, hooks, clock, log } };
 }
 
@@ -44,7 +44,7 @@ for (const [what, pod, override, seconds] of graces) {
   });
 }
 
-test("a pod that only the runtime knows has its events, and no hook: of its spec nothing is known", async () => {
+test("a pod known only to the runtime gets events but runs no hook", async () => {
   const ran: unknown[] = [];
   const { calls, events, runtime, deps } = rig({ run: async (what) => void ran.push(what) });
   const annotations = {
@@ -70,7 +70,7 @@ test("a pod that only the runtime knows has its events, and no hook: of its spec
   );
 });
 
-test("running containers are stopped side by side, then all sandboxes; ended ones are left alone", async () => {
+test("stops running containers concurrently, then all sandboxes; leaves exited ones alone", async () => {
   const { calls, events, runtime, deps } = rig();
   const [a, b, ended] = [
     aStatus(aContainer("a"), running),
@@ -94,7 +94,7 @@ test("running containers are stopped side by side, then all sandboxes; ended one
   assert.deepEqual(events.lines.sort(), ["Normal Killing Stopping container a", "Normal Killing Stopping container b"]);
 });
 
-test("what is gone already is stopped; one that would not stop is told by an event after the rest was tried", async () => {
+test("missing containers count as stopped; a failed stop is reported by an event after all others were tried", async () => {
   const { calls, events, runtime, deps } = rig();
   const sandbox = aSandbox();
   runtime.stopContainer = async () => Promise.reject(new CodedError("not_found", "gone"));
@@ -121,7 +121,7 @@ test("what is gone already is stopped; one that would not stop is told by an eve
   assert.equal(events.lines.at(-1), `Warning FailedKillPod error killing pod: [${why}, ${box}]`);
 });
 
-test("what would not stop while a pod goes on is told by no event of the pod's end", async () => {
+test("a failed stop while the pod continues emits no FailedKillPod event", async () => {
   const { events, runtime, deps } = rig();
   runtime.stopPodSandbox = async () => Promise.reject(new CodedError("unknown", "stuck"));
   const observed = observe([aSandbox()], []);
@@ -129,7 +129,7 @@ test("what would not stop while a pod goes on is told by no event of the pod's e
   assert.deepEqual(events.lines, []);
 });
 
-/** A hook that takes as long as is said, or fails. */
+/** A hook that takes the given time, or fails. */
 function hooksOf(clock: { sleep: (ms: number, signal: AbortSignal) => Promise<void> }, seconds: number | Error): Hooks {
   return {
     run: async (_hook, _target, signal) => {
@@ -146,7 +146,7 @@ const hookTimes: readonly (readonly [string, number, number, number])[] = [
   ["a hook that does not end is not waited for longer", 3600, 10, 2],
 ];
 for (const [what, takes, graceSeconds, left] of hookTimes) {
-  test(`a preStop hook runs in the grace period: ${what}`, async () => {
+  test(`the preStop hook runs within the grace period: ${what}`, async () => {
     const { calls, events, clock, deps } = rig();
     const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: graceSeconds });
     const observed = observe([], [aStatus(preStop, running, { id: "id" })]);
@@ -162,7 +162,7 @@ for (const [what, takes, graceSeconds, left] of hookTimes) {
   });
 }
 
-test("a preStop hook that fails is told without its words, and the container ends", async () => {
+test("a failed preStop hook is reported without its output, and the container stops", async () => {
   const { calls, events, clock, deps } = rig();
   const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 5 });
   const observed = observe([], [aStatus(preStop, running, { id: "id" })]);
@@ -175,7 +175,7 @@ test("a preStop hook that fails is told without its words, and the container end
   ]);
 });
 
-test("no hook runs where there is no time for one", async () => {
+test("runs no hook without time for one", async () => {
   const ran: unknown[] = [];
   const { deps } = rig({ run: async (what) => void ran.push(what) });
   const observed = observe([aSandbox()], [aStatus(preStop, running)]);
@@ -183,7 +183,7 @@ test("no hook runs where there is no time for one", async () => {
   assert.deepEqual(ran, []);
 });
 
-/** Containers that end as long after they are stopped as is said; what is stopped is noted with the second it happened in. */
+/** Containers that exit the given time after they are stopped; stops are recorded with the second they happened in. */
 function sidecarRig(seconds: Readonly<Record<string, number>>) {
   const { calls, events, runtime, clock, deps } = rig();
   runtime.stopContainer = async (id, grace) => {
@@ -200,7 +200,7 @@ function sidecarRig(seconds: Readonly<Record<string, number>>) {
   return { calls, events, clock, deps, pod, observed: observe([aSandbox({ id: "box" })], statuses) };
 }
 
-test("sidecars end after the main containers, the last one first; their hooks run at once", async () => {
+test("sidecars stop after the main containers in reverse order; their hooks run at once", async () => {
   const { calls, clock, deps, pod, observed } = sidecarRig({ a: 1, b: 3, s2: 2 });
   const hooked: string[] = [];
   const hooks: Hooks = {
@@ -213,7 +213,7 @@ test("sidecars end after the main containers, the last one first; their hooks ru
   assert.deepEqual(calls.sort(), ["0 a 10", "0 b 10", "3 s2 7", "5 s1 5", "stop sandbox box"]);
 });
 
-test("a sidecar does not wait beyond the grace period", async () => {
+test("a sidecar waits no longer than the grace period", async () => {
   const { calls, clock, deps, pod, observed } = sidecarRig({ a: 60, b: 0, s2: 60 });
   const killing = killPod(deps, { observed, pod, graceSeconds: 4 }, never);
   await clock.advance(20_000);
@@ -221,7 +221,7 @@ test("a sidecar does not wait beyond the grace period", async () => {
   assert.deepEqual(calls.sort(), ["0 a 4", "0 b 4", "4 s1 2", "4 s2 2", "stop sandbox box"]);
 });
 
-test("a sidecar waits for nobody who does not run", async () => {
+test("a sidecar does not wait for containers that are not running", async () => {
   const { calls, clock, deps, pod, observed } = sidecarRig({});
   const left = { ...observed, containers: observed.containers.filter(({ id }) => id === "s1") };
   const killing = killPod(deps, { observed: left, pod, graceSeconds: undefined }, never);
@@ -230,7 +230,7 @@ test("a sidecar waits for nobody who does not run", async () => {
   assert.deepEqual(calls, ["0 s1 10", "stop sandbox box"]);
 });
 
-test("a pod whose grace period is cut while a hook runs is left to the next try", async () => {
+test("a shortened grace period during a hook interrupts the kill, to be retried", async () => {
   const { calls, clock, deps } = rig();
   const stop = new AbortController();
   const pod = aPod({ containers: [preStop], terminationGracePeriodSeconds: 600 });

@@ -5,7 +5,7 @@ import { aContainer, aPod } from "../../fakes/pods.ts";
 
 const persistent = (plugin: string) => ({ name: "pv", plugin, isDevice: false });
 
-test("SELinux: volumes of drivers and claims are relabelled unless they may only be read, or are the machine's or a server's", () => {
+test("SELinux: relabels CSI volumes and claims, except read-only, hostPath and NFS ones", () => {
   const volumes = {
     claim: { readOnly: false, persistent: persistent("kubernetes.io/csi") },
     "claim-ro": { readOnly: true, persistent: persistent("kubernetes.io/csi") },

@@ -32,11 +32,11 @@ function rig(context: TestContext) {
   return { clock, lines, put, users };
 }
 
-/** Longer than what was read is used. */
+/** Longer than the cache duration. */
 const laterMs = 5 * 60_000;
 
-describe("the node's own credentials", () => {
-  it("are those of the first Docker configuration, read again after five minutes", async (context) => {
+describe("node credentials", () => {
+  it("are read from the first Docker configuration, again after five minutes", async (context) => {
     const { put, users, clock } = rig(context);
     assert.deepEqual(await users(), []);
     put("home/.dockercfg", auths("old"));
@@ -54,14 +54,14 @@ describe("the node's own credentials", () => {
     }
   });
 
-  it("that cannot be read are left out without a word of what is in them", async (context) => {
+  it("are skipped if they cannot be parsed, without logging their content", async (context) => {
     const { put, users, lines } = rig(context);
     put("root/config.json", "hunter2");
     put("work/config.json", { auths: { "registry.test": { auth: "hunter2" } } });
     put("home/.docker/config.json", { auths: auths("home") });
     assert.deepEqual(await users(), ["home"]);
     assert.equal(lines.length, 2);
-    assert.match(lines.join(), /a Docker configuration with credentials is not a JSON object, and is not used/);
+    assert.match(lines.join(), /ignoring Docker configuration: it is not a JSON object/);
     assert.doesNotMatch(lines.join(), /hunter2/);
   });
 });

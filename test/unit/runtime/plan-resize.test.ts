@@ -18,19 +18,19 @@ function planFor(containers: readonly Container[], more: Parameters<typeof planP
   return { statuses, steps: planPod(pod, observe([aSandbox()], statuses), { inForce, ...more }) };
 }
 
-test("a container that has what it was given, however that is written, is left alone", () => {
+test("a container with its allocated resources, in any notation, is left alone", () => {
   const same = aContainer("c", { resources: has("0.1", "65536Ki") });
   assert.deepEqual(planFor([same]).steps, []);
 });
 
-test("one that was given something else goes on with it", () => {
+test("a container with changed resources is resized in place", () => {
   const larger = aContainer("c", { resources: has("200m", "64Mi") });
   const { steps, statuses } = planFor([larger]);
   const resize = { container: larger, containerId: statuses[0]?.id, from: before, to: has("200m", "64Mi") };
   assert.deepEqual(steps, [{ do: "resize", containers: [resize], wholePod: false }]);
 });
 
-test("a policy that asks for a restart is about its own resource alone", () => {
+test("the RestartContainer policy applies to its own resource only", () => {
   const resizePolicy = [{ resourceName: "memory", restartPolicy: "RestartContainer" }];
   const planned = (resources: Resources) => told(planFor([aContainer("c", { resizePolicy, resources })]).steps);
   assert.deepEqual(planned(has("200m", "64Mi")), ["resize c"]);
@@ -42,7 +42,7 @@ test("a policy that asks for a restart is about its own resource alone", () => {
   ]);
 });
 
-test("what does not run, or is to be replaced anyway, is not resized", () => {
+test("a container that is not running, or is replaced anyway, is not resized", () => {
   const c = aContainer("c", { resources: has("200m", "64Mi") });
   const ended = planPod(aPod({ containers: [c] }), observe([aSandbox()], [aStatus(c, exited)]), { inForce });
   assert.deepEqual(told(ended), ["use sandbox 0", "start c"]);
@@ -54,7 +54,7 @@ test("what does not run, or is to be replaced anyway, is not resized", () => {
   assert.deepEqual(planFor([c], { inForce: () => undefined }).steps, []);
 });
 
-test("sidecars and init containers that run are resized too, before main containers have started", () => {
+test("running sidecars and init containers are resized before main containers have started", () => {
   const resizePolicy = [{ resourceName: "cpu", restartPolicy: "RestartContainer" }];
   const sidecar = aContainer("s", { restartPolicy: "Always", resources: has("200m", "64Mi") });
   const restarting = aContainer("r", { restartPolicy: "Always", resizePolicy, resources: has("200m", "64Mi") });
@@ -69,7 +69,7 @@ test("sidecars and init containers that run are resized too, before main contain
   ]);
 });
 
-test("a pod that asks for other amounts as a whole is resized, and its containers that have none of their own", () => {
+test("changed pod-level resources resize the pod and its containers without resources of their own", () => {
   const c = aContainer("c", { resources: { requests: { cpu: "10m" } } });
   const pod = aPod({ containers: [c], resources: has("2", "1Gi") });
   const seen = observe([aSandbox()], [aStatus(c, running)]);
@@ -84,7 +84,7 @@ test("a pod that asks for other amounts as a whole is resized, and its container
   assert.deepEqual(told(planPod(pod, seen, { groupIsStale: true })), ["resize pod"]);
 });
 
-test("what becomes less makes room for what becomes more; the limit says which, else the request", () => {
+test("decreases come before increases, compared by limit, otherwise by request", () => {
   const change = (name: string, from: Resources, to: Resources) => ({
     container: aContainer(name),
     containerId: name,

@@ -14,28 +14,28 @@ const {
 const { SANDBOX_NOTREADY: notReady } = PodSandboxState;
 const plan = (...given: Parameters<typeof planPod>) => told(planPod(...given));
 
-describe("the sandbox", () => {
+describe("planning the sandbox", () => {
   const dead = aSandbox({ state: notReady, metadata: { name: "p", namespace: "default", uid: "uid-1", attempt: 4 } });
   const isReplaced = (steps: readonly string[]) => steps[0] === "kill pod: sandbox changed";
-  it("is made when there is none, and all containers with it", () => {
+  it("creates a missing sandbox and starts all containers", () => {
     const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
     assert.deepEqual(plan(pod, observe([], [])), ["run sandbox 0", "start a in it", "start b in it"]);
   });
-  it("is replaced when it is not ready, counting attempts", () => {
+  it("replaces a sandbox that is not ready, with the next attempt", () => {
     assert.deepEqual(plan(aPod(), observe([dead], [])), [
       "kill pod: sandbox changed",
       "run sandbox 5",
       "start c in it",
     ]);
   });
-  it("is made without a word of a change where only containers are left of the pod", () => {
+  it("emits no SandboxChanged event if only containers are left of the pod", () => {
     assert.deepEqual(plan(aPod(), observe([], [aStatus(aContainer("c"), running)])), [
       "kill pod",
       "run sandbox 0",
       "start c in it",
     ]);
   });
-  it("is replaced when two are ready, when the network mode changed, when it has no address", () => {
+  it("replaces it if two are ready, the network mode changed, or it has no address", () => {
     assert.ok(isReplaced(plan(aPod(), observe([aSandbox(), aSandbox()], []))));
     assert.ok(isReplaced(plan(aPod({ hostNetwork: true }), observe([aSandbox()], []))));
     assert.ok(isReplaced(plan(aPod(), observe([aSandbox({ network: { ip: "", additionalIps: [] } })], []))));
@@ -49,11 +49,11 @@ describe("the sandbox", () => {
     });
     assert.deepEqual(plan(aPod({ hostNetwork: true }), observe([onHost], [])), ["use sandbox 0", "start c"]);
   });
-  it("is not made again for a pod that never restarts and has run", () => {
+  it("does not re-create it for a pod with restartPolicy Never that has run", () => {
     const pod = aPod({ restartPolicy: "Never" });
     assert.deepEqual(plan(pod, observe([dead], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });
-  it("is not made again under OnFailure when all have succeeded; else only the others start", () => {
+  it("does not re-create it with OnFailure if all containers succeeded; otherwise starts only the others", () => {
     const a = aContainer("a");
     const b = aContainer("b");
     const pod = aPod({ restartPolicy: "OnFailure", containers: [a, b] });
@@ -61,7 +61,7 @@ describe("the sandbox", () => {
     const half = observe([dead], [aStatus(a, exited), aStatus(b, exited, { exitCode: 1 })]);
     assert.deepEqual(plan(pod, half).slice(1), ["run sandbox 5", "start b in it"]);
   });
-  it("is replaced under Never where nothing of the pod has run: what was created was never started", () => {
+  it("replaces it with Never if no container ever started", () => {
     const pod = aPod({ restartPolicy: "Never" });
     const unstarted = aStatus(aContainer("c"), created);
     assert.deepEqual(plan(pod, observe([dead], [], [unstarted])), [
@@ -71,7 +71,7 @@ describe("the sandbox", () => {
     ]);
     assert.deepEqual(plan(pod, observe([dead], [], [unstarted, aStatus(aContainer("d"), exited)])), ["kill pod"]);
   });
-  it("starts over from the first init container, when what the old one had run of them is removed", () => {
+  it("starts over from the first init container and removes the old ones", () => {
     const pod = aPod({ initContainers: [aContainer("i1"), aContainer("i2")] });
     const runs = [aStatus(aContainer("c"), exited), aStatus(aContainer("i1"), exited, { id: "old" })];
     assert.deepEqual(plan(pod, observe([dead], runs)), [
@@ -83,37 +83,37 @@ describe("the sandbox", () => {
   });
 });
 
-describe("init containers", () => {
+describe("planning init containers", () => {
   const init = [aContainer("i1"), aContainer("i2")];
   const pod = aPod({ initContainers: init, restartPolicy: "OnFailure" });
   const after = (...statuses: Parameters<typeof observe>[1]) => plan(pod, observe([aSandbox()], statuses));
-  it("run one after another, then the main ones", () => {
+  it("runs them one after another, then the main ones", () => {
     assert.deepEqual(after(), ["use sandbox 0", "start init i1"]);
     assert.deepEqual(after(aStatus(aContainer("i1"), running)), []);
     assert.deepEqual(after(aStatus(aContainer("i1"), exited)), ["use sandbox 0", "start init i2"]);
     const done = after(aStatus(aContainer("i1"), exited), aStatus(aContainer("i2"), exited));
     assert.deepEqual(done, ["use sandbox 0", "start c"]);
   });
-  it("are tried again when they fail, or end the pod under Never", () => {
+  it("restarts failed ones, or ends the pod with Never", () => {
     const failed = aStatus(aContainer("i1"), exited, { exitCode: 1 });
     assert.deepEqual(after(failed), ["use sandbox 0", "start init i1"]);
     const over = { ...pod, spec: { ...pod.spec, restartPolicy: "Never" } };
     assert.deepEqual(plan(over, observe([aSandbox()], [failed])), ["kill pod"]);
   });
-  it("count as failed when the kernel killed them for memory, whatever their exit code", () => {
+  it("counts OOM-killed ones as failed, whatever their exit code", () => {
     const killed = aStatus(aContainer("i1"), exited, { reason: "OOMKilled" });
     const always = { ...pod, spec: { ...pod.spec, restartPolicy: "Always" } };
     assert.deepEqual(plan(always, observe([aSandbox()], [killed])), ["use sandbox 0", "start init i1"]);
   });
-  it("restart by their exit code, also when the kernel killed one of their processes for memory", () => {
+  it("decides restarts by exit code, also after an OOM kill", () => {
     const killed = (exitCode: number) => aStatus(aContainer("i1"), exited, { reason: "OOMKilled", exitCode });
     assert.deepEqual(after(killed(0)), ["kill pod"]);
     assert.deepEqual(after(killed(137)), ["use sandbox 0", "start init i1"]);
   });
-  it("do not run again once a main container runs, even when they were removed", () => {
+  it("does not run them again once a main container runs, even if they were removed", () => {
     assert.deepEqual(after(aStatus(aContainer("c"), running)), []);
   });
-  it("leave only their newest ended run behind, which is seen to in a pass that has something else to do", () => {
+  it("removes all but the newest exited one, in a pass that has other steps", () => {
     const runs = ["newest", "older", "oldest"].map((id, at) =>
       aStatus(aContainer("i1"), exited, { id, createdAt: BigInt(-at) }),
     );
@@ -122,14 +122,14 @@ describe("init containers", () => {
   });
 });
 
-describe("containers of an earlier sandbox that could not be removed", () => {
+describe("leftover containers of an earlier sandbox", () => {
   const side = aContainer("s", { restartPolicy: "Always" });
   const pod = aPod({ initContainers: [aContainer("i1"), side, aContainer("i2")] });
   const i1 = aStatus(aContainer("i1"), exited);
   const plans = (own: Parameters<typeof observe>[1], earlier: Parameters<typeof observe>[1]) =>
     plan(pod, observe([aSandbox()], own, earlier)).filter((step) => !step.startsWith("remove"));
   const oldInit2 = aStatus(aContainer("i2"), exited);
-  it("let no later init container start before its turn", () => {
+  it("do not let a later init container start early", () => {
     assert.deepEqual(plans([], [oldInit2]), ["use sandbox 0", "start init i1"]);
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [oldInit2]), []);
     assert.deepEqual(plans([i1], [oldInit2]), ["use sandbox 0", "start init s"]);
@@ -138,30 +138,30 @@ describe("containers of an earlier sandbox that could not be removed", () => {
     const done = [...again, aStatus(aContainer("i2"), exited)];
     assert.deepEqual(plans(done, [oldInit2]), ["use sandbox 0", "start c"]);
   });
-  it("do not fail the pod by how they ended", () => {
+  it("do not fail the pod by their exit code", () => {
     const failed = aStatus(aContainer("i2"), exited, { exitCode: 1 });
     const once = { ...pod, spec: { ...pod.spec, restartPolicy: "OnFailure" } };
     const steps = plan(once, observe([aSandbox()], [aStatus(aContainer("i1"), running)], [failed]));
     assert.deepEqual(steps, []);
   });
-  it("let no sidecar start before the init containers ahead of it", () => {
+  it("do not let a sidecar start before the init containers ahead of it", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(side, exited)]), []);
   });
-  it("let no main container start first because it was created and never started", () => {
+  it("do not let a main container start first because it was created and never started", () => {
     assert.deepEqual(plans([aStatus(aContainer("i1"), running)], [aStatus(aContainer("c"), created)]), []);
   });
-  it("are removed in a pass that has something else to do", () => {
+  it("are removed in a pass that has other steps", () => {
     const old = aStatus(aContainer("i2"), exited, { id: "old" });
     assert.deepEqual(plan(pod, observe([aSandbox()], [i1], [old])), ["remove old", "use sandbox 0", "start init s"]);
   });
 });
 
-describe("main containers", () => {
+describe("planning main containers", () => {
   const on = (policy: string, ...statuses: Parameters<typeof observe>[1]) =>
     plan(aPod({ restartPolicy: policy }), observe([aSandbox()], statuses));
   const started = ["use sandbox 0", "start c"];
-  it("are left alone while they run", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
-  it("start again as the restart policy says", () => {
+  it("leaves running ones alone", () => assert.deepEqual(on("Always", aStatus(aContainer("c"), running)), []));
+  it("restarts exited ones according to the restart policy", () => {
     const good = aStatus(aContainer("c"), exited);
     const bad = aStatus(aContainer("c"), exited, { exitCode: 3 });
     assert.deepEqual(
@@ -173,15 +173,15 @@ describe("main containers", () => {
       [started, started, ["kill pod"]],
     );
   });
-  it("take the pod down when none is left to run", () => {
+  it("kills the pod if none is left to run", () => {
     assert.deepEqual(on("Never", aStatus(aContainer("c"), exited)), ["kill pod"]);
   });
-  it("are replaced when their image changed, and only then", () => {
+  it("replaces one only if its image changed", () => {
     const old = aStatus(aContainer("c", { image: "busybox:1" }), running);
     assert.deepEqual(on("Never", old), ["kill c: Container c definition changed, will be restarted", ...started]);
     assert.deepEqual(on("Always", aStatus(aContainer("c", { args: ["other"] }), running)), []);
   });
-  it("are killed when a probe condemns them, with its grace period, and start again unless the policy forbids it", () => {
+  it("kills one with a failed probe, with the probe's grace period, and restarts it if the policy allows", () => {
     const probe = { exec: { command: ["x"] }, terminationGracePeriodSeconds: 7 };
     const container = aContainer("c", { livenessProbe: probe, startupProbe: { exec: { command: ["x"] } } });
     const status = aStatus(container, running);
@@ -201,17 +201,17 @@ describe("main containers", () => {
     ]);
     assert.deepEqual(condemned("Never", "liveness"), ["kill c: Container c failed liveness probe (7 s)"]);
   });
-  it("are killed before they start again when nobody knows whether they run", () => {
+  it("kills one in unknown state before restarting it", () => {
     const text = 'kill c: Container is in "unknown" state, try killing it before restart';
     assert.deepEqual(on("Never", aStatus(aContainer("c"), unknown)), [text, ...started]);
   });
-  it("start when they were created and never started", () =>
+  it("starts one that was created and never started", () =>
     assert.deepEqual(on("Never", aStatus(aContainer("c"), created)), started));
-  it("are judged by their newest status", () => {
+  it("uses the newest status", () => {
     const older = aStatus(aContainer("c"), running);
     assert.deepEqual(on("Always", older, aStatus(aContainer("c"), exited)), started);
   });
-  it("do not start again in a pod that is being deleted", () => {
+  it("does not restart in a pod that is being deleted", () => {
     const pod = aPod({}, { deletionTimestamp: "2026-01-01T00:00:00Z" });
     assert.deepEqual(plan(pod, observe([aSandbox()], [aStatus(aContainer("c"), exited)])), ["kill pod"]);
   });

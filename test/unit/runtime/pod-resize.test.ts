@@ -15,7 +15,7 @@ const podOf = (cpu: string, restartPolicy = "NotRequired"): TestPod =>
     ],
   });
 
-/** Container a has 100m until something else is put in force; each run of it begins with what it was made with. */
+/** Container a has 100m until changed; each new run starts with the resources it was created with. */
 function resizable() {
   const enforced = new Map<string, Resources>();
   const inForce: ResourcesInForce = {
@@ -33,7 +33,7 @@ function resizable() {
 const updates = ({ runtime }: ReturnType<typeof resizable>) =>
   runtime.calls.filter(({ verb }) => verb === "updateContainerResources").length;
 
-test("a container that was given something else goes on with it; the pass after has nothing to do", async () => {
+test("resizes a container in place; the next pass has nothing to do", async () => {
   const made = resizable();
   const { pass, states } = made;
   await pass(podOf("100m"));
@@ -43,7 +43,7 @@ test("a container that was given something else goes on with it; the pass after 
   assert.deepEqual(await pass(podOf("200m")), { untouched: true });
 });
 
-test("one whose policy asks for it starts anew, alone, with an event that says why", async () => {
+test("restarts only the container whose policy requires it, with an event that names the reason", async () => {
   const made = resizable();
   const { pass, states, events } = made;
   await pass(podOf("100m", "RestartContainer"));
@@ -56,7 +56,7 @@ test("one whose policy asks for it starts anew, alone, with an event that says w
   assert.deepEqual(await pass(podOf("200m", "RestartContainer")), { untouched: true });
 });
 
-test("what cannot be given now is told, keeps nothing from starting, and is tried again", async () => {
+test("a failed resize is reported, does not block starts, and is retried", async () => {
   const made = resizable();
   const { pass, states, runtime } = made;
   await pass(podOf("100m"));

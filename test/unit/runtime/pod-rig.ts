@@ -1,5 +1,5 @@
 import { ContainerConfig, ContainerState, LinuxContainerResources, PodSandboxConfig } from "../../../src/gen/cri.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 
 import type { RuntimePod } from "../../../src/pipeline.ts";
 import { containerHash } from "../../../src/pod/hash.ts";
@@ -20,7 +20,7 @@ import { aColumn } from "../../fakes/state.ts";
 
 const never = new AbortController().signal;
 
-/** Passes over one pod on the fake runtime, each seeing what the one before left. */
+/** Sync passes over one pod on the fake runtime, each observing the result of the one before. */
 export function rig(over: Partial<PodRuntimeDeps> = {}) {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock });
@@ -38,7 +38,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     resizes: unmeasured.resizes,
     fs: fakeHost({ clock }).fs,
     events,
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     uninterrupted: never,
     crashLoop: createCrashLoop({ clock, targetClock: { toOurs: (time) => time }, events, maxMs: 300_000 }),
     withStableFiles: (_uid, work) => work(),
@@ -101,7 +101,7 @@ export function rig(over: Partial<PodRuntimeDeps> = {}) {
     return outcome;
   };
   const show = async (shown: RuntimePod | undefined) => void ready.push(shown?.sandboxes.length ?? "look");
-  /** The same pass over a pod that the runtime has nothing of. */
+  /** The same pass for a pod that the runtime does not have. */
   const first = async (pod: TestPod) => (await podRuntime.plan(pod, observe([], []), never)).perform(show, never);
   const states = async () =>
     (await see()).containers

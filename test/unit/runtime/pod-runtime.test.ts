@@ -9,7 +9,7 @@ import { rig, running, exited } from "./pod-rig.ts";
 
 const never = new AbortController().signal;
 
-test("a new pod gets its sandbox, which is told before containers start, and all its containers; the next pass does nothing", async () => {
+test("a new pod gets its sandbox, reported before containers start, and all containers; the next pass does nothing", async () => {
   const { runtime, ready, pass, states, starts } = rig();
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   assert.deepEqual(await pass(pod), {});
@@ -20,7 +20,7 @@ test("a new pod gets its sandbox, which is told before containers start, and all
   assert.equal(starts.get("uid-1")?.failures.size ?? 0, 0);
 });
 
-test("a pod's runtime class chooses the sandbox's handler; without one it is the runtime's default", async () => {
+test("the RuntimeClass selects the sandbox's handler; without one the runtime's default is used", async () => {
   for (const [runtimeClassName, handler] of [
     ["secure", "handler-of-secure"],
     ["", ""],
@@ -32,7 +32,7 @@ test("a pod's runtime class chooses the sandbox's handler; without one it is the
   }
 });
 
-test("a pod whose runtime class is not there gets no sandbox, with the kubelet's event, until it is", async () => {
+test("without its RuntimeClass a pod gets no sandbox, with the kubelet's event, until it exists", async () => {
   const classes = new Map<string, string>();
   const handler = async (name: string) => {
     const found = classes.get(name);
@@ -52,7 +52,7 @@ test("a pod whose runtime class is not there gets no sandbox, with the kubelet's
   assert.deepEqual(await states(), [running("c")]);
 });
 
-test("init containers run one after another, the others after the last; in a new sandbox anew, with nothing of the old ones left", async () => {
+test("init containers run one after another, then the others; a new sandbox starts over with nothing of the old one left", async () => {
   const { runtime, unlogged, see, pass, states } = rig();
   const pod = aPod({ initContainers: [aContainer("one"), aContainer("two")] });
   const end = async (name: string) =>
@@ -77,7 +77,7 @@ test("init containers run one after another, the others after the last; in a new
   assert.deepEqual(unlogged.toSorted(), links.toSorted());
 });
 
-test("a container that its probe condemns is stopped with the probe's grace and starts again in the same pass", async () => {
+test("a container with a failed probe is stopped with the probe's grace period and restarted in the same pass", async () => {
   let condemned = "";
   const { runtime, see, pass, states } = rig({
     probes: { condemnedBy: (_uid, _name, id) => (id === condemned ? "liveness" : undefined), started: () => undefined },
@@ -96,7 +96,7 @@ test("a container that its probe condemns is stopped with the probe's grace and 
   assert.deepEqual(await pass(pod), { untouched: true });
 });
 
-test("one container that cannot start does not keep the others from it; its reason is kept until it does", async () => {
+test("a container that cannot start does not block others; its reason is kept until it starts", async () => {
   const { pass, states, starts } = rig();
   const pod = aPod({ containers: [aContainer("a", { image: "none" }), aContainer("b")] });
   const { error, retryAt } = await pass(pod);
@@ -109,7 +109,7 @@ test("one container that cannot start does not keep the others from it; its reas
   assert.deepEqual([await states(), starts.get("uid-1")?.failures.size ?? 0], [[running("a"), running("b")], 0]);
 });
 
-test("a container that keeps ending waits for its back-off, and the pass says until when", async () => {
+test("a crash-looping container waits for its back-off, and the pass returns its end", async () => {
   const { clock, runtime, see, pass, states } = rig();
   const pod = aPod();
   const endNewest = async () => runtime.exitContainer((await see()).containers[0]?.id ?? "", 1);
@@ -125,7 +125,7 @@ test("a container that keeps ending waits for its back-off, and the pass says un
   assert.deepEqual((await states()).at(-1), running("c", 2));
 });
 
-test("a changed container is stopped and replaced, the other stays", async () => {
+test("a changed container is replaced, the other keeps running", async () => {
   const { runtime, events, see, pass, states } = rig();
   await pass(aPod({ containers: [aContainer("a"), aContainer("b")] }));
   const kept = (await see()).containers.find(({ labels }) => labels[containerNameLabel] === "b")?.id;
@@ -138,7 +138,7 @@ test("a changed container is stopped and replaced, the other stays", async () =>
   assert.equal(runtime.calls.filter(({ verb }) => verb === "stopContainer").length, 1);
 });
 
-test("a sandbox that died is replaced under its next attempt, and everything in it starts anew", async () => {
+test("a dead sandbox is replaced with the next attempt, and all its containers start again", async () => {
   const { runtime, events, ready, see, pass, states } = rig();
   await pass(aPod());
   runtime.killSandbox((await see()).sandboxes[0]?.id ?? "");
@@ -151,11 +151,11 @@ test("a sandbox that died is replaced under its next attempt, and everything in 
     ],
   );
   assert.ok((await states()).includes(running("c", 1)));
-  assert.deepEqual(ready, [1, "look"], "what else the pod has is not known without a look");
+  assert.deepEqual(ready, [1, "look"], "an inspection is needed to know the rest of the pod");
   assert.ok(events.lines.includes("Normal SandboxChanged Pod sandbox changed, it will be killed and re-created."));
 });
 
-test("a pass that is cut off rejects, and leaves nothing half-made behind", async () => {
+test("an aborted pass rejects and leaves nothing half-created", async () => {
   const { runtime, pass, see } = rig();
   const stop = new AbortController();
   const release = runtime.hold("runPodSandbox");
@@ -168,14 +168,14 @@ test("a pass that is cut off rejects, and leaves nothing half-made behind", asyn
   assert.deepEqual([sandboxes.length, containers.length], [1, 0]);
 });
 
-test("a pod that is killed has no running container and no ready sandbox", async () => {
+test("a killed pod has no running container and no ready sandbox", async () => {
   const { podRuntime, see, pass, states } = rig();
   await pass(aPod());
   await podRuntime.kill(await see(), aPod(), 5, never);
   assert.deepEqual([await states(), (await see()).sandboxes.map(({ state }) => state)], [[exited("c")], [1]]);
 });
 
-test("while a sandbox is made its containers' images and old logs are looked for; a log's link holds up nothing", async () => {
+test("images and old logs are looked up while the sandbox is created; linking a log blocks nothing", async () => {
   const linked = Promise.withResolvers<void>();
   const asked: string[] = [];
   const { first, runtime, see } = rig({
@@ -208,7 +208,7 @@ test("while a sandbox is made its containers' images and old logs are looked for
   await rest;
 });
 
-test("for a container that starts again nothing is looked for ahead: its back-off may forbid it", async () => {
+test("nothing is looked up ahead for a restarting container, as its back-off may forbid it", async () => {
   const asked: string[] = [];
   const { runtime, see, pass, states } = rig({
     lookForImage: async () => void asked.push("image"),
@@ -221,7 +221,7 @@ test("for a container that starts again nothing is looked for ahead: its back-of
   assert.deepEqual([await states(), asked], [[exited("c"), running("c", 1)], []]);
 });
 
-test("what the plan has asked for is not asked for again; what it could not have is, and then its failure is told", async () => {
+test("facts fetched ahead are not fetched again; a failed one is, and its failure is reported then", async () => {
   let asked = 0;
   let fails = true;
   const { first, events } = rig({
@@ -240,7 +240,7 @@ test("what the plan has asked for is not asked for again; what it could not have
   assert.equal(asked, 1);
 });
 
-test("a sidecar that could be started lets the next one start at once; one that could not keeps nobody from it", async () => {
+test("a started sidecar lets the next one start at once; a failed one does not block it", async () => {
   const sidecar = (name: string, image = "busybox") => aContainer(name, { restartPolicy: "Always", image });
   const { pass, states } = rig();
   const pod = aPod({ initContainers: [sidecar("s1"), sidecar("s2")] });
@@ -251,7 +251,7 @@ test("a sidecar that could be started lets the next one start at once; one that 
   assert.deepEqual(await pass(pod), { untouched: true });
 });
 
-test("an ephemeral container is started in the sandbox that is there, counted as one, and never again", async () => {
+test("an ephemeral container starts in the existing sandbox, is counted once, and never restarts", async () => {
   const sorts: string[] = [];
   const { runtime, see, pass, states } = rig({
     measures: { ...unmeasured.starts, containerStarting: (sort) => void sorts.push(sort) },
@@ -272,7 +272,7 @@ test("an ephemeral container is started in the sandbox that is there, counted as
   assert.deepEqual(await pass(debugged), { untouched: true });
 });
 
-test("a pod that starts anew loses its containers one after another, without time for their hooks; its sandbox stays", async () => {
+test("a pod that restarts all containers removes them one by one without running hooks; its sandbox stays", async () => {
   let anew = false;
   const hooks: string[] = [];
   const { runtime, events, see, pass } = rig({
@@ -300,7 +300,7 @@ test("a pod that starts anew loses its containers one after another, without tim
   assert.equal((await see()).containers.length, 2);
 });
 
-test("while its postStart hook runs a container counts as being started, and those after it wait", async () => {
+test("during its postStart hook a container counts as starting, and later ones wait", async () => {
   const ended = Promise.withResolvers<void>();
   const { starts, first, states } = rig({ hooks: { run: () => ended.promise } });
   const pod = aPod({

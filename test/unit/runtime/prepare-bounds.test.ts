@@ -10,7 +10,7 @@ let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-bounds-"))));
 after(() => rm(root, { recursive: true }));
 
-describe("what a container is made of has bounds", () => {
+describe("size limits of a container configuration", () => {
   const env = [{ name: "A", value: "x".repeat(100_000) }];
   const part = (subPathExpr: string) => ({ name: "data", mountPath: "/x", subPathExpr });
   const words = Array<string>(10).fill("$(A)");
@@ -20,7 +20,7 @@ describe("what a container is made of has bounds", () => {
     [
       "words and variables together",
       { env, command: words, args: words },
-      /^environment, command and args of the container are longer than 2097152 bytes together: /,
+      /^environment, command and args of the container exceed 2097152 bytes in total: /,
     ],
     [
       "the path of a part of a volume",
@@ -30,7 +30,7 @@ describe("what a container is made of has bounds", () => {
     [
       "the paths of parts together",
       { env, volumeMounts: Array.from({ length: 30 }, () => part("$(A)")) },
-      /^subPathExpr and subPath of the container's volumeMounts are longer than 2097152 bytes together: /,
+      /^subPathExpr and subPath of the container's volumeMounts exceed 2097152 bytes in total: /,
     ],
   ];
   for (const [name, container, message] of refusals)
@@ -38,7 +38,7 @@ describe("what a container is made of has bounds", () => {
       await assert.rejects(preparerIn(root).configure(...podOf(container)), { message });
     });
 
-  it("environment files, each of which is read once", async () => {
+  it("environment files, each read once", async () => {
     const large = `#${"x".repeat(600_000)}\nA='written'`;
     await Promise.all(["one", "two"].map((name) => writeFile(join(root, name), large)));
     const { configure } = preparerIn(root, {

@@ -22,14 +22,14 @@ const setUp = (more?: Partial<PrepareDeps>, settings?: Partial<PrepareDeps["sett
   preparerIn(root, more, settings);
 
 describe("a container's configuration", () => {
-  it("tells of the API server where the target's pods reach it", async () => {
+  it("has the API server's address as reachable from the target's pods", async () => {
     const network = { isolated: true, kubernetesService: { host: "192.0.2.9", port: 6443 } };
     const { configure } = setUp({}, { network });
     const { envs } = await configure(...podOf({}));
     const env = Object.fromEntries(envs.map(({ key, value }) => [key, value.toString()]));
     assert.equal(env["KUBERNETES_PORT"], "tcp://192.0.2.9:6443");
   });
-  it("takes variables from files that other containers wrote, but from no file of the machine", async () => {
+  it("reads variables from files that other containers wrote, but from no file of the host", async () => {
     const work = join(root, "work");
     await mkdir(work);
     await writeFile(join(work, "env"), "A='written'");
@@ -47,7 +47,7 @@ describe("a container's configuration", () => {
     for (const path of ["link", "none"]) await assert.rejects(from(path), { message: "couldn't parse env file" });
     await assert.rejects(from("env", "other"), { message: 'cannot find the volume "other" referenced by FileKeyRef' });
   });
-  it("lets an ephemeral container see its target's processes; there has to be one", async () => {
+  it("shares the target container's process namespace with an ephemeral container, and fails without one", async () => {
     const { configure } = setUp();
     const debug = { ...aContainer("debug"), targetContainerName: "c" };
     const [pod] = podOf({}, { ephemeralContainers: [debug] });
@@ -57,7 +57,7 @@ describe("a container's configuration", () => {
     const { pid, targetId } = linux?.securityContext?.namespaceOptions ?? {};
     assert.deepEqual([pid, targetId], [NamespaceMode.TARGET, "target"]);
   });
-  it("is what a kubelet would ask for", async () => {
+  it("equals the kubelet's", async () => {
     const { configure } = setUp();
     const [pod, container] = podOf(
       {
@@ -115,7 +115,7 @@ describe("a container's configuration", () => {
       [0n, NamespaceMode.CONTAINER],
     );
   });
-  it("mounts volumes, the hosts file and a fresh termination message, and makes both files", async () => {
+  it("creates and mounts volumes, the hosts file and an empty termination message file", async () => {
     const { configure } = setUp();
     const [pod, container] = podOf({
       volumeMounts: [
@@ -156,7 +156,7 @@ describe("a container's configuration", () => {
     assert.match(await readFile(join(podDirectory, "etc-hosts"), "utf8"), /^10\.0\.0\.2\tp$/m);
     assert.equal(await readFile(join(podDirectory, "containers/c/00000000"), "utf8"), "");
   });
-  it("leaves /etc/hosts to a volume, to a pod without address, and takes the machine's on its network", async () => {
+  it("does not manage /etc/hosts with a volume there or without a pod IP, and uses the host's with hostNetwork", async () => {
     const { configure } = setUp();
     const paths = (config: { mounts: readonly { containerPath: string }[] }) =>
       config.mounts.map(({ containerPath }) => containerPath);
@@ -168,11 +168,11 @@ describe("a container's configuration", () => {
     const hosts = await readFile(join(root, "kubelet/pods/uid-2/etc-hosts"), "utf8");
     assert.equal(hosts, `# Kubernetes-managed hosts file (host network).\n${await readFile("/etc/hosts", "utf8")}`);
   });
-  it("marks what is this node's where the runtime is shared", async () => {
+  it("has owner labels on a shared runtime", async () => {
     const { configure } = setUp({}, { ownerLabels: { "graftlet.dev/node": "node" } });
     assert.equal((await configure(...podOf({}))).labels["graftlet.dev/node"], "node");
   });
-  it("relabels what the node manages under SELinux, never a hostPath", async () => {
+  it("relabels volumes managed by the node under SELinux, never a hostPath", async () => {
     const facts = {
       memoryBytes: 2 ** 32,
       swapBytes: 0,
@@ -204,7 +204,7 @@ describe("a container's configuration", () => {
     );
     assert.ok(config.linux?.securityContext?.maskedPaths.includes("/sys/heat"));
   });
-  it("mounts parts of volumes from where they are bound, by a path or by one made of the environment", async () => {
+  it("mounts subPaths and subPathExprs from their bind mounts", async () => {
     const { configure } = setUp();
     const config = await configure(
       ...podOf({
@@ -228,7 +228,7 @@ describe("a container's configuration", () => {
       ],
     );
   });
-  it("mounts read-only down to the mounts below where the runtime can, and passes on what is mounted later", async () => {
+  it("mounts recursively read-only if the runtime supports it, and propagates later mounts", async () => {
     const modes = ["Disabled", "IfPossible", "Enabled"];
     const volumeMounts = [
       ...modes.map((recursiveReadOnly) => ({ name: "data", mountPath: "/x", readOnly: true, recursiveReadOnly })),
@@ -253,7 +253,7 @@ describe("a container's configuration", () => {
       [false, false],
     );
   });
-  it("starts a container again whose runtime class is gone; what the handler can do is then not known", async () => {
+  it("treats handler features as unsupported if the RuntimeClass was deleted", async () => {
     let asked = 0;
     const handlerFeatures = async () => {
       asked += 1;
@@ -266,7 +266,7 @@ describe("a container's configuration", () => {
     const { mounts } = await configure(...podOf({ volumeMounts: [{ ...mount, recursiveReadOnly: "IfPossible" }] }));
     assert.deepEqual([mounts[0]?.recursiveReadOnly, asked], [false, 1]);
   });
-  it("runs as the image's user: a number, a name, root where it names none", async () => {
+  it("runs as the image's user: a UID, a name, or root if none is set", async () => {
     const userOf = async (image: Partial<Image> | undefined) => {
       const { configure } = setUp({ images: { imageStatus: async () => image && Image.fromPartial(image) } });
       const { runAsUser, runAsUsername } = (await configure(...podOf({}))).linux?.securityContext ?? {};
@@ -277,7 +277,7 @@ describe("a container's configuration", () => {
     assert.deepEqual(await userOf({}), [0n, ""]);
     assert.deepEqual(await userOf(undefined), [0n, ""]);
   });
-  it("does not run as root where it must not", async () => {
+  it("honours runAsNonRoot", async () => {
     const { configure } = setUp();
     await assert.rejects(
       configure(...podOf({ securityContext: { runAsNonRoot: true } })),
@@ -362,7 +362,7 @@ describe("a container's configuration", () => {
     ],
   ];
   for (const [name, container, message] of refusals) {
-    it(`is refused when ${name}`, async () => {
+    it(`is rejected if ${name}`, async () => {
       const { configure } = setUp();
       await assert.rejects(configure(...podOf(container)), { message });
     });

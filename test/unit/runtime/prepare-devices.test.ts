@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { test } from "node:test";
 import { podOf, preparerIn } from "./preparer.ts";
 
-test("a container has what its devices come with; its own variables and the agent's annotations win", async (t) => {
+test("a container gets its devices' additions; its own variables and the agent's annotations take precedence", async (t) => {
   const root = await mkdtemp(join(tmpdir(), "graftlet-devices-"));
   t.after(() => rm(root, { recursive: true }));
   const devices = {

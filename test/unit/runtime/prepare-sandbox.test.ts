@@ -30,7 +30,7 @@ describe("a sandbox's configuration", () => {
       ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
     );
   });
-  it("has the cluster's DNS on a tunneled network, where the machine has systemd-resolved's stub", async () => {
+  it("has the cluster's DNS on a tunneled network, even if the host has systemd-resolved's stub", async () => {
     const { preparer, events } = setUp(
       {},
       { network: { isolated: false, tunneled: true }, clusterDNS: ["10.96.0.10"] },
@@ -41,7 +41,7 @@ describe("a sandbox's configuration", () => {
     assert.ok(dnsConfig.searches.includes("corp.example"));
     assert.deepEqual(events, []);
   });
-  it("says of a pod on the machine's own network that the link carries nothing of it", async () => {
+  it("warns that the service tunnel does not serve a hostNetwork pod", async () => {
     const { preparer, events } = setUp({}, { network: { isolated: false, tunneled: true } });
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\n");
     await preparer.configureSandbox(aPod({ hostNetwork: true }), 0, signal);
@@ -53,7 +53,7 @@ describe("a sandbox's configuration", () => {
     await preparer.configureSandbox(aPod(), 0, signal);
     assert.deepEqual(events, []);
   });
-  it("is what a kubelet would ask for", async () => {
+  it("equals the kubelet's", async () => {
     const { preparer, events } = setUp();
     await writeFile(join(root, "resolv.conf"), "nameserver 1.1.1.1\nsearch corp.example\n");
     const container = aContainer("c", {
@@ -108,7 +108,7 @@ describe("a sandbox's configuration", () => {
     );
     assert.deepEqual(events, []);
   });
-  it("has no host name on the machine's network, and is privileged if a container is", async () => {
+  it("has no hostname with hostNetwork, and is privileged if a container is", async () => {
     const { preparer } = setUp({}, { resolvConf: "" });
     const container = aContainer("c", { securityContext: { privileged: true } });
     const config = await preparer.configureSandbox(aPod({ containers: [container], hostNetwork: true }), 0, signal);
@@ -118,7 +118,7 @@ describe("a sandbox's configuration", () => {
     );
     assert.deepEqual(config.linux?.securityContext?.namespaceOptions?.network, NamespaceMode.NODE);
   });
-  it("warns on pod and node when the cluster has no DNS", async () => {
+  it("warns on pod and node if the cluster has no DNS", async () => {
     const { preparer, events } = setUp({}, { resolvConf: "", clusterDNS: [] });
     await preparer.configureSandbox(aPod(), 0, signal);
     assert.deepEqual(
@@ -126,14 +126,14 @@ describe("a sandbox's configuration", () => {
       ["Node Warning MissingClusterDNS", "Pod Warning MissingClusterDNS"],
     );
   });
-  it("needs the resolver file", async () => {
+  it("fails without the resolver file", async () => {
     const { preparer } = setUp({}, { resolvConf: join(root, "none") });
     await assert.rejects(preparer.configureSandbox(aPod(), 0, signal), { code: "not_found" });
   });
 });
 
 describe("a container's logs", () => {
-  it("tell how often it ran when the runtime forgot", async () => {
+  it("give the restart count if the runtime lost its containers", async () => {
     const { preparer } = setUp();
     const count = (name: string) =>
       preparer.restartCountFromLogs(aPod({}, { name: "logged" }), aContainer(name), signal);
@@ -144,14 +144,14 @@ describe("a container's logs", () => {
       await writeFile(join(directory, name), "");
     assert.equal(await count("c"), 3);
   });
-  it("are known by their directories; a pod without one has none", async () => {
+  it("are found by their directories; a pod without one has none", async () => {
     const { preparer } = setUp();
     const pod = aPod({}, { name: "told" });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], []);
     await mkdir(join(root, "logs/default_told_uid-1/c"), { recursive: true });
     assert.deepEqual([...(await preparer.loggedContainers(pod, signal))], ["c"]);
   });
-  it("are linked where collectors look, once they exist; a removed container leaves none, rotated or not", async () => {
+  it("are linked for log collectors once they exist, and removed with the container, rotated or not", async () => {
     const { preparer, configure } = setUp();
     const [pod, container] = podOf({});
     const config = await configure(pod, container);

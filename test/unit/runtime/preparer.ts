@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { localFs } from "../../../providers/local/fs.ts";
 import { PodSandboxConfig } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Pod } from "../../../src/objects.ts";
 import type { MountedVolume } from "../../../src/pipeline.ts";
 import type { VolumeImages } from "../../../src/runtime/images/puller.ts";
@@ -13,7 +13,7 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 export const { signal } = new AbortController();
 
-/** A preparer whose target is a directory, with one config map, one service and two volumes. */
+/** A preparer with a directory as target, one ConfigMap, one Service and two volumes. */
 export function preparerIn(
   root: string,
   more: Partial<PrepareDeps> = {},
@@ -81,7 +81,7 @@ export function preparerIn(
     allocatable: () => ({ cpu: "2", memory: "3Gi" }),
     events: { event: ({ kind }, type, reason, message) => void events.push(`${kind} ${type} ${reason}: ${message}`) },
     clock,
-    log: createLogger(0, { write: () => {} }),
+    log: silentLog(),
     ...more,
   };
   const preparer = createPreparer(deps);

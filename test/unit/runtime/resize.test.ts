@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { LinuxContainerResources } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Container, Resources } from "../../../src/objects.ts";
 import { cpuAndMemory } from "../../../src/pod/resources.ts";
 import type { ContainerResize } from "../../../src/runtime/plan-resize.ts";
@@ -20,7 +20,7 @@ const change = (name: string, from: Resources, to: Resources): ContainerResize =
   to,
 });
 
-/** Ports that write down what they are asked, in order. */
+/** Fake ports that record calls in order. */
 function rig(
   wanted: ReturnType<ResizeDeps["groups"]["wanted"]>,
   reading: Partial<GroupReading> = {},
@@ -70,7 +70,7 @@ function rig(
     uninterrupted: never,
     resizes: { done: (_ms, success) => void outcomes.push(success) },
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
   };
   const resize = (resizes: readonly ContainerResize[], more: { resizePod?: boolean; resources?: Resources } = {}) => {
     const { resources, resizePod: all = false } = more;
@@ -87,7 +87,7 @@ const limits = (cpuQuotaUs: number, memoryBytes: number, cpuShares: number) => (
   cpuShares,
 });
 
-test("a pod that gets more is widened before its containers: memory, then limits of CPU, then shares", async () => {
+test("raises the pod limits before those of its containers: memory, CPU limits, then shares", async () => {
   const { calls, resize } = rig(limits(30_000, 96 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
   await resize([change("a", has("200m", "64Mi"), has("300m", "96Mi"))]);
   assert.deepEqual(calls, [
@@ -101,7 +101,7 @@ test("a pod that gets more is widened before its containers: memory, then limits
   ]);
 });
 
-test("one that gets less is narrowed after them: shares, then the limit; what becomes less comes first", async () => {
+test("lowers the pod limits after those of its containers: shares, then limits; decreases first", async () => {
   const { calls, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(40_000, 64 * Mi, 409) });
   const [a, b] = [has("100m", "32Mi"), has("300m", "32Mi")];
   await resize([change("a", a, has("150m", "32Mi")), change("b", b, has("150m", "32Mi"))]);
@@ -115,7 +115,7 @@ test("one that gets less is narrowed after them: shares, then the limit; what be
   ]);
 });
 
-test("memory that is kept for a pod follows its request, once its containers have theirs", async () => {
+test("memory.min of a pod follows its request after its containers are resized", async () => {
   const now = limits(20_000, 64 * Mi, 204);
   const { calls, resize } = rig({ ...now, memoryLowBytes: 48 * Mi }, { limits: now });
   const [from, to] = [has("200m", "64Mi"), has("200m", "64Mi")];
@@ -128,26 +128,26 @@ test("memory that is kept for a pod follows its request, once its containers hav
   ]);
 });
 
-test("a pod without a cgroup of its own: its containers alone", async () => {
+test("without a pod cgroup resizes only the containers", async () => {
   const { calls, resize } = rig(limits(1, 1, 1));
   await resize([change("a", has("200m", "64Mi"), has("300m", "64Mi"))]);
   assert.deepEqual(calls, [`id-a 30000 ${64 * Mi}`, "id-a has 300m/300m 64Mi/64Mi"]);
 });
 
-test("a container that starts anew for its resources: the pod's cgroup alone, and it is not asked about", async () => {
+test("for a restarting container changes only the pod's cgroup and does not read its usage", async () => {
   const { calls, asked, resize } = rig(limits(30_000, 64 * Mi, 307), { limits: limits(20_000, 64 * Mi, 204) });
   await resize([], { resizePod: true });
-  assert.deepEqual(asked, [], "it is ended already");
+  assert.deepEqual(asked, [], "the container has been killed already");
   assert.deepEqual(calls, ['pod {"cpuQuotaUs":30000,"cpuPeriodUs":100000}', 'pod {"cpuShares":307}']);
 });
 
-test("amounts of the pod as a whole are on record as each comes into force", async () => {
+test("checkpoints pod-level resources as each is actuated", async () => {
   const { calls, resize } = rig({}, { limits: {} });
   await resize([], { resizePod: true, resources: has("2", "1Gi") });
   assert.deepEqual(calls, ["pod has undefined/undefined 1Gi/1Gi", "pod has 2/2 1Gi/1Gi"]);
 });
 
-test("what the runtime refuses ends it; what was done before is on record, what follows is not done", async () => {
+test("a runtime error ends the resize; earlier changes are checkpointed, later ones not made", async () => {
   const { calls, outcomes, resize } = rig(limits(30_000, 64 * Mi, 1), { limits: limits(40_000, 64 * Mi, 1) }, "id-b");
   const resizes = [
     change("a", has("300m", "32Mi"), has("100m", "32Mi")),
@@ -161,7 +161,7 @@ test("what the runtime refuses ends it; what was done before is on record, what 
   assert.deepEqual(outcomes, [false]);
 });
 
-test("a memory limit below what is used is refused before anything changes, for pod and containers alike", async () => {
+test("a memory limit below usage is rejected before anything changes, for pod and containers", async () => {
   const containers = new Map([["id-a", 20 * Mi]]);
   const used = { limits: limits(1, 64 * Mi, 1), memory: 40 * Mi, containers };
   const { calls, resize } = rig(limits(1, 32 * Mi, 1), used);
@@ -173,7 +173,7 @@ test("a memory limit below what is used is refused before anything changes, for 
   assert.deepEqual(calls, []);
 });
 
-test("a limit where there was none counts as a smaller one; usage that nobody tells is no leave", async () => {
+test("a new limit counts as a decrease; unknown usage rejects it", async () => {
   const unlimited = { requests: { memory: "8Mi" }, limits: {} };
   const limited = { requests: { memory: "8Mi" }, limits: { memory: "16Mi" } };
   const { resize } = rig({}, { limits: {} });

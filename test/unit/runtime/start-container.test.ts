@@ -9,7 +9,7 @@ import {
   PodSandboxState,
 } from "../../../src/gen/cri.ts";
 import { CodedError } from "../../../src/lib/errors.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import type { Container } from "../../../src/objects.ts";
 import { containerRestartCountAnnotation } from "../../../src/pod/labels.ts";
 import { RuntimeError } from "../../../src/seams/runtime.ts";
@@ -57,7 +57,7 @@ function rig(
     measures: unmeasured.starts,
     hooks: { run: async () => void calls.push("hook") },
     clock: fakeClock(),
-    log: createLogger(0, { write: () => undefined }),
+    log: silentLog(),
     uninterrupted: never,
     ...over,
   };
@@ -75,14 +75,14 @@ function rig(
   return { calls, events, go };
 }
 
-test("a container is configured, created, started and its log linked, with an event each", async () => {
+test("configures, creates and starts a container and links its log, with an event each", async () => {
   const { calls, events, go } = rig();
   await go();
   assert.deepEqual(calls, ["configure 3", "create in box sha256:1", "start new", "link new", "started new"]);
   assert.deepEqual(events.lines, ["Normal Created Container created", "Normal Started Container started"]);
 });
 
-test("the pod's files are stable from the container's configuration to the runtime's answer, not during its hook", async () => {
+test("the pod's files are stable from the configuration until the runtime has answered, not during the hook", async () => {
   const { calls, go } = rig({
     container: aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } }),
     async withStableFiles(uid, work) {
@@ -107,7 +107,7 @@ test("the pod's files are stable from the container's configuration to the runti
   ]);
 });
 
-test("images that a container mounts are counted with what came of their mounts", async () => {
+test("counts image volumes with the outcome of their mounts", async () => {
   const counts: string[] = [];
   const measures = {
     imageVolumes: (images: number, places: number, outcome: string) =>
@@ -125,10 +125,10 @@ test("images that a container mounts are counted with what came of their mounts"
   ])
     await assert.rejects(rig(over, { createContainer: () => Promise.reject(error) }).go(), { message: error.message });
   await rig({ measures }).go();
-  assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "what has nothing to do with images is not counted");
+  assert.deepEqual(counts, ["2 in 3 mounted", "2 in 3 failed"], "errors unrelated to image volumes are not counted");
 });
 
-test("one that never started and cannot be removed is a failure of its container, not of its pod", async () => {
+test("failing to remove a never-started container fails that container, not the pod", async () => {
   const unstarted = aStatus(c, ContainerState.CONTAINER_CREATED);
   const removeContainer = () => Promise.reject(new CodedError("unknown", "busy"));
   const { calls, events, go } = rig({}, { removeContainer }, [unstarted]);
@@ -136,7 +136,7 @@ test("one that never started and cannot be removed is a failure of its container
   assert.deepEqual([calls, events.lines], [[], ["Warning Failed Error: busy"]]);
 });
 
-test("the restart count goes on from the last container; one that never started is replaced by one of the same count", async () => {
+test("the restart count continues from the last container; a never-started one is replaced with the same count", async () => {
   const ended = aStatus(c, ContainerState.CONTAINER_EXITED, {
     annotations: { [containerRestartCountAnnotation]: "4" },
   });
@@ -158,7 +158,7 @@ const failures: readonly (readonly [string, Partial<StartDeps>, Partial<StartDep
   ["RunContainerError", {}, { startContainer: bad }],
 ];
 for (const [reason, over, runtime] of failures) {
-  test(`${reason} is what the status shows, with the error's text, and an event`, async () => {
+  test(`${reason} is shown in the status with the error's text, and by an event`, async () => {
     const { events, go } = rig(over, runtime);
     await assert.rejects(
       go(),
@@ -168,7 +168,7 @@ for (const [reason, over, runtime] of failures) {
   });
 }
 
-test("a start that the runtime refused names its container; one that was not answered names none", async () => {
+test("a start error names the container if the runtime rejected it, not if there was no answer", async () => {
   const refusal = async (cause: Error) => {
     const startContainer = async () => Promise.reject(cause);
     try {
@@ -183,7 +183,7 @@ test("a start that the runtime refused names its container; one that was not ans
     assert.equal(await refusal(new CodedError(code, "connection lost")), undefined, code);
 });
 
-test("an event of a start that failed names the container, not its ID: such events are counted as one", async () => {
+test("the event of a failed start has the container's name instead of its ID, so that events are aggregated", async () => {
   const { events, go } = rig(
     {},
     { startContainer: async (id) => Promise.reject(new CodedError("unknown", `failed to start task "${id}"`)) },
@@ -192,7 +192,7 @@ test("an event of a start that failed names the container, not its ID: such even
   assert.equal(events.lines.at(-1), 'Warning Failed Error: failed to start task "c"');
 });
 
-test("an image that cannot be had ends it before anything is made", async () => {
+test("creates nothing if the image is unavailable", async () => {
   const { calls, events, go } = rig({
     ensureImages: async () => Promise.reject(new StartError("ImagePullBackOff", "Back-off pulling image")),
   });
@@ -200,7 +200,7 @@ test("an image that cannot be had ends it before anything is made", async () => 
   assert.deepEqual([calls, events.lines], [[], ["Warning Failed Error: ImagePullBackOff"]]);
 });
 
-test("termination stops it between steps, never inside one", async () => {
+test("the signal interrupts between steps, never within one", async () => {
   const stop = new AbortController();
   const { calls, go } = rig(
     {},
@@ -216,7 +216,7 @@ test("termination stops it between steps, never inside one", async () => {
   assert.deepEqual(calls, ["configure 3"]);
 });
 
-test("a call that fails after the signal aborted says nothing of the container", async () => {
+test("a call that fails after the abort is not reported as a container failure", async () => {
   for (const call of ["createContainer", "startContainer"] as const) {
     const stop = new AbortController();
     const lost = new CodedError("unavailable", "the target is lost");
@@ -234,7 +234,7 @@ test("a call that fails after the signal aborted says nothing of the container",
   }
 });
 
-test("a log that cannot be linked is no reason not to run", async () => {
+test("a failure to link the log does not fail the start", async () => {
   const { events, go } = rig({ linkLog: bad });
   await go();
   assert.equal(events.lines.at(-1), "Normal Started Container started");
@@ -242,13 +242,13 @@ test("a log that cannot be linked is no reason not to run", async () => {
 
 const hooked = aContainer("c", { lifecycle: { postStart: { exec: { command: ["true"] } } } });
 
-test("a postStart hook runs once the container does, which is known by then", async () => {
+test("the postStart hook runs after the container has started and is known", async () => {
   const { calls, go } = rig({ container: hooked });
   await go();
   assert.deepEqual(calls.slice(-3), ["link new", "started new", "hook"]);
 });
 
-test("a postStart hook that fails has its container killed; its words are for the status alone", async () => {
+test("a failed postStart hook kills the container; its output appears in the status only", async () => {
   const { calls, events, go } = rig({
     container: hooked,
     hooks: { run: async () => Promise.reject(new Error("it said a secret")) },
@@ -261,7 +261,7 @@ test("a postStart hook that fails has its container killed; its words are for th
   ]);
 });
 
-test("a pod that ends does not wait for a postStart hook", async () => {
+test("a terminating pod does not wait for a postStart hook", async () => {
   const stop = new AbortController();
   const { calls, events, go } = rig({
     container: hooked,
@@ -295,13 +295,13 @@ function sandboxRig(over: Partial<SandboxDeps["runtime"]> = {}) {
   return { host, events, status, run: (prepared?: PodSandboxConfig) => runSandbox(deps, aPod(), 0, prepared, never) };
 }
 
-test("a sandbox is made with its log directory there, and its addresses are read back, primary first", async () => {
+test("creates the log directory and the sandbox, and reads its addresses, primary first", async () => {
   const { host, run } = sandboxRig();
   assert.deepEqual((await run()).ips, ["10.0.0.2", "fd00::2"]);
   assert.equal((await host.fs.stat("/logs/pod")).mode, 0o755);
 });
 
-test("a sandbox that cannot be made, or ends at once, is told by the kubelet's events", async () => {
+test("a sandbox that fails or exits at once is reported by the kubelet's events", async () => {
   const refused = sandboxRig({ runPodSandbox: bad });
   await assert.rejects(refused.run(), { message: "no good" });
   assert.deepEqual(refused.events.lines, [

@@ -6,7 +6,7 @@ import type { Host } from "../../../src/seams/host.ts";
 
 const { signal } = new AbortController();
 
-/** A target with these files; directories are what lies above them. */
+/** A target with these files and their parent directories. */
 function targetOf(files: Readonly<Record<string, string>>) {
   const state = { reads: 0, down: false };
   const missing = (path: string) => new CodedError("not_found", `${path} does not exist`);
@@ -46,8 +46,8 @@ const common = {
   "/sys/devices/system/cpu/cpufreq/x": "",
 };
 
-describe("what a target can do", () => {
-  it("is read from cgroup v1", async () => {
+describe("target facts", () => {
+  it("are read with cgroup v1", async () => {
     const { facts } = targetOf({
       ...common,
       "/sys/fs/cgroup/memory/memory.memsw.limit_in_bytes": "0",
@@ -63,7 +63,7 @@ describe("what a target can do", () => {
       selinux: false,
     });
   });
-  it("is read from cgroup v2", async () => {
+  it("are read with cgroup v2", async () => {
     const v2 = { ...common, "/sys/fs/cgroup/cgroup.controllers": "memory", "/sys/fs/selinux/enforce": "1" };
     const bare = await targetOf(v2).facts(signal);
     assert.deepEqual([bare.cgroupV2, bare.swapController, bare.selinux, bare.hugePageSizes], [true, false, true, []]);
@@ -72,7 +72,7 @@ describe("what a target can do", () => {
     );
     assert.equal(swap.swapController, true);
   });
-  it("is asked for once, and again after a failure", async () => {
+  it("are read once, and again after a failure", async () => {
     const { facts, state } = targetOf(common);
     state.down = true;
     await assert.rejects(facts(signal), { code: "unavailable" });

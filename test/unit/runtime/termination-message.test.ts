@@ -14,7 +14,7 @@ let root = "";
 before(async () => void (root = await mkdtemp(join(tmpdir(), "graftlet-message-"))));
 after(() => rm(root, { recursive: true }));
 
-/** A log of this text, handed over in small pieces. */
+/** A log of this text, delivered in small chunks. */
 function logOf(text: string): LogReader {
   return {
     async read(_container, options, out) {
@@ -50,22 +50,22 @@ async function file(name: string, text: string): Promise<string> {
 }
 
 describe("a termination message", () => {
-  it("is what the container wrote, after what the runtime says", async () => {
+  it("has the runtime's message, then the container's", async () => {
     const path = await file("said", "out of coffee");
     assert.equal(await read(ended(path)), "out of coffee");
     assert.equal(await read(ended(path, { message: "oops" })), "oops: out of coffee");
   });
-  it("is the end of a long file", async () => {
+  it("has the end of a long file", async () => {
     assert.equal(await read(ended(await file("long", `${"x".repeat(5000)}end`))), `${"x".repeat(4093)}end`);
   });
-  it("is the runtime's alone where there is no file, or none is wanted, or the container still runs", async () => {
+  it("has only the runtime's message if there is no file, none is configured, or the container runs", async () => {
     const path = await file("unread", "text");
     assert.equal(await read(ended(join(root, "none"), { message: "oops" })), "oops");
     assert.equal(await read(ended(path, { mounts: [] })), "");
     assert.equal(await read(ended(path, { annotations: {} })), "");
     assert.equal(await read(ended(path, { state: ContainerState.CONTAINER_RUNNING })), "");
   });
-  it("is the end of the log where the container failed in silence and the spec wants that", async () => {
+  it("falls back to the end of the log if the container failed without a message and the spec says so", async () => {
     const empty = await file("empty", "");
     const policy = "FallbackToLogsOnError";
     assert.equal(await read(ended(empty, {}, policy)), "from the log");
@@ -76,7 +76,7 @@ describe("a termination message", () => {
     assert.equal(await read(ended(empty, { reason: "ContainerCannotRun" }, policy)), "");
     assert.equal(await read(ended(await file("spoke", "said"), {}, policy)), "said");
   });
-  it("says so when the log cannot be read", async () => {
+  it("reports a log that cannot be read", async () => {
     const logs: LogReader = { read: () => Promise.reject(new Error("no log")) };
     const status = ended(await file("silent", ""), {}, "FallbackToLogsOnError");
     assert.equal(
@@ -100,7 +100,7 @@ describe("a termination message", () => {
       assert.doesNotMatch(message, /hunter2/);
     }
   });
-  it("is not made up when the caller gives up", async () => {
+  it("is not faked when the caller aborts", async () => {
     const stopped = AbortSignal.abort();
     await assert.rejects(
       readTerminationMessage({ fs: localFs(), logs: logOf("") }, ended(await file("late", "x")), stopped),

@@ -3,7 +3,7 @@ import { containerNameOf } from "../../../src/pod/runs.ts";
 
 const sorts = { container: "", init_container: " init", ephemeral_container: " ephemeral" } as const;
 
-/** Steps as lines that read well, in their order. */
+/** Steps as readable lines, in order. */
 export function told(steps: readonly Step[]): readonly string[] {
   return steps.map(tell);
 }

@@ -262,7 +262,7 @@ test("containerLogs: which container's log, or why none", async () => {
 
 test("who asks a placeholder for logs, or runs a command there, is told so in one sentence", async () => {
   const status = { phase: "Running", reason: "NotRunByGraftlet" };
-  const text = /^400 pod "p" is a placeholder: nothing of this pod runs: [^\n]*$/;
+  const text = /^400 pod "p" is a placeholder: this pod does not run: [^\n]*$/;
   for (const world of [logging(status), { pods: [{ ...pod, status }] }]) {
     for (const [path, method] of [
       ["/containerLogs/ns/p/c", "GET"],

@@ -2,12 +2,12 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { createDelivery, type Held } from "../../../src/status/delivery.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { silentLog } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { unmeasured } from "../../fakes/measures.ts";
 import { type TestPod, aPod } from "../../fakes/pods.ts";
 
-test("a write is counted from when there was something to write, whatever was asked of the pod before", async () => {
+test("write latency is measured from the first unwritten change", async () => {
   const clock = fakeClock();
   const told: number[] = [];
   const held = new Map<string, Held>();
@@ -20,7 +20,7 @@ test("a write is counted from when there was something to write, whatever was as
     held: (uid) => held.get(uid),
     onGone: () => undefined,
     clock,
-    log: createLogger(0, { write: () => {} }),
+    log: silentLog(),
     measures: { ...unmeasured.statuses, written: (_, ms) => void told.push(ms) },
   });
   const stop = new AbortController();

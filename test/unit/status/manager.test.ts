@@ -10,7 +10,7 @@ import { unmeasured } from "../../fakes/measures.ts";
 import { nowText, quiet, withStatus, world } from "./world.ts";
 import { aColumn } from "../../fakes/state.ts";
 
-test("a status leaves at once, and nothing is sent when nothing changed", async () => {
+test("writes a status at once, and nothing if nothing changed", async () => {
   const w = world();
   const pod = aPod();
   w.manager.set(pod, { phase: "Running" });
@@ -25,7 +25,7 @@ test("a status leaves at once, and nothing is sent when nothing changed", async 
   await w.end();
 });
 
-test("nothing is sent after a restart when the API server shows it all", async () => {
+test("writes nothing after a restart if the API server is up to date", async () => {
   const shown: PodStatus = {
     phase: "Running",
     startTime: "2025-01-01T00:00:00Z",
@@ -53,7 +53,7 @@ const onItsWay = (podIP?: string): PodStatus => ({
   ],
 });
 
-test("that a pod is on its way is told with what comes next, or within a second", async () => {
+test("a status that only says the pod is starting is merged with the next, or written within a second", async () => {
   const w = world();
   w.manager.set(aPod(), onItsWay());
   w.manager.set(aPod(), onItsWay("10.0.0.1"));
@@ -73,7 +73,7 @@ test("that a pod is on its way is told with what comes next, or within a second"
   await slow.end();
 });
 
-test("that a newer spec has been seen is told with what comes next; an error is told at once", async () => {
+test("an observed generation alone is merged with the next status; an error is written at once", async () => {
   const w = world();
   const running = (observedGeneration: number): PodStatus => ({
     phase: "Running",
@@ -99,7 +99,7 @@ test("that a newer spec has been seen is told with what comes next; an error is 
   await w.end();
 });
 
-test("a pod of which nothing runs any more shows its final phase, though its worker is not done", async () => {
+test("a pod without running containers shows its final phase before its worker is done", async () => {
   const w = world({}, { now: true });
   w.manager.set(aPod(), { phase: "Succeeded" }, true);
   await w.settle();
@@ -108,7 +108,7 @@ test("a pod of which nothing runs any more shows its final phase, though its wor
   await w.end();
 });
 
-test("what is set before the start leaves at the start", async () => {
+test("writes statuses set before the start", async () => {
   const w = world();
   await w.end();
   w.manager.set(aPod(), { phase: "Running" });
@@ -122,7 +122,7 @@ test("what is set before the start leaves at the start", async () => {
   await again;
 });
 
-test("the API server's edits by others are put right", async () => {
+test("reverts changes that others made to the status", async () => {
   const w = world();
   w.manager.set(aPod(), { phase: "Running" });
   await w.settle();
@@ -133,7 +133,7 @@ test("the API server's edits by others are put right", async () => {
   await w.end();
 });
 
-test("a watch that lags behind does not bring a patch back", async () => {
+test("a lagging watch does not cause a patch to be sent again", async () => {
   const w = world();
   w.manager.set(aPod(), { phase: "Running" });
   await w.settle();
@@ -144,7 +144,7 @@ test("a watch that lags behind does not bring a patch back", async () => {
   await w.end();
 });
 
-test("while the API server is away the newest status waits, and is retried with growing pauses", async () => {
+test("retries the newest status with back-off while the API server is unreachable", async () => {
   const w = world();
   w.fail.push(...Array.from({ length: 3 }, () => new CodedError("unavailable", "refused")));
   w.manager.set(aPod(), { phase: "Pending" });
@@ -159,7 +159,7 @@ test("while the API server is away the newest status waits, and is retried with 
   await w.end();
 });
 
-test("a final phase waits until no container may run, then the finished pod is deleted", async () => {
+test("holds back a final phase until no container may run, then deletes the finished pod", async () => {
   const w = world({}, { now: true });
   const pod = withStatus({ phase: "Running", startTime: nowText }, { deletionTimestamp: nowText });
   w.server.pod = pod;
@@ -179,7 +179,7 @@ test("a final phase waits until no container may run, then the finished pod is d
   await w.end();
 });
 
-test("a finished pod that nobody deletes stays, until somebody does", async () => {
+test("keeps a finished pod until it is marked for deletion", async () => {
   const w = world();
   w.manager.set(aPod(), { phase: "Failed" });
   w.manager.terminated(aPod());
@@ -192,7 +192,7 @@ test("a finished pod that nobody deletes stays, until somebody does", async () =
   await w.end();
 });
 
-test("a mirror pod's object is not deleted", async () => {
+test("does not delete a mirror pod", async () => {
   const w = world();
   const mirror = withStatus(
     { phase: "Failed" },
@@ -206,7 +206,7 @@ test("a mirror pod's object is not deleted", async () => {
   await w.end();
 });
 
-test("a pod made anew under the same name, or gone, is left alone", async () => {
+test("leaves alone a pod re-created under the same name, or gone", async () => {
   const replaced = world();
   replaced.server.pod = aPod({}, { uid: "uid-2" });
   replaced.manager.set(aPod(), { phase: "Running" });
@@ -221,7 +221,7 @@ test("a pod made anew under the same name, or gone, is left alone", async () => 
   await gone.end();
 });
 
-test("a conflict of versions is resolved by looking, and tried again", async () => {
+test("refreshes the pod after a conflict and retries", async () => {
   const w = world();
   w.fail.push(new CodedError("conflict", "modified"));
   w.manager.set(aPod(), { phase: "Running" });
@@ -230,7 +230,7 @@ test("a conflict of versions is resolved by looking, and tried again", async () 
   await w.end();
 });
 
-test("a patch that the API server does not take up is not sent again and again", async () => {
+test("does not resend a patch that the API server ignores", async () => {
   const w = world();
   const store = w.store.pod;
   assert.ok(store);
@@ -266,7 +266,7 @@ test("a patch that the API server does not take up is not sent again and again",
   await w.end();
 });
 
-test("a status that revives an ended container is dropped", async () => {
+test("drops a status that would revive a terminated container", async () => {
   const w = world();
   const pod = aPod({ restartPolicy: "Never" });
   const status = (state: object): PodStatus => ({
@@ -279,7 +279,7 @@ test("a status that revives an ended container is dropped", async () => {
   await w.end();
 });
 
-test("many pods are written side by side, a bounded number at once", async () => {
+test("writes many pods concurrently, up to a limit", async () => {
   const clock: FakeClock = fakeClock();
   const pods = new Map(
     Array.from({ length: 25 }, (_, index) => [`uid-${index}`, aPod({}, { uid: `uid-${index}`, name: `p${index}` })]),
@@ -319,7 +319,7 @@ test("many pods are written side by side, a bounded number at once", async () =>
   await done;
 });
 
-test("calls go to the status subresource with the UID as precondition, and answers are kept without their history", async () => {
+test("calls use the status subresource with the UID as precondition and strip managedFields", async () => {
   const calls: unknown[] = [];
   const pod = aPod({}, { managedFields: [{ manager: "kubelet" }] });
   const client = {

@@ -20,7 +20,7 @@ const aContainerStatus = (name: string, more: Partial<ContainerStatus> = {}): Co
   ...more,
 });
 
-test("transition times move only when a condition flips; the start time never does", () => {
+test("transition times change only when a condition flips; the start time never does", () => {
   const before: PodStatus = {
     startTime: long,
     conditions: [
@@ -45,7 +45,7 @@ test("transition times move only when a condition flips; the start time never do
   assert.equal(carryOn(aPod(), undefined, next, now).startTime, now);
 });
 
-test("a resize tells when it was looked at: as long as it says the same, that stands", () => {
+test("a resize condition keeps its lastProbeTime while it is unchanged", () => {
   const pending = { type: "PodResizePending", status: "True", reason: "Deferred", message: "full" };
   const times = (before: PodStatus | undefined, condition: PodCondition) => {
     const [shown] = carryOn(aPod(), before, { conditions: [condition] }, now).conditions ?? [];
@@ -59,7 +59,7 @@ test("a resize tells when it was looked at: as long as it says the same, that st
   assert.deepEqual(times(undefined, { type: "Ready", status: "True" }), [undefined, now]);
 });
 
-test("the observed generation follows the pod and never falls", () => {
+test("the observed generation follows the pod and never decreases", () => {
   const pod = aPod({}, { generation: 4 });
   assert.equal(carryOn(pod, undefined, {}, now).observedGeneration, 4);
   assert.equal(carryOn(pod, { observedGeneration: 7 }, {}, now).observedGeneration, 7);
@@ -86,7 +86,7 @@ test("a pod in a final phase is not ready", () => {
   assert.equal(conditions[0]?.lastTransitionTime, now);
 });
 
-test("a container that has ended for good does not come back", () => {
+test("a terminated container is not revived", () => {
   const ended = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 0 } } })] };
   const back = { containerStatuses: [aContainerStatus("c", { state: { running: {} } })] };
   const failed = { containerStatuses: [aContainerStatus("c", { state: { terminated: { exitCode: 1 } } })] };
@@ -107,7 +107,7 @@ test("a container that has ended for good does not come back", () => {
   assert.equal(illegalRevival(init, initOf({ terminated: { exitCode: 1 } }), initOf({ running: {} })), "i");
 });
 
-test("messages share 12 KiB and are cut between characters; times lose their fractions", () => {
+test("termination messages share 12 KiB and are cut between characters; times lose their fractions", () => {
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   const message = `${"x".repeat(6143)}ü`;
   const status = normalizeStatus(pod, {
@@ -126,7 +126,7 @@ test("messages share 12 KiB and are cut between characters; times lose their fra
   assert.equal(status.startTime, "2026-01-01T00:00:00Z");
 });
 
-test("a final phase is held back while containers may run; a shown one is never taken back", () => {
+test("a final phase is held back while containers may run; one already shown is kept", () => {
   const running: PodStatus = {
     phase: "Running",
     conditions: [
@@ -159,7 +159,7 @@ test("a final phase is held back while containers may run; a shown one is never 
   assert.equal(mergeStatus({ phase: "Failed" }, { phase: "Running" }, { mayRun: true, now }).phase, "Failed");
 });
 
-test("the patch holds what differs, and nulls what is gone", () => {
+test("the patch has changed fields, and nulls for removed ones", () => {
   const shown: PodStatus = {
     phase: "Pending",
     reason: "Waits",
@@ -196,7 +196,7 @@ test("the patch holds what differs, and nulls what is gone", () => {
   });
 });
 
-test("nothing differs between absent, null and empty", () => {
+test("absent, null and empty are equal", () => {
   const shown = {
     phase: "Running",
     podIPs: [],
@@ -216,7 +216,7 @@ test("nothing differs between absent, null and empty", () => {
   });
 });
 
-test("statuses differ by what they say, not by the order of their fields", () => {
+test("statuses are compared independent of field order", () => {
   const container = (state: object, more: object = {}) => ({
     containerStatuses: [aContainerStatus("c", { state, ...more })],
   });
@@ -233,7 +233,7 @@ test("statuses differ by what they say, not by the order of their fields", () =>
   assert.ok(patched(container({}, { ready: false }), container({}, { ready: 0 })));
 });
 
-test("a pod whose containers are gone has ended, and so have they", () => {
+test("a pod whose containers are gone is terminated, and so are they", () => {
   const lost = {
     exitCode: 137,
     reason: "ContainerStatusUnknown",
@@ -280,7 +280,7 @@ test("containers that were never to start keep waiting", () => {
   );
 });
 
-test("amounts of a pod as a whole replace those that are shown; where it has none, what is shown stays", () => {
+test("pod-level resources replace the shown ones; without them the shown ones stay", () => {
   const shown = { resources: { requests: { cpu: "1" }, limits: { cpu: "1" } }, allocatedResources: { cpu: "1" } };
   assert.equal(statusPatch(shown, shown), undefined);
   assert.equal(statusPatch(shown, {}), undefined);
@@ -290,12 +290,12 @@ test("amounts of a pod as a whole replace those that are shown; where it has non
   });
 });
 
-test("amounts of a pod as a whole are added where none are shown: the API server drops a replacement of what is not there", () => {
+test("pod-level resources are added if none are shown, as the API server drops a replacement of a missing field", () => {
   const amounts = { resources: { requests: { cpu: "1" } }, allocatedResources: { cpu: "1" } };
   assert.deepEqual(statusPatch({}, amounts), amounts);
 });
 
-test("why the node ended a pod is told with its end, and takes the place of what others said of it", () => {
+test("the disruption condition is reported together with the end and replaces that of others", () => {
   const theirs = { type: "DisruptionTarget", status: "True", reason: "DeletionByTaintManager" };
   const shown: PodStatus = { phase: "Running", conditions: [theirs, { type: "my/own", status: "True" }] };
   const pod = aPod({}, { generation: 2 });
@@ -325,7 +325,7 @@ test("why the node ended a pod is told with its end, and takes the place of what
   );
   const before: PodStatus = { conditions: [{ ...theirs, lastTransitionTime: long }] };
   const since = mergeStatus(before, own, { mayRun: false, now: end }).conditions?.[0]?.lastTransitionTime;
-  assert.equal(since, long, "the pod was a target of theirs before");
+  assert.equal(since, long, "DisruptionTarget was set by others before");
   const { disruption: _none, ...plain } = why;
   assert.deepEqual(evicted(pod, seen, plain).conditions, shown.conditions);
 });

@@ -4,7 +4,7 @@ import type { Pod, PodStatus } from "../../../src/objects.ts";
 import { aPod } from "../../fakes/pods.ts";
 import { nowText, withStatus, world } from "./world.ts";
 
-test("a static pod's status is written to its mirror pod, and outlives it", async () => {
+test("writes a static pod's status to its mirror pod, and keeps it without one", async () => {
   const mirrorOf = (uid: string, status: PodStatus): Partial<Pod> =>
     withStatus(status, { uid, annotations: { "kubernetes.io/config.mirror": "h" } });
   const pod = aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } });
@@ -12,7 +12,7 @@ test("a static pod's status is written to its mirror pod, and outlives it", asyn
   const w = world(mirrorOf("m1", { phase: "Pending", startTime }), { now: true }, "h");
   w.manager.set(pod, { phase: "Running" });
   await w.settle();
-  assert.deepEqual([w.patches, w.server.pod?.metadata.uid], [[{ phase: "Running" }], "m1"], "the start time stands");
+  assert.deepEqual([w.patches, w.server.pod?.metadata.uid], [[{ phase: "Running" }], "m1"], "the start time is kept");
   w.server.pod = undefined;
   w.manager.set(pod, { phase: "Running", message: "more" });
   await w.settle();
@@ -25,7 +25,7 @@ test("a static pod's status is written to its mirror pod, and outlives it", asyn
   await w.end();
 });
 
-test("a final phase that somebody wrote to a mirror pod is put right", async () => {
+test("reverts a final phase that others wrote to a mirror pod", async () => {
   const metadata = { uid: "m", annotations: { "kubernetes.io/config.mirror": "h" } };
   const w = world(withStatus({ phase: "Running" }, metadata), { now: true }, "h");
   const pod = aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } });
@@ -41,7 +41,7 @@ test("a final phase that somebody wrote to a mirror pod is put right", async () 
   await w.end();
 });
 
-test("a finished static pod deletes nothing, whatever becomes of its mirror pod", async () => {
+test("a finished static pod deletes nothing, whatever happens to its mirror pod", async () => {
   const metadata = { uid: "m", deletionTimestamp: nowText, annotations: { "kubernetes.io/config.mirror": "h" } };
   const w = world(withStatus({ phase: "Succeeded" }, metadata), { now: false }, "h");
   w.manager.terminated(aPod({}, { uid: "h", annotations: { "kubernetes.io/config.source": "file" } }));

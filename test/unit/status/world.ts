@@ -10,8 +10,8 @@ import { aColumn } from "../../fakes/state.ts";
 
 export const quiet: Logger = { trace() {}, debug() {}, info() {}, warn() {}, error() {}, child: () => quiet };
 
-/** An API server with one pod, and the manager that writes to it. Conditions and lists are not merged: patches are asserted.
- *  @param staticUid of the static pod that the API server's pod shows, where it is a mirror pod. */
+/** An API server with one pod, and the status manager that writes to it. Conditions and lists are not merged: patches are asserted.
+ *  @param staticUid UID of the static pod whose mirror pod it is. */
 export function world(start: Partial<TestPod> = {}, mayRun = { now: false }, staticUid?: string) {
   const clock = fakeClock();
   let version = 10;

@@ -88,7 +88,7 @@ test("creates nothing for a placeholder; emits one event, not repeated after a r
   const { calls, events, passes } = rig({ standingOf });
   assert.deepEqual(await passes.sync(aPod(), never), { terminal: false, againMs: 60_000 });
   assert.deepEqual(calls, ["status Running"]);
-  assert.match(events.lines.join(), /^Normal NotRunByGraftlet nothing of this pod runs: [^]*$/);
+  assert.match(events.lines.join(), /^Normal NotRunByGraftlet this pod does not run: [^]*$/);
   const after = rig({ standingOf });
   const shown = { ...aPod(), status: { phase: "Running", reason: "NotRunByGraftlet" } };
   await after.passes.sync(shown, never);
