@@ -52,7 +52,7 @@ test("logs a failed run and runs again after the interval", async () => {
   await using t = patrolling({}, (_, at) => (at === 0 ? Promise.reject(new Error("full")) : undefined));
   await t.clock.advance(1000);
   assert.deepEqual(t.rounds, [0, 1000]);
-  assert.deepEqual(t.lines, ["watch failed, will try again"]);
+  assert.deepEqual(t.lines, ["watch failed; retrying"]);
 });
 
 test("does not run while the target is unreachable; a run that loses it is aborted without a log line", async () => {

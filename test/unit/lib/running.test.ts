@@ -103,7 +103,7 @@ test("a wait ends with the promise or the signal, whichever comes first; rejects
   await turnOver();
 });
 
-test("onceService does its work once, and undoes it when the service ends", async () => {
+test("onceThenIdle does its work once, and undoes it when the service ends", async () => {
   const seen: string[] = [];
   const stop = new AbortController();
   const running = onceThenIdle("link", () => {
