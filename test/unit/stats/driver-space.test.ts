@@ -79,7 +79,7 @@ test("reads a driver's volume stats once a minute", async () => {
 test("reports no capacity for a driver that fails or returns none; reports the others'", async () => {
   const { said, space } = rig(new CodedError("unavailable", "away"), {});
   assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
-  assert.match(said.join(""), /does not tell the space of its volume/);
+  assert.match(said.join(""), /did not report the usage of a volume/);
 });
 
 test("measures a remote file system with a command: 5 s timeout, at most once a minute", async () => {

@@ -136,7 +136,7 @@ test("an endless handshake ends the connection", async () => {
   const [from, to] = [new PassThrough(), new PassThrough()];
   const connecting = connectMessageBus({ from, to }, fakeClock(), never);
   from.write("x".repeat(5_000));
-  await assert.rejects(connecting, { code: "unavailable", message: /not a bus/ });
+  await assert.rejects(connecting, { code: "unavailable", message: /not a D-Bus daemon/ });
 });
 
 test("reads at most 5,000 messages a second", async () => {
