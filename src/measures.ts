@@ -2,10 +2,10 @@ import type { Pod, PodStatus } from "./objects.ts";
 import type { ProbeKind } from "./pipeline.ts";
 import type { ResizeTrigger } from "./resizes.ts";
 
-// Measurements of the stages' work, for /metrics. One costs a counter's increment: it waits for nothing, returns nothing,
-// and no stage knows what becomes of it. Durations are in milliseconds.
+// Recording functions of the stages for /metrics. A call costs a counter's increment; it never waits and returns nothing.
+// Durations are in milliseconds.
 
-/** Calls to the runtime, by CRI's names: `run_podsandbox`, `list_containers`. */
+/** Calls to the runtime, by the kubelet's operation types: `run_podsandbox`, `list_containers`. */
 export interface RuntimeMeasures {
   called(operation: string, ms: number, failed: boolean): void;
   /** @param handler of the RuntimeClass; empty for the runtime's default. */
@@ -14,68 +14,68 @@ export interface RuntimeMeasures {
 
 /** Requests to the API server. */
 export interface RequestMeasures {
-  /** @param code HTTP status, or `<error>` when there was no answer. */
+  /** @param code HTTP status, or `<error>` without a response. */
   answered(code: string, method: string, host: string, ms: number): void;
 }
 
 export interface PlegMeasures {
-  /** @param sinceLastMs from the beginning of the last list that was answered; undefined before. */
+  /** @param sinceLastMs since the start of the last successful relist; undefined before the first. */
   relistBegan(sinceLastMs: number | undefined): void;
   relisted(ms: number): void;
   looked(ms: number): void;
-  /** The runtime tells of events from now on. */
+  /** The event stream of the runtime was established. */
   eventsBegan(): void;
-  /** It could not be asked for them, or does not tell of them any more. */
+  /** The event stream failed or broke. */
   eventsBroke(): void;
 }
 
-/** Purpose of a worker's pass: what brought it about, and `terminated` for the last one of a pod. */
+/** What triggered a pod worker's sync; `terminated` for the last one of a pod. */
 export type PassKind = "create" | "update" | "sync" | "kill" | "terminated";
 
 export interface WorkerMeasures {
-  /** Before the first pass of a pod. */
+  /** Before the first sync of a pod. */
   began(pod: Pod): void;
-  /** A pass has ended, whether it worked or not. */
+  /** A sync has ended, successfully or not. */
   passed(kind: PassKind, ms: number): void;
 }
 
-/** Which sort of container, as metrics have it. */
+/** Container type, as in metrics. */
 export type ContainerSort = "container" | "init_container" | "ephemeral_container";
 
 export interface StartMeasures {
-  /** A pod's sandbox is to be made. */
+  /** A pod's sandbox is about to be created. */
   podStarting(): void;
   podFailed(): void;
   containerStarting(sort: ContainerSort): void;
-  /** @param reason as the container's Waiting state has it. */
+  /** @param reason of the container's Waiting state. */
   containerFailed(sort: ContainerSort, reason: string): void;
-  /** A container was to be made that mounts this many images, in this many places. */
+  /** A container was to be created that mounts this many images at this many paths. */
   imageVolumes(images: number, places: number, outcome: "mounted" | "failed"): void;
 }
 
-/** How it was decided whether a pod may use an image that is on the node. */
+/** How it was decided whether a pod may use an image that is present on the node. */
 export type PullCheck = "credentialPolicyAllowed" | "credentialRecordFound" | "mustAuthenticate" | "error";
 
 export interface PullMeasures {
-  /** @returns what is called when the pull has worked. @param bytes of the image. */
+  /** @returns a function to call when the pull has succeeded. @param bytes of the image. */
   pulling(uid: string): (ms: number, bytes: bigint) => void;
-  /** An image was asked for. @param present undefined where presence was not checked. @param pulled it had to be pulled; undefined where
-   *  that was not decided. */
+  /** An image was requested. @param present undefined if presence was not checked. @param pulled true if it had to be pulled;
+   *  undefined if that was not decided. */
   ensured(policy: string, present: boolean | undefined, pulled: boolean | undefined): void;
   checked(result: PullCheck): void;
-  /** A program was asked for credentials. */
+  /** A credential provider plugin was run. */
   pluginRan(plugin: string, ms: number, failed: boolean): void;
 }
 
 /** Device plugins. */
 export interface DeviceMeasures {
-  /** A plugin asks to be registered, by the socket of registration. */
+  /** A plugin requests its registration over the registration socket. */
   registering(resource: string): void;
-  /** A plugin was asked to allocate devices, whether it did or not. */
+  /** An allocation by a plugin has ended, successfully or not. */
   allocated(resource: string, ms: number): void;
 }
 
-/** Calls of monitors that ask which devices pods have. */
+/** Calls of the pod-resources API. */
 export interface PodResourcesMeasures {
   asked(version: string, method: PodResourcesMethod): void;
   failed(version: string, method: PodResourcesMethod): void;
@@ -84,29 +84,29 @@ export interface PodResourcesMeasures {
 export type PodResourcesMethod = "list" | "get" | "get_allocatable";
 
 export interface StatusMeasures {
-  /** The node holds a new status of the pod. */
+  /** The pod has a new status on the node. */
   changed(pod: Pod, before: PodStatus | undefined, after: PodStatus): void;
-  /** The API server took it. @param ms since it was not what the API server showed. */
+  /** The API server accepted it. @param ms since it differed from the API server's. */
   written(pod: Pod, ms: number): void;
 }
 
 export interface VolumeMeasures {
-  /** @param plugin as the kubelet names it, such as `kubernetes.io/empty-dir`. */
+  /** @param plugin the kubelet's name, such as `kubernetes.io/empty-dir`. */
   setUp(plugin: string, ms: number, failed: boolean): void;
-  /** A volume that containers have as a device was set up. */
+  /** A raw block volume was mapped. */
   mapped(plugin: string, ms: number, failed: boolean): void;
-  /** A volume that pods have was made bigger, or could not be. */
+  /** An expansion of a volume has ended, successfully or not. */
   expanded(plugin: string, ms: number, failed: boolean): void;
-  /** @param ms in which all volumes of its pod were taken down together. */
+  /** @param ms in which all volumes of its pod were torn down together. */
   tornDown(plugin: string, ms: number, failed: boolean): void;
-  /** As `tornDown`, of a volume that containers had as a device. */
+  /** Like `tornDown`, for a raw block volume. */
   unmapped(plugin: string, ms: number, failed: boolean): void;
-  /** A volume that containers had as a device was taken from the node. */
+  /** The device of a raw block volume was unmapped from the node. */
   deviceUnmapped(plugin: string, ms: number, failed: boolean): void;
 }
 
 export interface DriverMeasures {
-  /** A storage driver was called. @param method its gRPC path. @param code Go's name of the status. */
+  /** A CSI driver was called. @param method gRPC path. @param code Go's name of the status. */
   called(driver: string, method: string, code: string, ms: number): void;
 }
 
@@ -115,37 +115,37 @@ export type CgroupOperation = "create" | "update" | "destroy";
 
 export interface CgroupMeasures {
   changed(operation: CgroupOperation, ms: number): void;
-  /** Memory, in bytes, is kept for Guaranteed pods, and for Burstable ones. */
+  /** Memory reservations for Guaranteed and Burstable pods, bytes. */
   kept(guaranteed: number, burstable: number): void;
-  /** The runtime has no call for its cgroup driver. */
+  /** The runtime does not support the RuntimeConfig call. */
   outdated(): void;
 }
 
-/** Changes of the resources of pods that are on the node. */
+/** In-place resizes of pods. */
 export interface ResizeMeasures {
-  /** Something else was asked for, for one container. */
+  /** A resize of one container was requested. */
   asked(
     resource: "cpu" | "memory",
     requirement: "requests" | "limits",
     operation: "add" | "remove" | "increase" | "decrease",
   ): void;
-  /** One cannot be done in place. */
+  /** A resize is infeasible. */
   infeasible(detail: "swap_limitation"): void;
-  /** One that had to wait was granted. */
+  /** A deferred resize was accepted. */
   accepted(trigger: ResizeTrigger): void;
-  /** The allocated resources were actuated, or could not be. */
+  /** The actuation of allocated resources has ended, successfully or not. */
   done(ms: number, success: boolean): void;
 }
 
-/** Which limit a pod was ended for, as metrics have it: of an emptyDir, of the whole pod, of a container. */
+/** Exceeded local storage limit, as in metrics: of an emptyDir, of the whole pod, of a container. */
 export type StorageSignal = "emptydirfs.limit" | "ephemeralpodfs.limit" | "ephemeralcontainerfs.limit";
 
-/** Why a pod was evicted, as metrics have it: its own limit, or a signal of the node such as `memory.available`. */
+/** Why a pod was evicted, as in metrics: its own limit, or an eviction signal such as `memory.available`. */
 export type EvictionSignal = StorageSignal | `${string}.${"available" | "inodesFree"}`;
 
 export interface EvictionMeasures {
   evicted(signal: EvictionSignal): void;
-  /** Age of the readings on which an eviction was decided. */
+  /** Age of the observations that led to an eviction. */
   aged(signal: EvictionSignal, ms: number): void;
 }
 
@@ -162,23 +162,23 @@ export interface ShutdownMeasures {
   ended(at: number): void;
 }
 
-/** A certificate that the cluster issues. */
+/** A certificate issued by the cluster. */
 export interface CertificateMeasures {
-  /** It was not issued: it will be asked for again. */
+  /** It was not issued; the request will be repeated. */
   failed(): void;
-  /** @param ageMs of the certificate in whose place it came. */
+  /** @param ageMs age of the replaced certificate. */
   replaced(ageMs: number): void;
 }
 
-/** A node that registers for the first time, from its machine's boot to its first Ready. A call that comes again counts for nothing. */
+/** Start of a node that registers for the first time, from its machine's boot to its first Ready. Repeated calls are ignored. */
 export interface NodeStartMeasures {
   /** @param at milliseconds since the epoch. */
   booted(at: number): void;
-  /** The Node is to be created. */
+  /** The Node is about to be created. */
   registering(): void;
-  /** It was created, not found. */
+  /** The Node was created and did not exist before. */
   registered(): void;
-  /** The API server shows it as Ready. */
+  /** The API server shows the Node as Ready. */
   ready(): void;
 }
 
@@ -190,11 +190,11 @@ export interface ProbeMeasures {
 
 /** Requests to the kubelet API. */
 export interface ServingMeasures {
-  /** @param area the first part of the path. @returns what is called when the request has ended. */
+  /** @param area first segment of the path. @returns a function to call when the request has ended. */
   began(method: string, area: string): (ms: number) => void;
 }
 
-/** Health checks that a path for all of them has made. */
+/** Health checks made by the aggregate health endpoints. */
 export interface HealthMeasures {
   checked(name: string, isHealthy: boolean): void;
 }
@@ -222,16 +222,16 @@ export interface Measures {
   readonly probes: ProbeMeasures;
   readonly serving: ServingMeasures;
   readonly health: HealthMeasures;
-  /** A source has told of pods for the first time. */
+  /** A source has reported pods for the first time. */
   seen(pods: readonly Pod[]): void;
   /** A pod is gone for good. */
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;
-  /** A pod ended in favour of a critical one. @param resource the first that was short. */
+  /** A pod was preempted by a critical pod. @param resource first insufficient resource. */
   preempted(resource: string): void;
   /** An orphaned pod was found in the runtime. */
   orphanFound(): void;
-  /** A round of housekeeping cleared away what was left of so many pods. @param failed of them. */
+  /** Housekeeping cleaned up leftovers of this many pods. @param failed number of them that failed. */
   swept(pods: number, failed: number): void;
 }

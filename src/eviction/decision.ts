@@ -2,22 +2,22 @@ import type { Pressure } from "../pipeline.ts";
 import { type Observations, signals } from "./signals.ts";
 import { crossed, keyOf, type Threshold } from "./thresholds.ts";
 
-/** Outcome of a round. */
+/** Result of comparing observations with thresholds. */
 export interface Decision {
-  /** Resources that run short, or did so lately. */
+  /** Resources under pressure, now or within the transition period. */
   readonly pressure: Pressure;
-  /** Thresholds that have been crossed for their grace periods, memory first. */
+  /** Thresholds met for their grace periods, memory first. */
   readonly due: readonly Threshold[];
 }
 
-/** Remembers which thresholds have been crossed, and for how long. */
+/** Tracks which thresholds are met, and for how long. */
 export interface Decider {
   /** @param nowMs monotonic. */
   decide(thresholds: readonly Threshold[], observations: Observations, nowMs: number): Decision;
 }
 
-/** Nothing runs short.
- *  @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a condition stays when its cause has gone.
+/** Creates a decider without pressure. @param transitionMs KubeletConfiguration.evictionPressureTransitionPeriod: how long a
+ *  condition stays after its threshold is no longer met.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#node-conditions */
 export function createDecider(transitionMs: number): Decider {
   let met: readonly Threshold[] = [];
@@ -26,7 +26,7 @@ export function createDecider(transitionMs: number): Decider {
   return {
     decide(thresholds, observations, nowMs) {
       const now = crossed(thresholds, observations, { reclaimed: false });
-      // One that was met stays so until enough has been reclaimed.
+      // A threshold that was met stays met until its minimum reclaim is reached.
       const stillMet = crossed(met, observations, { reclaimed: true });
       const crossedNow = distinct([...now, ...stillMet]);
       since = new Map(crossedNow.map((each) => [keyOf(each), since.get(keyOf(each)) ?? nowMs]));

@@ -10,7 +10,7 @@ import { isStopped } from "../state/worker-ends.ts";
 
 export interface EvictDeps {
   readonly worker: Pick<Column<WorkerView>, "get">;
-  /** Calls back when the work on a pod is over. */
+  /** Calls back when the worker of a pod has finished. */
   readonly onEnd: (hear: (uid: string) => void) => void;
   readonly signals: Sends<"end">;
   readonly events: EventSink;
@@ -20,25 +20,25 @@ export interface EvictDeps {
 
 /** Why a pod is evicted, and how. */
 export interface EvictionOrder {
-  /** In the kubelet's words. */
+  /** The kubelet's message. */
   readonly message: string;
   /** Message of the condition DisruptionTarget; absent for a pod that broke its own limits. */
   readonly disruption?: string;
-  /** Of the event. */
+  /** Annotations of the event. */
   readonly annotations?: Readonly<Record<string, string>>;
   readonly graceSeconds: number;
   readonly signal: EvictionSignal;
 }
 
-/** A pod that is waited for. */
+/** An evicted pod whose end is awaited. */
 export interface Evicted {
   readonly pod: Pod;
-  /** Absent where it was evicted before, and is still ending. */
+  /** Absent for a pod that was evicted before and is still terminating. */
   readonly graceSeconds?: number;
 }
 
-/** Evicts a pod; its worker ends it. One that ends already has less time for it from now on; one that was evicted before is left to its
- *  end. @returns undefined for a pod that has ended. */
+/** Evicts a pod; its worker terminates it. Shortens the grace period of a pod that is terminating already; does nothing for a
+ *  pod that was evicted before. @returns undefined for a pod that has ended. */
 export type Evict = (pod: Pod, order: EvictionOrder) => Evicted | undefined;
 
 const reason = "Evicted";
@@ -52,7 +52,7 @@ export function createEvict({ worker, onEnd, signals, events, measures, log }: E
     if (isStopped(worker.get(uid)?.phase)) return undefined;
     if (evicted.has(uid)) return { pod };
     evicted.add(uid);
-    log.warn({ pod: fullName(pod), uid, signal, why: message }, "pod is evicted");
+    log.warn({ pod: fullName(pod), uid, signal, why: message }, "evicting pod");
     events.event(podReference(pod), "Warning", reason, message, annotations);
     const eviction = { reason, message, ...(disruption !== undefined && { disruption }) };
     signals.end.send(uid, { graceSeconds, eviction });

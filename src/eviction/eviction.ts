@@ -13,15 +13,15 @@ import type { HoldToLimits } from "./local-limits.ts";
 import type { NodePressureRound } from "./node-pressure.ts";
 
 export interface EvictionDeps {
-  /** Looks whether the node runs short, and shows it. */
+  /** Observes the node's resources and updates its pressure conditions. */
   readonly look: (signal: AbortSignal) => Promise<NodePressureRound>;
-  /** Absent where pods are not held to their limits of local storage. */
+  /** Absent if local storage limits are not enforced. */
   readonly holdToLimits?: HoldToLimits;
-  /** Resolves when the node may run short before the next round. */
+  /** Resolves when the node may be under pressure before the next interval. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
-  /** Pods that have ended, and that have objects. */
+  /** Terminated pods that still have API objects. */
   readonly ended: () => readonly Pod[];
-  /** True once every source of pods has spoken. */
+  /** True once every pod source has reported. */
   readonly sourcesSeen: () => boolean;
   readonly worker: Pick<Column<WorkerView>, "get" | "onChange">;
   readonly events: EventSink;
@@ -30,32 +30,35 @@ export interface EvictionDeps {
   readonly log: Logger;
 }
 
-/** The kubelet's monitoring period, and its patience with the end of evicted pods, milliseconds; sources get as long to speak. */
+/** The kubelet's monitoring period, and its timeout for cleaning up evicted pods, which is also the timeout for pod sources,
+ *  milliseconds. */
 const periodMs = 10_000;
 const patienceMs = 30_000;
 
-/** Evicts pods that exceed their own limits, and others while the node runs short of something: one a round, and the next round begins
- *  when that pod is gone. After a start that holds for pods that ended before it: an agent may have been killed while it waited.
- *  Until the sources have spoken the node's condition is shown, and nothing is evicted.
+/** The eviction manager: evicts pods that exceed their own limits, and others under node pressure, one at a time; the next
+ *  pass starts when that pod is cleaned up. After a restart it first waits for pods that had terminated before, since the
+ *  previous process may have been killed while it waited. Until all pod sources have reported it only updates the node's
+ *  conditions.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createEviction(deps: EvictionDeps): Service {
   const { look, holdToLimits, log, sourcesSeen, ended, clock } = deps;
   let isSettled = false;
   const patientUntil = clock.monotonic() + patienceMs;
-  /** True once all pods are known, or a source has been silent for long. Of those not known yet one may be about to make room. */
+  /** True once all pods are known, or a source has not reported within the timeout. A pod that is not known yet may be about
+   *  to free resources. */
   const mayAct = () => isSettled || sourcesSeen() || clock.monotonic() >= patientUntil;
-  /** Waits once, as soon as all pods are known. @returns whether it did. */
+  /** Waits once for terminated pods, as soon as all pods are known. @returns true if it waited. */
   const settles = async (signal: AbortSignal): Promise<boolean> => {
     if (isSettled || !sourcesSeen()) return false;
     isSettled = true;
     const pods = ended();
-    // Each pod that has an object gets a worker, be it for its remains.
+    // Each pod with an object gets a worker, if only for its cleanup.
     await untilGone(deps, pods, (phase) => phase === "finished", signal);
     return pods.length > 0;
   };
   const unmeasured = (signal: AbortSignal) => (err: unknown) => {
     signal.throwIfAborted();
-    log.warn({ err }, "eviction: the files of pods with limits cannot be measured, will try again");
+    log.warn({ err }, "eviction manager: cannot measure disk usage of pods with limits; retrying");
     return [];
   };
   const round = async (signal: AbortSignal): Promise<void> => {
@@ -78,13 +81,13 @@ export function createEviction(deps: EvictionDeps): Service {
   return patrol({ ...deps, name: "eviction", everyMs: periodMs }, round);
 }
 
-/** Waits for a pod that was evicted just now to have ended, as long as the kubelet does. */
+/** Waits for a pod that was just evicted to end, as long as the kubelet does. */
 async function untilEnded(deps: EvictionDeps, { pod, graceSeconds }: Evicted, signal: AbortSignal): Promise<void> {
   if (graceSeconds === undefined || (await untilStopped(deps, pod, graceSeconds, signal))) return;
-  deps.log.error({ pod: fullName(pod) }, "evicted pod has not ended yet");
+  deps.log.error({ pod: fullName(pod) }, "evicted pod has not terminated in time");
 }
 
-/** Waits for pods to have ended and to have given back what they used; not for ever. */
+/** Waits for pods to end and to be cleaned up, up to a timeout. */
 async function untilGone(
   { worker, clock, log }: EvictionDeps,
   pods: readonly Pod[],
@@ -96,6 +99,6 @@ async function untilGone(
     await untilWorkers(worker, uids, isGone, clock.within(patienceMs, signal));
   } catch {
     signal.throwIfAborted();
-    log.warn({ pods: pods.map(fullName) }, "pods that have ended are not gone yet");
+    log.warn({ pods: pods.map(fullName) }, "timed out waiting for terminated pods to be cleaned up");
   }
 }

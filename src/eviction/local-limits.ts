@@ -13,15 +13,16 @@ export interface LocalLimitsDeps extends UsageDeps {
   readonly clock: Clock;
 }
 
-/** Evicts pods that take more of the disk than their limits allow; one that is being deleted has less time for it then. @returns the evicted ones, also those that still end. */
+/** Evicts pods whose disk usage exceeds their limits; shortens the grace period of terminating ones. @returns the evicted
+ *  pods, including those still terminating. */
 export type HoldToLimits = (disks: DiskLayout | undefined, signal: AbortSignal) => Promise<readonly Evicted[]>;
 
-/** Factor of the pause after a walk, up to the longest: walks over millions of files load the machine. */
+/** Pause after a walk: this many times its duration, capped. Walks over millions of files load the machine. */
 const pauseForWalk = 10;
 const longestPauseMs = 300_000;
 const graceSeconds = 1;
 
-/** Costs nothing while no pod has a limit.
+/** Enforces local storage limits. Costs nothing while no pod has a limit.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#resource-emphemeralstorage-consumption */
 export function createLocalLimits(deps: LocalLimitsDeps): HoldToLimits {
   const { pods, evict, clock } = deps;
@@ -35,7 +36,7 @@ export function createLocalLimits(deps: LocalLimitsDeps): HoldToLimits {
     });
     if (limited.length === 0) return [];
     const began = clock.monotonic();
-    // Layers on a file system of their own do not count towards a container's limit on the node's.
+    // Layers on a separate file system do not count towards a container's limit, which applies to the node's file system.
     const usages = await measure(limited, { layersCount: !disks?.imagesApart }, signal);
     const ended = clock.monotonic();
     notBefore = ended + Math.min(pauseForWalk * (ended - began), longestPauseMs);

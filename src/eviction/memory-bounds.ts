@@ -3,28 +3,28 @@ import { shareOf } from "../pod/quantity.ts";
 import type { NodeSignal } from "./signals.ts";
 import type { Threshold } from "./thresholds.ts";
 
-/** Memory of a cgroup and all below it, bytes. */
+/** Memory of a cgroup and its descendants, bytes. */
 export interface MemoryReading {
   /** Path from the root of the hierarchy, such as `/kubepods`; empty for the root. */
   readonly cgroup: string;
   readonly usage: number;
-  /** Usage without the file pages that the kernel would drop first. */
+  /** Usage minus inactive file pages. */
   readonly workingSet: number;
-  /** All that there is for the cgroup. */
+  /** Memory available to the cgroup in total. */
   readonly capacity: number;
 }
 
-/** A usage of memory that the kernel is to tell of when a cgroup crosses it, up or down. */
+/** A usage bound of a cgroup, whose crossing in either direction the kernel reports. */
 export interface MemoryBound {
-  /** In the kubelet's words: `hard allocatable memory`. */
+  /** The kubelet's name: `hard allocatable memory`. */
   readonly name: string;
-  /** Directory of the cgroup, version 1. */
+  /** Directory of the cgroup (v1). */
   readonly directory: string;
   readonly bytes: number;
 }
 
-/** The thresholds of memory as usages of cgroups: a working set that leaves as much as a threshold wants, and the file pages that the
- *  kernel counts as used besides. Those of which no reading is known are left out. (kubelet, memory_threshold_notifier) */
+/** Converts memory thresholds to cgroup usages: the working set at which the threshold is met, plus the inactive file pages
+ *  that the kernel also counts as usage. Thresholds without a reading are omitted. (kubelet, memory_threshold_notifier) */
 export function memoryBounds(
   thresholds: readonly Threshold[],
   readings: ReadonlyMap<NodeSignal, MemoryReading>,

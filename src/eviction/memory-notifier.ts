@@ -20,21 +20,21 @@ export interface MemoryNotifierDeps {
 }
 
 export interface MemoryNotifier extends Service {
-  /** Has the kernel tell of these from now on, and of no others. */
+  /** Sets the bounds whose crossing the kernel reports, replacing the previous ones. */
   tellOf(bounds: readonly MemoryBound[]): void;
-  /** Resolves when one is crossed; at once where that was since it resolved last. Resolves, too, when the signal aborts. */
+  /** Resolves when a bound is crossed; at once if that happened since it last resolved. Also resolves when the signal aborts. */
   crossed(signal: AbortSignal): Promise<void>;
 }
 
-/** Pause before the listener is started again after its end, milliseconds. */
+/** Delay before the listener is restarted after its end, milliseconds. */
 const retryMs = 10_000;
-/** Shortest time between two crossings that are news, milliseconds: each has the eviction manager look. */
+/** Minimum interval between two reported crossings, milliseconds: each triggers the eviction manager. */
 const newsMs = 1_000;
-/** Reasons that are told, and the length of one, characters: they are the target's words. */
+/** Maximum number and length (characters) of logged reasons, which come from the target. */
 const [maxReasons, maxReasonLength] = [16, 512];
 
-/** Listens to what the target's kernel says of the memory that cgroups use (KubeletConfiguration.kernelMemcgNotification). Where there is
- *  no perl, or the kernel does not tell, that is said once: the memory is then looked at as often as otherwise.
+/** Subscribes to the target kernel's memory cgroup notifications (KubeletConfiguration.kernelMemcgNotification). Without perl or kernel
+ *  support logs that once; memory is then observed at the usual interval only.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#kubelet-may-not-observe-memory-pressure-right-away */
 export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
   const { host, clock, log } = deps;
@@ -43,7 +43,7 @@ export function createMemoryNotifier(deps: MemoryNotifierDeps): MemoryNotifier {
     const why = reason.slice(0, maxReasonLength);
     if (told.has(why) || told.size >= maxReasons) return;
     told.add(why);
-    log.warn({ why }, "eviction: the kernel will not tell when memory runs short");
+    log.warn({ why }, "eviction manager: memory cgroup notifications unavailable");
   };
   let bounds: readonly MemoryBound[] = [];
   let listener: HostProcess | undefined;

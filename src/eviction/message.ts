@@ -4,10 +4,10 @@ import { type Observations, signals, type StarvedResource } from "./signals.ts";
 import { availableText, boundText, type Threshold } from "./thresholds.ts";
 import type { PodUsage } from "../usage.ts";
 
-/** An eviction in the kubelet's words. */
+/** The kubelet's message and annotations for an eviction. */
 export interface EvictionNotice {
   readonly message: string;
-  /** Of the event. */
+  /** Annotations of the event. */
   readonly annotations: Readonly<Record<string, string>>;
 }
 
@@ -15,19 +15,19 @@ interface NoticeInput {
   readonly resource: StarvedResource;
   readonly pod: Pod;
   readonly usage: PodUsage | undefined;
-  /** Thresholds that are due. */
+  /** Thresholds that are met. */
   readonly thresholds: readonly Threshold[];
   readonly observations: Observations;
 }
 
-/** Consumption beyond a request. */
+/** Usage above a request. */
 interface Offence {
   readonly name: string;
   readonly usage: string;
   readonly request: string;
 }
 
-/** Says which resource runs short, and which containers use more of it than they have requested. */
+/** Names the starved resource, and the containers that use more of it than requested. */
 export function evictionNotice(input: NoticeInput): EvictionNotice {
   const { resource, pod, usage } = input;
   const low = `The node was low on resource: ${resource}. ${boundOf(input)}`;
@@ -63,7 +63,7 @@ function boundOf({ resource, thresholds, observations }: NoticeInput): string {
   return "";
 }
 
-/** A pod that requests memory as a whole is named whether or not it uses more. */
+/** A pod with a pod-level memory request is named even if it does not exceed it. */
 function podOffence(resource: StarvedResource, { metadata, spec }: Pod, { memoryBytes }: PodUsage): readonly Offence[] {
   const request = resource === "memory" ? spec.resources?.requests?.["memory"] : undefined;
   if (request === undefined || memoryBytes === undefined) return [];

@@ -33,9 +33,9 @@ export interface NodePressureDeps {
   };
   readonly nodeName: string;
   readonly observe: (signal: AbortSignal) => Promise<NodeReading>;
-  /** Given each reading, with the thresholds as configured. */
+  /** Called with each reading and the configured thresholds. */
   readonly onReading?: (reading: NodeReading, thresholds: readonly Threshold[]) => void;
-  /** Pods that may be evicted, with the resources that they were given. */
+  /** Pods that may be evicted, with their allocated resources. */
   readonly candidates: () => readonly Pod[];
   readonly usages: PodUsages;
   readonly reclaim: Reclaim;
@@ -48,20 +48,20 @@ export interface NodePressureDeps {
   readonly log: Logger;
 }
 
-/** One look at the node's resources. */
+/** One observation of the node's resources. */
 export interface NodePressureRound {
   readonly disks: DiskLayout | undefined;
-  /** Reclaims what runs short, where something does: from the node first, then by the eviction of one pod.
-   *  @returns the pod that was evicted, or was before and still ends: no other goes in its place. */
+  /** Reclaims the starved resource, if any: node-level resources first, then by evicting one pod. @returns the pod that was
+   *  evicted now, or before and is still terminating: no other pod is evicted then. */
   act(signal: AbortSignal): Promise<Evicted | undefined>;
 }
 
-/** Grace period of a pod that has to make room at once, seconds. */
+/** Grace period for hard thresholds, seconds. */
 const immediately = 1;
-/** Disks of which nothing is known yet. */
+/** Assumed disk layout until the runtime has reported. */
 const oneDisk: DiskLayout = { imagesApart: false, layersApart: false };
 
-/** Looks whether the node runs short of anything, and shows it; each call is one round.
+/** Observes the node's resources and updates its pressure conditions; each call is one round.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/ */
 export function createNodePressure(deps: NodePressureDeps): (signal: AbortSignal) => Promise<NodePressureRound> {
   const { settings, observe, clock } = deps;
@@ -90,7 +90,7 @@ interface Round {
   readonly seenAt: number;
 }
 
-/** Shows the pressure, and tells of it when it is another than before. */
+/** Stores the pressure, and signals changes. */
 function show({ pressure: cell, signals }: NodePressureDeps, now: NodePressure): void {
   const before = cell.get();
   cell.set(now);
@@ -120,7 +120,7 @@ async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal
   for (const each of round.due) measures.aged(each.signal, now - round.seenAt);
   for (const { pod, usage } of order) {
     if (isCritical(pod)) {
-      log.warn({ pod: fullName(pod), resource }, "a critical pod is not evicted");
+      log.warn({ pod: fullName(pod), resource }, "skipping critical pod");
       continue;
     }
     const notice = evictionNotice({ resource, pod, usage, thresholds: round.due, observations: round.observations });
@@ -133,14 +133,14 @@ async function relieve(deps: NodePressureDeps, round: Round, signal: AbortSignal
   return undefined;
 }
 
-/** A hard threshold leaves a second, a soft one what the pod and the configuration allow. */
+/** One second for a hard threshold; the shorter of the pod's and the configured grace period for a soft one. */
 function graceOf({ settings }: NodePressureDeps, { spec }: Pod, { graceMs }: Threshold): number {
   if (graceMs === 0) return immediately;
   const { maxPodGraceSeconds: most } = settings;
   return Math.min(most, spec.terminationGracePeriodSeconds ?? most);
 }
 
-/** Frees what nobody uses on the file system that runs short. @returns true when no threshold is crossed any more. */
+/** Deletes unused containers and images on the starved file system. @returns true if no threshold is met anymore. */
 async function reclaimed(
   deps: NodePressureDeps,
   round: Round,
@@ -153,7 +153,7 @@ async function reclaimed(
       await step(signal);
     } catch (error) {
       signal.throwIfAborted();
-      deps.log.warn({ why: messageOf(error), signal: name }, "what nobody uses could not be removed to make room");
+      deps.log.warn({ why: messageOf(error), signal: name }, "cannot reclaim node-level resources");
     }
   }
   if (steps.length === 0) return false;
@@ -163,7 +163,7 @@ async function reclaimed(
 
 type Step = (signal: AbortSignal) => Promise<unknown>;
 
-/** Steps that may help for the sake of a signal: those that remove something from its file system. */
+/** Reclaim steps for a signal: those that free space on its file system. */
 function reclaimSteps(reclaim: Reclaim, name: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Step[] {
   if (known[name].pressure !== "disk") return [];
   const containers: Step = (signal) => reclaim.deleteUnusedContainers(signal);

@@ -23,22 +23,22 @@ export interface ObserverDeps {
   readonly log: Logger;
 }
 
-/** The node's resources at one moment. */
+/** An observation of the node's resources. */
 export interface NodeReading {
   readonly observations: Observations;
-  /** Memory behind those observations, where cgroups tell it. */
+  /** Memory behind the observations, if read from cgroups. */
   readonly memory: ReadonlyMap<NodeSignal, MemoryReading>;
-  /** Undefined until the runtime has said where its files lie. */
+  /** Undefined until the runtime has reported its file systems. */
   readonly disks: DiskLayout | undefined;
-  /** Why the target cannot be read, if it cannot. */
+  /** Why the target cannot be read, if so. */
   readonly problem: string | undefined;
 }
 
-/** How long the readings of one moment may take, milliseconds. */
+/** Timeout of an observation, milliseconds. */
 const patienceMs = 5_000;
 
-/** Reads what a node may run short of. What cannot be read is missing, and is told of once: a reading that hangs holds up no other, and
- *  is not begun again before it has ended. */
+/** Observes the resources of all eviction signals. What cannot be read is omitted and logged once; a hanging read does not
+ *  delay the others, and is not repeated before it has ended. */
 export function createObserver(deps: ObserverDeps): (signal: AbortSignal) => Promise<NodeReading> {
   const { host, rootDir, cgroupVersion: version, maxPid } = deps;
   const reading = <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => createReading(deps, name, read);
@@ -105,7 +105,7 @@ function spaces(
 ): readonly (readonly [NodeSignal, Observation | undefined])[] {
   return [
     [`${name}.available`, space && { available: space.availableBytes, capacity: space.capacityBytes }],
-    // Some file systems count no inodes, and have none that could run short.
+    // Some file systems have no fixed number of inodes.
     [
       `${name}.inodesFree`,
       space && space.inodes > 0 ? { available: space.inodesFree, capacity: space.inodes } : undefined,
@@ -121,14 +121,14 @@ async function spaceAt(
   return path === undefined ? undefined : host.fs.freeSpace(path, signal);
 }
 
-/** Where the runtime's files lie. */
+/** Locations of the runtime's files. */
 interface Places {
   readonly images: string | undefined;
   readonly layers: string | undefined;
   readonly disks: DiskLayout;
 }
 
-/** Finds out once, as soon as the runtime answers, on which file systems its files lie. */
+/** Determines once, as soon as the runtime answers, the file systems of its files. */
 function createPlaces(
   { host, images: runtime, rootDir }: ObserverDeps,
   reading: <T>(name: string, read: (signal: AbortSignal) => Promise<T>) => Reading<T>,
@@ -153,9 +153,9 @@ function createPlaces(
 }
 
 interface Reading<T> {
-  /** Undefined when it cannot be read, or not in time. */
+  /** Undefined if it cannot be read in time. */
   now(signal: AbortSignal): Promise<T | undefined>;
-  /** Why it could not be read last. */
+  /** Why the last read failed. */
   problem(): string | undefined;
 }
 
@@ -168,7 +168,7 @@ function createReading<T>(
   let problem: string | undefined;
   const fail = (why: string): undefined => {
     if (problem === undefined)
-      log.warn({ why }, `eviction: ${name} cannot be read, thresholds of it do not count until it can`);
+      log.warn({ why }, `eviction manager: cannot read ${name}; ignoring its thresholds until it can be read`);
     problem = why;
   };
   const begin = async (signal: AbortSignal): Promise<T> => {
@@ -181,7 +181,7 @@ function createReading<T>(
   return {
     problem: () => problem,
     async now(signal) {
-      if (underWay) return fail("the reading before has not ended");
+      if (underWay) return fail("the previous read has not ended");
       underWay = begin(signal);
       try {
         const value = await untilAborted(underWay, signal);

@@ -5,19 +5,19 @@ import { type NodeSignal, signals } from "./signals.ts";
 import type { DiskLayout } from "./thresholds.ts";
 import type { FileUse, PodUsage } from "../usage.ts";
 
-/** A candidate, with its usage if that is known. */
+/** A candidate for eviction, with its usage if known. */
 export interface Candidate {
   readonly pod: Pod;
   readonly usage: PodUsage | undefined;
 }
 
-/** Files of a pod that are on the file system that runs short. */
+/** Kinds of a pod's files on the starved file system. */
 type Part = "logs" | "volumes" | "layers";
 
-/** Order of two candidates: below 0 when the first is to be evicted before the second. */
+/** Compares two candidates: negative if the first is to be evicted before the second. */
 type Order = (one: Candidate, other: Candidate) => number;
 
-/** The pods in the order in which they are to be evicted.
+/** Sorts pods in the order of eviction.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#pod-selection-for-kubelet-eviction */
 export function ranked(candidates: readonly Candidate[], signal: NodeSignal, disks: DiskLayout): readonly Candidate[] {
   const order = orders(signal, disks);
@@ -43,7 +43,7 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
   }
   const parts = partsOn(signal, disks);
   const used = (usage: PodUsage): number => filesOf(usage, parts, resource === "inodes" ? "inodes" : "bytes");
-  // Nothing requests inodes; yet what exceeds by how much is counted from the request of bytes, as the kubelet does.
+  // There are no inode requests; like the kubelet, the excess is computed from the request in bytes.
   return [
     exceeding(used, (pod) => request(pod, resource)),
     byPriority,
@@ -51,7 +51,7 @@ function orders(signal: NodeSignal, disks: DiskLayout): readonly Order[] {
   ];
 }
 
-/** Parts of a pod that lie on the file system of a signal. */
+/** Parts of a pod on the file system of a signal. */
 function partsOn(signal: NodeSignal, { imagesApart, layersApart }: DiskLayout): readonly Part[] {
   if (!imagesApart) return ["layers", "logs", "volumes"];
   const ofNode: readonly Part[] = layersApart ? ["logs", "volumes", "layers"] : ["logs", "volumes"];
@@ -74,7 +74,7 @@ function request(pod: Pod, resource: string): number {
   return quantityNumber(requestToFree(pod, resource));
 }
 
-/** Those of which nothing is known come first, then those that use more than they have requested. */
+/** Pods with unknown usage come first, then those that exceed their requests. */
 function exceeding(used: (usage: PodUsage) => number, requested: (pod: Pod) => number): Order {
   const exceeds = ({ pod, usage }: Candidate) => usage !== undefined && used(usage) > requested(pod);
   return (one, other) => unknownFirst(one, other) ?? first(exceeds(one), exceeds(other));

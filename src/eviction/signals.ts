@@ -1,7 +1,7 @@
 import type { EvictionSignal } from "../config/eviction-checks.ts";
 import type { Pressure } from "../pipeline.ts";
 
-/** Eviction signals, in the kubelet's words.
+/** The kubelet's eviction signals.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export const signals = {
   "memory.available": { resource: "memory", pressure: "memory" },
@@ -17,19 +17,19 @@ export const signals = {
   Record<EvictionSignal, { readonly resource: StarvedResource; readonly pressure: keyof Pressure }>
 >;
 
-/** A resource that runs short, as messages and events name it. */
+/** A starved resource, as named in messages and events. */
 export type StarvedResource = "memory" | "ephemeral-storage" | "inodes" | "pids";
 
 /** The name of a signal. */
 export type NodeSignal = EvictionSignal;
 
-/** One resource of the node at one moment, in bytes or as a number. */
+/** An observation of one resource, in bytes or as a number. */
 export interface Observation {
   readonly available: number;
   readonly capacity: number;
 }
 
-/** Resources that could be measured, by signal. */
+/** Observed resources, by signal. */
 export type Observations = ReadonlyMap<NodeSignal, Observation>;
 
 export function isSignal(name: string): name is NodeSignal {

@@ -17,8 +17,8 @@ export interface StorageLimits {
   readonly volumes: ReadonlyMap<string, Limit>;
   /** Limit of the whole pod. */
   readonly pod: Limit | undefined;
-  /** Limits of init, sidecar and main containers, by name: their writable layers and logs while they run. A kubelet holds main
-   *  containers alone to theirs. */
+  /** Limits of init, sidecar and main containers, by name: their writable layers and logs while they run. The kubelet enforces
+   *  them for main containers only. */
   readonly containers: ReadonlyMap<string, Limit>;
 }
 
@@ -29,7 +29,7 @@ export interface StorageUsage {
   readonly containers: ReadonlyMap<string, number>;
 }
 
-/** The first exceeded limit: a message in the kubelet's words, and the eviction signal. */
+/** The first exceeded limit: the kubelet's message and the eviction signal. */
 export interface StorageExcess {
   readonly signal: StorageSignal;
   readonly message: string;
@@ -37,7 +37,7 @@ export interface StorageExcess {
 
 const resource = "ephemeral-storage";
 
-/** A pod's limits; undefined for a pod without any, as most are.
+/** A pod's limits; undefined for a pod without limits, like most pods.
  *  @see https://kubernetes.io/docs/concepts/storage/ephemeral-storage/#setting-requests-and-limits-for-local-ephemeral-storage */
 export function storageLimits(pod: Pod): StorageLimits | undefined {
   const volumes = named((pod.spec.volumes ?? []).map(({ name, emptyDir }) => [name, emptyDir?.sizeLimit]));
@@ -83,7 +83,7 @@ function named(limits: readonly (readonly [name: string, text: string | undefine
   );
 }
 
-/** A sum is printed in the unit of its parts. */
+/** The sum is printed in the unit of its parts. */
 function ofWholePod({ spec }: Pod, total: string): Limit {
   const parts = [...spec.containers, ...(spec.initContainers ?? [])].map(limitOf);
   const bytes = quantityValue(total);

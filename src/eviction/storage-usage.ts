@@ -29,17 +29,17 @@ interface Places {
   readonly volumes: ReadonlyMap<string, string>;
   /** Names of the memory volumes, which do not count as disk usage. */
   readonly inMemory: ReadonlySet<string>;
-  /** Logs of the running containers: what others left does not count. (kubelet) */
+  /** Logs of running containers: those of terminated ones do not count. (kubelet) */
   readonly logs: ReadonlyMap<string, string>;
   readonly hostsFile: string;
 }
 
-/** Measurements of other callers younger than this are reused, milliseconds: less than the interval between checks. */
+/** Maximum age of reused measurements, milliseconds: less than the interval between checks. */
 const freshMs = 5_000;
 
 /** Measures the pods' disk usage on the target in one walk, limited to paths with a limit. */
 export function createStorageUsage(deps: UsageDeps) {
-  /** @param options.layersCount containers' layers count towards their limits.
+  /** @param options.layersCount true if containers' layers count towards their limits.
    *  @returns the usage of each pod, in the given order. */
   return async (
     pods: readonly LimitedPod[],
@@ -75,7 +75,7 @@ function total(numbers: readonly number[]): number {
   return numbers.reduce((sum, number) => sum + number, 0);
 }
 
-/** A pod's volumes that count: those with a limit of their own, and all on disk when the whole pod has one. */
+/** A pod's volumes that count: those with their own limit, and all on disk if the pod has a limit. */
 function placesOf(
   { volumes, cache, ...roots }: UsageDeps,
   { pod, limits }: Pick<LimitedPod, "pod"> & Partial<LimitedPod>,

@@ -1,38 +1,38 @@
 import { canonicalBytes, shareOf } from "../pod/quantity.ts";
 import { isSignal, type NodeSignal, type Observation, type Observations, signals } from "./signals.ts";
 
-/** The settings of a KubeletConfiguration that thresholds are made of, by signal. */
+/** The settings of a KubeletConfiguration for thresholds, by signal. */
 export interface EvictionSettings {
   readonly evictionHard: Readonly<Record<string, string>>;
   readonly evictionSoft: Readonly<Record<string, string>>;
   /** Durations in milliseconds. */
   readonly evictionSoftGracePeriod: Readonly<Record<string, number>>;
   readonly evictionMinimumReclaim: Readonly<Record<string, string>>;
-  /** Names of all that is held to allocatable resources, such as `pods`. */
+  /** Enforcement levels, such as `pods`. */
   readonly enforceNodeAllocatable: readonly string[];
 }
 
-/** A bound below which pods are evicted. */
+/** An eviction threshold. */
 export interface Threshold {
   readonly signal: NodeSignal;
   /** A quantity, or a percentage of the capacity. */
   readonly value: string;
-  /** How long the bound has to be crossed, milliseconds; 0 for a hard threshold. */
+  /** Grace period, milliseconds; 0 for a hard threshold. */
   readonly graceMs: number;
-  /** How much more has to be free before the threshold is no longer met: a quantity or a percentage. */
+  /** Minimum reclaim, the additional amount available before the threshold is no longer met: a quantity or a percentage. */
   readonly minReclaim?: string;
 }
 
-/** Which file systems of the target are one. */
+/** Which of the target's file systems are separate. */
 export interface DiskLayout {
-  /** Images are not on the file system of the root directory. */
+  /** True if images are not on the root directory's file system. */
   readonly imagesApart: boolean;
-  /** Containers' layers are not on the file system of the images. */
+  /** True if containers' layers are not on the images' file system. */
   readonly layersApart: boolean;
 }
 
-/** The configured thresholds. The hard one of memory holds for all pods together too, where they are held to the allocatable memory.
- *  Those of containerfs are not set by users. @see withContainerThresholds */
+/** The configured thresholds. If allocatable resources are enforced for pods, the hard memory threshold also applies to
+ *  allocatable memory. Thresholds of containerfs are derived, not configured. @see withContainerThresholds */
 export function thresholdsOf(settings: EvictionSettings): readonly Threshold[] {
   const { evictionHard, evictionSoft, evictionSoftGracePeriod: grace, enforceNodeAllocatable } = settings;
   const hard = listed(evictionHard, settings, () => 0);
@@ -43,7 +43,7 @@ export function thresholdsOf(settings: EvictionSettings): readonly Threshold[] {
   return [...all, ...ofMemory.map((threshold) => ({ ...threshold, signal: "allocatableMemory.available" as const }))];
 }
 
-/** A percentage of 0 or 100 sets no threshold. */
+/** Parses thresholds; 0 % and 100 % set none. */
 function listed(
   values: Readonly<Record<string, string>>,
   { evictionMinimumReclaim: minReclaims }: EvictionSettings,
@@ -61,14 +61,14 @@ const containerSignals = {
   "containerfs.inodesFree": { node: "nodefs.inodesFree", image: "imagefs.inodesFree" },
 } as const;
 
-/** The thresholds with those of containerfs: the bounds of the file system that the layers are on.
+/** Adds thresholds of containerfs: those of the file system with the containers' layers.
  *  @see https://kubernetes.io/docs/concepts/scheduling-eviction/node-pressure-eviction/#eviction-signals */
 export function withContainerThresholds(
   thresholds: readonly Threshold[],
   { imagesApart, layersApart }: DiskLayout,
 ): readonly Threshold[] {
   const own = thresholds.filter(({ signal }) => !Object.hasOwn(containerSignals, signal));
-  // Layers lie beside the images; where those are apart and the layers apart from them, on the node's file system.
+  // Layers are on the images' file system; if images and layers are separate, they are on the node's.
   const beside = imagesApart && !layersApart ? "image" : "node";
   const derived = Object.entries(containerSignals).flatMap(([name, of]) =>
     own
@@ -78,8 +78,7 @@ export function withContainerThresholds(
   return [...own, ...derived];
 }
 
-/** The thresholds that are crossed.
- *  @param reclaimed a threshold with a minimum to reclaim is crossed until that much more is free. */
+/** The thresholds that are met. @param reclaimed true to add each threshold's minimum reclaim to its value. */
 export function crossed(
   thresholds: readonly Threshold[],
   observations: Observations,
@@ -93,17 +92,17 @@ export function crossed(
   });
 }
 
-/** The same threshold of two rounds. */
+/** Identifies a threshold across rounds. */
 export function keyOf({ signal, value, graceMs }: Threshold): string {
   return `${signal} ${value} ${graceMs}`;
 }
 
-/** A threshold's value for what is there, as messages show it. */
+/** A threshold's value for a capacity, formatted for messages. */
 export function boundText({ value }: Threshold, { capacity }: Observation): string {
   return value.endsWith("%") ? canonicalBytes(shareOf(value, capacity), 1024) : value;
 }
 
-/** An available amount, as messages show it. */
+/** An available amount, formatted for messages. */
 export function availableText(signal: NodeSignal, { available }: Observation): string {
   const { resource } = signals[signal];
   return canonicalBytes(available, resource === "inodes" || resource === "pids" ? 1000 : 1024);

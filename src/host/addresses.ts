@@ -3,10 +3,10 @@ import { unlessGone } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { commandWithoutDashes } from "../seams/command.ts";
 
-/** Addresses of the target, best first: those of the default route's interface, IPv4 before IPv6, then of other interfaces;
- *  without loopback and link-local ones. Of an interface's own the first is the primary one, where the target has `ip`: a virtual
- *  address that the machine holds for now comes after it. Empty when the target reports none.
- *  (k8s.io/apimachinery, chooseHostInterfaceFromRoute) */
+/** Addresses of the target, best first: those of the default route's interface, IPv4 before IPv6, then those of other
+ *  interfaces; without loopback and link-local addresses. If the target has `ip`, an interface's primary address comes first,
+ *  before virtual addresses that the machine currently holds. Empty if the target reports none. (k8s.io/apimachinery,
+ *  chooseHostInterfaceFromRoute) */
 export async function targetAddresses(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const route = (await host.fs.readFile("/proc/net/route", { signal })).toString("utf8");
   const trie = (await host.fs.readFile("/proc/net/fib_trie", { signal })).toString("utf8");
@@ -26,10 +26,10 @@ export async function targetAddresses(host: Host, signal: AbortSignal): Promise<
   return [...four, ...globalIPv6(six, main)];
 }
 
-/** Most subnets of one interface that are looked at: each is compared with each of the machine's addresses. */
+/** Maximum number of subnets per interface: each is compared with each of the machine's addresses. */
 const mostSubnets = 64;
 
-/** Addresses of an interface in the kernel's order, which no file has; none where `ip` is missing. */
+/** Addresses of an interface in the kernel's order, which no file contains; empty without `ip`. */
 async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promise<readonly string[]> {
   const ran = await unlessGone(
     host.run(commandWithoutDashes(["ip", "-o", "-4", "address", "show", "dev"], [], [name]), { signal }),
@@ -37,7 +37,7 @@ async function orderedIPv4(host: Host, name: string, signal: AbortSignal): Promi
   return [...(ran?.stdout ?? "").matchAll(/\binet (\d+\.\d+\.\d+\.\d+)/g)].map(([, address = ""]) => address);
 }
 
-/** Addresses that the kernel's table marks as the machine's own. */
+/** Local addresses in the kernel's FIB trie. */
 export function localIPv4(fibTrie: string): readonly string[] {
   const found = new Set<string>();
   let last = "";
@@ -54,7 +54,7 @@ export interface Subnet {
   readonly mask: number;
 }
 
-/** A line of /proc/net/route, its addresses as numbers. */
+/** A line of /proc/net/route, with addresses as numbers. */
 export interface Route {
   readonly name: string;
   readonly destination: number;
@@ -62,7 +62,7 @@ export interface Route {
   readonly gateway: number;
 }
 
-/** @param table of the form of /proc/net/route. */
+/** @param table in the format of /proc/net/route. */
 export function routes(table: string): readonly Route[] {
   return linesOf(table)
     .slice(1)
@@ -100,7 +100,7 @@ function subnetsOf(table: string, name: string): readonly Subnet[] {
     .map(({ destination, mask }) => ({ network: destination, mask }));
 }
 
-/** Subnets that the machine reaches without a gateway, by /proc/net/route. */
+/** Directly connected subnets in /proc/net/route (without a gateway). */
 export function nearSubnets(table: string): readonly Subnet[] {
   return routes(table)
     .filter(({ gateway, mask }) => gateway === 0 && mask !== 0)
@@ -113,7 +113,7 @@ export function contains({ network, mask }: Subnet, address: string): boolean {
   return (value & mask) === (network & mask);
 }
 
-/** Global addresses in /proc/net/if_inet6, the given interface's first. */
+/** Global addresses in /proc/net/if_inet6, those of the given interface first. */
 function globalIPv6(table: string, first: string | undefined): readonly string[] {
   const found = linesOf(table).flatMap((line) => {
     const [hex, , , scope, , name] = line.trim().split(/\s+/);
@@ -123,7 +123,7 @@ function globalIPv6(table: string, first: string | undefined): readonly string[]
   return found.sort((a, b) => Number(b.name === first) - Number(a.name === first)).map(({ address }) => address);
 }
 
-/** @param hex the 32 digits of an IPv6 address; undefined for another text. */
+/** @param hex the 32 hex digits of an IPv6 address. @returns undefined for any other text. */
 export function ipv6Address(hex: string): string | undefined {
   if (!/^[0-9a-f]{32}$/i.test(hex)) return undefined;
   return new URL(`http://[${(hex.match(/.{4}/g) ?? []).join(":")}]`).hostname.slice(1, -1);

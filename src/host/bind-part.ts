@@ -3,21 +3,21 @@ import type { Host } from "../seams/host.ts";
 import { type Shown, isAtOrBelow, parseShown, placeOf, unmount } from "./mounts.ts";
 import { script } from "../seams/command.ts";
 
-/** A part of an untrusted directory tree: any of its writers may put a link anywhere at any moment. */
+/** A subPath of an untrusted volume: its writers may create a symlink anywhere at any time. */
 export interface Part {
-  /** The base directory; only the node can change the path to it. */
+  /** The volume's root directory; only the node can change the path to it. */
   readonly base: string;
-  /** Path in it: names separated by slashes, none of them `..`; empty for the whole tree. */
+  /** Path in the volume: names separated by slashes, none of them `..`; empty for the whole volume. */
   readonly below: string;
-  /** Absolute path of the bind target, in a directory that only the node enters; created with mode 0750. */
+  /** Absolute path of the bind target, in a directory that only the node can access; created with mode 0750. */
   readonly target: string;
 }
 
-/** Failure to bind a part. Its message mentions the target's files: it is for logs only. */
+/** Failure to bind-mount a subPath. Its message contains names of the target's files: for logs only. */
 export class PartError extends CodedError {
-  /** Index of the part. */
+  /** Index of the failed subPath. */
   readonly index: number;
-  /** `create`: a directory that was known to be missing could not be created in the tree. */
+  /** `create`: a missing directory could not be created in the volume. */
   readonly step: "create" | "bind";
   constructor(index: number, step: "create" | "bind", message: string) {
     super("failed_precondition", message);
@@ -27,11 +27,11 @@ export class PartError extends CodedError {
   }
 }
 
-/** Binds parts of trees, files or directories, each to its target, replacing earlier binds. Missing directories are created in
- *  the tree, with the mode of its root. One round trip. Links are not trusted: the path is walked one name at a time, in the
- *  kernel's own working directory; nothing is created outside a place that the kernel reports to be in the tree; and the result
- *  at the target has to be in the tree, too. Otherwise it is unmounted again before the call returns.
- *  @throws PartError for the first that could not be bound. */
+/** Bind-mounts subPaths, files or directories, each to its target, replacing earlier mounts. Missing directories are created
+ *  in the volume, with the mode of its root. One round trip. Symlinks are not trusted: the path is walked one name at a time
+ *  through the working directory; directories are created only where the kernel reports the working directory to be inside the
+ *  volume; and the resulting mount is verified to be inside the volume, and otherwise unmounted before the call returns.
+ *  @throws PartError for the first subPath that could not be mounted. */
 export async function bindParts(host: Host, parts: readonly Part[], signal: AbortSignal): Promise<void> {
   const words = parts.flatMap(({ base, below, target }) => [base, below, target]);
   const { code, stdout, stderr, truncated } = await host.run(script(binding, ...words), {
@@ -41,7 +41,7 @@ export async function bindParts(host: Host, parts: readonly Part[], signal: Abor
   if (code !== 0 || truncated)
     throw new CodedError(
       "failed_precondition",
-      `parts of volumes could not be bound: ${stderr.trim() || `exit code ${code}`}`,
+      `cannot bind-mount subPaths: ${stderr.trim() || `exit code ${code}`}`,
     );
   const { bound, failed, shown } = parseAnswer(stdout);
   const strange = bound.findIndex(({ base, target }) => !isPartOf(shown, base, target));
@@ -50,17 +50,16 @@ export async function bindParts(host: Host, parts: readonly Part[], signal: Abor
     throw new PartError(
       strange,
       "bind",
-      `${bound[strange]?.target} would have shown what is not in ${bound[strange]?.base}`,
+      `${bound[strange]?.target} would have exposed files outside of ${bound[strange]?.base}`,
     );
   if (bound.length < parts.length)
-    throw new PartError(bound.length, failed, stderr.trim() || "the command says no more");
+    throw new PartError(bound.length, failed, stderr.trim() || "the command printed no error");
 }
 
 const longestAnswer = 16 * 1024 * 1024;
 
-/** Arguments: base, part and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
- *  empty line; then device, root and mount point of each mount. POSIX sh, with the programs of coreutils and util-linux or
- *  busybox. */
+/** Arguments: base, subPath and target of each. Prints `bound` with the real paths of base and target, or the failed step; an
+ *  empty line; then device, root and mount point of each mount. POSIX sh, with coreutils and util-linux or busybox. */
 const binding = `
 real() { readlink /proc/self/cwd; }
 inside() { here=$(real) && case $here/ in "\${base%/}"/*) ;; *) echo "$here is not in $base" >&2; false ;; esac; }
@@ -115,7 +114,7 @@ interface Bound {
 
 interface Answer {
   readonly bound: readonly Bound[];
-  /** Outcome of the part after those, if any. */
+  /** Failed step of the subPath after those, if any. */
   readonly failed: PartError["step"];
   readonly shown: readonly Shown[];
 }
@@ -129,8 +128,8 @@ function parseAnswer(text: string): Answer {
   return { bound, failed: lines[at] === "create" ? "create" : "bind", shown: parseShown(text.slice(end + 2)) };
 }
 
-/** True when the mount at a target shows a part of the tree at `base`, mounts in it included: the same file system, below the
- *  root of the mount at `base` or of a mount in the tree. Pure; paths without links. */
+/** True if the mount at a target is inside the volume at `base`, including mounts within it: the same file system, below the
+ *  root of the mount at `base` or of a mount in the volume. Pure; paths must be free of symlinks. */
 export function isPartOf(shown: readonly Shown[], base: string, target: string): boolean {
   const bound = shown.findLast(({ path }) => path === target);
   if (!bound || bound.root.endsWith("//deleted")) return false;

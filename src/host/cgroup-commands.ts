@@ -1,11 +1,11 @@
 import type { Host } from "../seams/host.ts";
 import { command, script } from "../seams/command.ts";
 
-/** Time for processes to go once they are killed: tenths of a second. */
+/** Time for killed processes to end, in tenths of a second. */
 const rounds = 20;
 
-/** A process of another namespace has the number 0, which `kill` takes for the shell's own group. Two hierarchies may have different
- *  processes. */
+/** A process of another PID namespace has PID 0, which `kill` would take as the shell's own process group. The hierarchies may
+ *  contain different processes. */
 const killScript = `for round in ${Array.from({ length: rounds }, (_, at) => at + 1).join(" ")}; do
   pids=$(for dir; do [ -d "$dir" ] && find "$dir" -name cgroup.procs -exec cat {} +; done 2>/dev/null | grep -v '^0$' | sort -un)
   [ -n "$pids" ] || exit 0
@@ -15,8 +15,8 @@ const killScript = `for round in ${Array.from({ length: rounds }, (_, at) => at 
 done`;
 
 /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
- *  @param directories of the cgroups in every hierarchy; missing ones are passed over.
- *  @returns the numbers of those that were there. */
+ *  @param directories of the cgroups in every hierarchy; missing ones are skipped.
+ *  @returns the PIDs of the processes found. */
 export async function killProcesses(
   host: Pick<Host, "run">,
   directories: readonly string[],
@@ -27,8 +27,8 @@ export async function killProcesses(
   return [...new Set(pids.map(Number))];
 }
 
-/** Inode numbers of directories, by path; none for a missing one. They differ from those of others that are made there later. By looks
- *  where those cost less, else in one command for all of them. */
+/** Inode numbers of directories, by path; none for a missing one. A re-created directory has a different one. Uses lstat where
+ *  that is cheaper, otherwise one command for all. */
 export async function inodes(
   host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "lstatAll"> },
   directories: readonly string[],

@@ -3,17 +3,17 @@ import type { Host } from "../seams/host.ts";
 import { cgroupMount as mount } from "./cgroup-inheritance.ts";
 import { exists } from "./exists.ts";
 
-/** Controllers of version 2 that the kubelet needs of a cgroup whose limits it sets. */
+/** v2 controllers that the kubelet needs in a cgroup whose limits it sets. */
 const needed: readonly string[] = ["cpu", "cpuset", "hugetlb", "memory", "pids"];
 
-/** A cgroup by its path from the root, and as messages name it. */
+/** A cgroup's path from the root, and its name in messages. */
 export interface NamedCgroup {
   readonly path: string;
   readonly name: string;
 }
 
-/** Why limits cannot be set in a cgroup that others make, in the kubelet's words; undefined when they can. With version 1 each
- *  hierarchy has to have it.
+/** Validates that limits can be set in a cgroup created by others; returns the kubelet's message, or undefined if valid. With
+ *  v1 the cgroup must exist in each hierarchy.
  *  @param roots of the hierarchies. */
 export async function faultV1(
   host: Host,
@@ -27,8 +27,7 @@ export async function faultV1(
   return missing.length > 0 ? `cgroup ${name} has some missing paths: ${missing.join(", ")}` : undefined;
 }
 
-/** The same with version 2: the cgroup has to have all of the kernel's controllers that the kubelet uses, which its parent hands
- *  down. */
+/** The same with v2: the cgroup must have all of the kernel's controllers that the kubelet uses, which its parent enables. */
 export async function faultV2(
   host: Host,
   { path, name }: NamedCgroup,

@@ -7,19 +7,19 @@ const cpusetRoot = `${cgroupMount}/cpuset`;
 
 /** Settings that a cgroup inherits from its parent. */
 export interface CgroupInheritance {
-  /** Applies the inheritance to an existing cgroup and all its ancestors. */
+  /** Applies the inherited settings to an existing cgroup and all its ancestors. */
   settle(path: string, signal: AbortSignal): Promise<void>;
-  /** True when the inheritance was applied. */
+  /** True if the inherited settings were applied. */
   has(path: string): boolean;
-  /** The changes that apply it to a new cgroup; undefined while its parent is not known to have it. */
+  /** The changes that apply them to a new cgroup; undefined if its parent is not known to have them. */
   ofNew(path: string): readonly FileChange[] | undefined;
-  /** Drops all knowledge of a cgroup and its ancestors. */
+  /** Invalidates what is cached of a cgroup and its ancestors. */
   forget(path: string): void;
-  /** Drops a removed cgroup. */
+  /** Invalidates what is cached of a removed cgroup. */
   gone(path: string): void;
 }
 
-/** A cgroup and its ancestors, from the top one, "". */
+/** A cgroup and its ancestors, beginning with the root, "". */
 function lineage(path: string): readonly string[] {
   const names = path.split("/").filter((name) => name !== "");
   return ["", ...names.map((_, depth) => `/${names.slice(0, depth + 1).join("/")}`)];
@@ -30,10 +30,10 @@ function above(path: string): string {
 }
 
 const cpusetFiles = ["cpuset.cpus", "cpuset.mems"] as const;
-/** Contents of the files of cpusetFiles. */
+/** Contents of the cpuset files. */
 type Cpuset = readonly string[];
 
-/** A new cpuset of version 1 starts empty, and nothing runs in it until it has CPUs and memory nodes: it gets its parent's.
+/** A new v1 cpuset is empty, and nothing can run in it until it has CPUs and memory nodes: it inherits its parent's.
  *  @param roots the mounted hierarchies. */
 export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance {
   const present = roots.includes(cpusetRoot);
@@ -69,10 +69,10 @@ export function cpusets(host: Host, roots: readonly string[]): CgroupInheritance
   };
 }
 
-/** A cgroup of version 2 has only the files of controllers that every ancestor enables in its subtree_control.
+/** A v2 cgroup has only the files of controllers that every ancestor enables in its subtree_control.
  *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html#controlling-controllers */
 export function handedDown(host: Host): CgroupInheritance {
-  /** Cgroups whose subtree_control has all their controllers. */
+  /** Cgroups whose subtree_control enables all of their controllers. */
   const handing = new Set<string>();
   const settled = new Set<string>();
   return {
@@ -99,12 +99,12 @@ async function handDown(host: Host, directory: string, signal: AbortSignal): Pro
     wordsOf(host, `${directory}/cgroup.controllers`, signal),
   ]);
   for (const name of present.filter((each) => !handed.includes(each))) {
-    // A controller that the kernel refuses to enable matters only when one of its limits is set; that write then fails.
+    // A controller that the kernel refuses to enable matters only if one of its limits is set; that write fails then.
     await host.fs.apply([{ do: "write", path: control, data: `+${name}` }], signal).catch(() => throwIfAborted(signal));
   }
 }
 
-/** Words of a file; none for a missing file. */
+/** Words of a file; empty for a missing file. */
 async function wordsOf(host: Host, path: string, signal: AbortSignal): Promise<readonly string[]> {
   const text = (await unlessGone(host.fs.readFile(path, { signal })))?.toString("utf8") ?? "";
   return text.split(/\s+/).filter((word) => word !== "");

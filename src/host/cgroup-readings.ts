@@ -3,29 +3,29 @@ import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { script } from "../seams/command.ts";
 
-/** A cgroup to read, with cgroups of containers in it. */
+/** A cgroup to read, with its containers' cgroups. */
 export interface WantedGroup {
-  /** Paths from the root cgroup, such as `/kubepods/burstable/pod1`; `/` is the root itself. */
+  /** Path from the root cgroup, such as `/kubepods/burstable/pod1`; `/` is the root itself. */
   readonly path: string;
-  /** IDs of containers; missing ones are left out. */
+  /** IDs of containers; missing ones are omitted. */
   readonly containerIds?: readonly string[];
-  /** The container whose network namespace stands for all of them. */
+  /** The container whose network namespace is read for all of them. */
   readonly networkOf?: string;
 }
 
-/** Readings of one moment. */
+/** Files of cgroups and /proc, read at one time. */
 export interface CgroupReadings {
   /** Files of each existing cgroup, by its path from the root, then by name. */
   readonly groups: ReadonlyMap<string, Files>;
   /** Files by absolute path: /proc/uptime, /proc/meminfo, /proc/loadavg, /proc/diskstats, /proc/net/dev, /proc/pressure/*, and
-   *  /proc/PID/net/dev of one process of each cgroup with a requested network. */
+   *  /proc/PID/net/dev of one process of each cgroup whose network was requested. */
   readonly proc: Files;
 }
 
 export type Files = ReadonlyMap<string, string>;
 
 const mount = "/sys/fs/cgroup";
-/** Largest output, and most files in it, for some thousand pods; more is an error. */
+/** Maximum output and number of files, enough for some thousand pods; more is an error. */
 const maxOutputBytes = 32 * 2 ** 20;
 const maxFiles = 200_000;
 const longestMs = 30_000;
@@ -54,10 +54,10 @@ const procFiles = [
   "pressure/io",
 ].map((name) => `/proc/${name}`);
 
-/** Lists the files to read, and reads them with one program: a few processes in all, for any number of pods. Runtimes name a
- *  container's cgroup by its ID, under systemd `PREFIX-ID.scope`; conmon's cgroup belongs to no container. A cgroup's
- *  processes are read from the first hierarchy; those of the root, which alone has some beside its children's, from that of
- *  CPUs. Standard input: a cgroup a line, `PATH NETWORK-ID ID…`. */
+/** Lists the files to read, and reads them with one program: a few processes in total, for any number of pods. Runtimes name a
+ *  container's cgroup by its ID, with systemd `PREFIX-ID.scope`; conmon's cgroup is not a container's. A cgroup's processes
+ *  are read from the first hierarchy; those of the root, the only one with processes in addition to its children's, from the
+ *  cpu hierarchy. Standard input: one cgroup per line, `PATH NETWORK-ID ID…`. */
 const reading = `cd ${mount} || exit 1
 first=$1; shift
 tell() { for file in $files; do echo "$dir/$file"; done; }
@@ -85,8 +85,7 @@ tell() { for file in $files; do echo "$dir/$file"; done; }
 } 2>/dev/null | xargs tail -v -n +1 2>/dev/null
 exit 0`;
 
-/** Reads the accounting of cgroups on the target in one command. Cgroups that vanish meanwhile are missing.
- *  @throws failed_precondition when the target cannot tell.
+/** Reads the accounting files of cgroups on the target in one command. Cgroups that vanish meanwhile are omitted. @throws failed_precondition if the target's cgroups cannot be read.
  *  @see https://docs.kernel.org/admin-guide/cgroup-v2.html */
 export async function readCgroups(
   host: Pick<Host, "run">,
@@ -102,10 +101,10 @@ export async function readCgroups(
     .join("");
   const { stdout, truncated } = await host.run(argv, { stdin, maxOutputBytes, timeoutMs: longestMs, signal });
   if (truncated || countFiles(stdout) > maxFiles)
-    throw new CodedError("resource_exhausted", "the target's cgroups are too many to be read");
+    throw new CodedError("resource_exhausted", "too many cgroups on the target");
   const readings = parseReadings(stdout);
   if (!readings.proc.has("/proc/meminfo"))
-    throw new CodedError("failed_precondition", `the target's cgroups in ${mount} could not be read`);
+    throw new CodedError("failed_precondition", `cannot read the target's cgroups in ${mount}`);
   return readings;
 }
 
@@ -117,7 +116,7 @@ function countFiles(output: string): number {
 
 const fileMark = "==> ";
 
-/** Parses the output of `tail -v` for several files: each follows a line with its name. */
+/** Parses the output of `tail -v` for several files: each is preceded by a line with its name. */
 function parseReadings(output: string): CgroupReadings {
   const groups = new Map<string, Map<string, string>>();
   const proc = new Map<string, string>();

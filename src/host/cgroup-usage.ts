@@ -22,7 +22,7 @@ export interface CpuUsage {
   readonly periods?: number;
   readonly throttledPeriods?: number;
   readonly throttledNs?: number;
-  /** Bursts over the quota; version 2 alone. */
+  /** Bursts over the quota; v2 only. */
   readonly bursts?: number;
   readonly burstNs?: number;
   readonly pressure?: Pressure;
@@ -31,7 +31,7 @@ export interface CpuUsage {
 /** Bytes, except for counts. */
 export interface MemoryUsage {
   readonly usage: number;
-  /** Usage without the file pages that the kernel would drop first (the working set). */
+  /** Usage minus inactive file pages (the working set). */
   readonly workingSet: number;
   readonly rss?: number;
   readonly cache?: number;
@@ -45,17 +45,17 @@ export interface MemoryUsage {
   readonly reservation?: number;
   /** Limit of swap alone; undefined without a limit. */
   readonly swapLimit?: number;
-  /** Swap as statistics tell it. */
+  /** Swap usage as in stats. */
   readonly swap?: SwapUsage;
   readonly failures?: number;
-  /** Those of descendants count in version 2 alone. (cAdvisor) */
+  /** Includes descendants with v2 only. (cAdvisor) */
   readonly pageFaults?: number;
   readonly majorPageFaults?: number;
   readonly oomKills?: number;
   readonly pressure?: Pressure;
 }
 
-/** Without accounting of swap all is 0; version 1 has a limit of memory and swap together. (cAdvisor) */
+/** All 0 without swap accounting; v1 limits memory and swap together. (cAdvisor) */
 export interface SwapUsage {
   readonly usage: number;
   /** Undefined without a limit. */
@@ -70,7 +70,7 @@ export interface IoUsage {
 export interface DeviceIo {
   /** `major:minor`. */
   readonly device: string;
-  /** Bytes and requests by operation: Read, Write and, in version 1, Sync, Async, Discard and Total. */
+  /** Bytes and requests by operation: Read, Write and, with v1, Sync, Async, Discard and Total. */
   readonly bytes: Operations;
   readonly requests: Operations;
 }
@@ -86,7 +86,7 @@ export interface Pressure {
 export interface PressureData {
   /** Microseconds. */
   readonly total: number;
-  /** Percent, averaged over this many seconds. */
+  /** Percent, averaged over 10 seconds; the others over 60 and 300. */
   readonly avg10: number;
   readonly avg60: number;
   readonly avg300: number;
@@ -94,7 +94,7 @@ export interface PressureData {
 
 /** The kernel's USER_HZ, in which cpuacct.stat counts. */
 const tickNs = 10_000_000;
-/** Limits from here on mean unlimited: the kernel rounds its maximum to whole pages. (cAdvisor) */
+/** Limits from this value mean unlimited: the kernel rounds its maximum to whole pages. (cAdvisor) */
 const unlimited = 2 ** 62;
 
 type Defined<T> = { [K in keyof T]?: T[K] | undefined };
@@ -184,7 +184,7 @@ function ioV1(files: Files): IoUsage | undefined {
   return { devices };
 }
 
-/** Lines such as `8:0 Read 4096`, by device; sums over all devices are left out. */
+/** Parses lines such as `8:0 Read 4096`, by device; sums over all devices are omitted. */
 function deviceTable(text: string): ReadonlyMap<string, Operations> {
   const devices = new Map<string, Operations>();
   for (const [, device = "", operation = "", value] of text.matchAll(/^(\d+:\d+) (\w+) (\d+)$/gm))
@@ -224,7 +224,7 @@ function cpuV2(files: Files, stat: Readonly<Record<string, number>>, usageUs: nu
   };
 }
 
-/** A weight of version 2 (1 to 10000) as shares of version 1 (2 to 262144). */
+/** Converts a v2 weight (1 to 10000) to v1 shares (2 to 262144). */
 function sharesOf(weight: number): number {
   return Math.trunc(2 + ((weight - 1) * 262142) / 9999);
 }
@@ -233,7 +233,7 @@ function memoryV2(files: Files): MemoryUsage | undefined {
   const stat = table(files.get("memory.stat"));
   const usage = numberIn(files, "memory.current") ?? rootUsage(stat);
   if (usage === undefined) return undefined;
-  // Kills of descendants are theirs: cAdvisor counts one where the process was. Before Linux 5.2 there is only the sum.
+  // OOM kills in descendants are not included: cAdvisor counts them where the process was. Before Linux 5.2 only the sum exists.
   const events = table(files.get("memory.events.local") ?? files.get("memory.events"));
   return {
     usage,
@@ -242,7 +242,7 @@ function memoryV2(files: Files): MemoryUsage | undefined {
       rss: stat["anon"],
       cache: stat["file"],
       mappedFile: stat["file_mapped"],
-      // Version 1 has counters of its own for these two. (cAdvisor)
+      // Only v1 has counters for these two. (cAdvisor)
       kernel: 0,
       failures: 0,
       activeFile: stat["active_file"],
@@ -260,7 +260,7 @@ function memoryV2(files: Files): MemoryUsage | undefined {
   };
 }
 
-/** Memory used by the whole machine: the root has its statistics alone. Memory of the kernel is not counted, as in version 1. (runc) */
+/** Memory used by the whole machine: the root cgroup has only memory.stat. Kernel memory is not counted, as with v1. (runc) */
 function rootUsage({ anon, file }: Readonly<Record<string, number>>): number | undefined {
   return anon === undefined || file === undefined ? undefined : anon + file;
 }
@@ -292,14 +292,14 @@ export function pressureOf(text: string | undefined): Pressure | undefined {
   return some && { some, full: line("full") ?? { total: 0, avg10: 0, avg60: 0, avg300: 0 } };
 }
 
-/** Lines of a name and a number. */
+/** Parses lines of a name and a number. */
 function table(text: string | undefined): Readonly<Record<string, number>> {
   return Object.fromEntries(
     [...(text ?? "").matchAll(/^(\S+) (\d+)$/gm)].map(([, name, value]) => [name ?? "", Number(value)]),
   );
 }
 
-/** A file's number; undefined where it is missing or a word such as `max`. */
+/** Number in a file; undefined if the file is missing or contains a word such as `max`. */
 function numberIn(files: Files, name: string): number | undefined {
   return count(files.get(name));
 }

@@ -6,50 +6,50 @@ import { inodes, killProcesses } from "./cgroup-commands.ts";
 import { faultV1, faultV2, type NamedCgroup } from "./cgroup-fault.ts";
 import { cgroupMount as mount, cpusets, handedDown } from "./cgroup-inheritance.ts";
 
-/** Limits of a cgroup; undefined ones stay unchanged. */
+/** Limits of a cgroup; undefined ones are left unchanged. */
 export interface CgroupLimits {
   readonly cpuShares?: number;
   /** Microseconds of CPU time in each period; -1 for no limit. */
   readonly cpuQuotaUs?: number;
   readonly cpuPeriodUs?: number;
   readonly memoryBytes?: number;
-  /** Memory that is kept for it, from anybody or as long as others have some to spare; ignored with version 1. */
+  /** memory.min and memory.low; ignored with v1. */
   readonly memoryMinBytes?: number;
   readonly memoryLowBytes?: number;
-  /** Swap, with version 2; ignored where the target does not limit it. */
+  /** memory.swap.max; ignored with v1 or without swap accounting. */
   readonly swapBytes?: number;
-  /** Ignored where the target does not limit process IDs. */
+  /** Ignored if the target cannot limit process IDs. */
   readonly pids?: number;
-  /** CPUs as a cpuset lists them, such as `0-3,8`. */
+  /** CPUs in cpuset format, such as `0-3,8`. */
   readonly cpus?: string;
-  /** Bytes of huge pages by their size as cgroups name it, such as `2MB`; ignored where the target does not limit huge pages. */
+  /** Bytes of huge pages by page size in cgroup format, such as `2MB`; ignored if the target cannot limit huge pages. */
   readonly hugepages?: Readonly<Record<string, number>>;
 }
 
-/** The target's cgroup hierarchies: one for each controller with version 1, a single one with version 2. */
+/** The target's cgroup hierarchies: one per controller with v1, a single one with v2. */
 export interface Cgroups {
-  /** The target can limit process IDs. */
+  /** True if the target can limit process IDs. */
   readonly limitsPids: boolean;
   /** Creates a cgroup and its ancestors, and sets its limits. @param path from the root, such as `/kubepods/burstable`. */
   ensure(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<void>;
-  /** The same for a cgroup without processes, in a single change of files when its ancestors were created before.
-   *  @returns false when ancestors that had been made here were not found as they had been left. */
+  /** The same for a cgroup without processes, in a single batch of file changes if its ancestors were created before. @returns
+   *  false if ancestors created here were no longer as expected. */
   make(path: string, limits: CgroupLimits, signal: AbortSignal): Promise<boolean>;
-  /** Removes cgroups without processes, and their descendants; a missing one is success. */
+  /** Removes cgroups without processes, and their descendants; a missing one is not an error. */
   remove(paths: readonly string[], signal: AbortSignal): Promise<void>;
-  /** Why limits cannot be set in a cgroup that others make, in the kubelet's words; undefined when they can. */
+  /** Validates that limits can be set in a cgroup created by others; returns the kubelet's message, or undefined if valid. */
   fault(cgroup: NamedCgroup, signal: AbortSignal): Promise<string | undefined>;
-  /** Names of a cgroup's children; none for a missing cgroup. */
+  /** Names of a cgroup's children; empty for a missing cgroup. */
   children(path: string, signal: AbortSignal): Promise<readonly string[]>;
   /** Kills all processes in cgroups and their descendants, and waits for their end, two seconds at most.
-   *  @returns the numbers of those that were there. */
+   *  @returns the PIDs of the processes found. */
   kill(paths: readonly string[], signal: AbortSignal): Promise<readonly number[]>;
-  /** Marks by which cgroups differ from others that are made at their paths later, by path; none for a missing one. */
+  /** Identities of cgroups by path, which change when a cgroup is re-created; none for a missing one. */
   identities(paths: readonly string[], signal: AbortSignal): Promise<ReadonlyMap<string, string>>;
 }
 
-/** Hierarchies of version 1 in which the kubelet creates a pod's cgroup; and version 2's on hybrid machines, since runc puts
- *  containers there too and leaves their parents behind. */
+/** v1 hierarchies in which the kubelet creates a pod's cgroup, and the v2 one on hybrid machines, since runc creates
+ *  containers' cgroups there too and leaves their parents behind. */
 const controllers = [
   "cpu",
   "cpuacct",
@@ -67,7 +67,7 @@ const controllers = [
   "unified",
 ];
 
-/** Of those, the ones that a cgroup must be in to be there. */
+/** The hierarchies that must contain a cgroup for it to exist. */
 const limiting: readonly string[] = ["cpu", "cpuacct", "cpuset", "memory", "systemd", "pids", "hugetlb"];
 
 /** @see https://kubernetes.io/docs/concepts/architecture/cgroups/ */
@@ -92,11 +92,10 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     await host.fs.apply(directories(path, true), stop);
     await inheritance.settle(path, stop);
     await host.fs.apply(limitsOf(path, limits), stop);
-    // Its descendants take over what it has from now on.
+    // Children inherit the new value, so forget what was cached.
     if (limits.cpus !== undefined) inheritance.forget(path);
   };
-  /** @param changes everything but the limits, when known to be sufficient.
-   *  @returns false when they were not. */
+  /** @param changes everything except the limits, if known to be sufficient. @returns false if they were not. */
   const atOnce = async (
     path: string,
     changes: readonly FileChange[] | undefined,
@@ -109,7 +108,7 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
     } catch (error) {
       if (!changes) throw error;
       throwIfAborted(stop);
-      // The ancestors have changed: repeat step by step, which works or shows the reason.
+      // The ancestors have changed: repeat step by step, which succeeds or shows the reason.
       inheritance.forget(path);
       await stepByStep(path, limits, stop);
       return false;
@@ -142,20 +141,20 @@ export async function openCgroups(host: Host, version: 1 | 2, signal: AbortSigna
   };
 }
 
-/** @param root of the hierarchy in which they are looked at. */
+/** @param root of the hierarchy to look in. */
 async function identitiesIn(host: Host, root: string, paths: readonly string[], signal: AbortSignal) {
   const directories = paths.map((path) => root + path);
   const found = await inodes(host, directories, signal);
   return new Map([...found].map(([path, inode]) => [path.slice(root.length), inode]));
 }
 
-/** A hierarchy whose cgroups the kubelet looks for; there may be others. */
+/** True for a hierarchy that the kubelet checks for a cgroup; there may be others. */
 function isLimiting(root: string): boolean {
   return root === mount || limiting.some((name) => root === `${mount}/${name}`);
 }
 
-/** Those that are mounted: systemd leaves a directory where it could not mount one. One mount may have several controllers and
- *  be known by links of their names. */
+/** The mounted v1 hierarchies: systemd leaves a directory for one that it could not mount. One mount may have several
+ *  controllers, with a symlink for each. */
 async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const [entries, mounted] = await Promise.all([host.fs.list(mount, signal), mountedControllers(host, signal)]);
   const present = new Set(entries.map(({ name }) => name));
@@ -164,14 +163,14 @@ async function hierarchies(host: Host, signal: AbortSignal): Promise<readonly st
     .map((name) => `${mount}/${name}`);
 }
 
-/** None where the target does not show its mounts. */
+/** Empty if the target does not show its mounts. */
 async function mountedControllers(host: Host, signal: AbortSignal): Promise<ReadonlySet<string>> {
   const mounts = (await listMounts(host, signal)).filter(({ fsType }) => fsType.startsWith("cgroup"));
   const below = mounts.filter(({ path }) => path.startsWith(`${mount}/`));
   return new Set(below.flatMap(({ path }) => path.slice(mount.length + 1).split(",")));
 }
 
-/** Controllers of version 1 that a node cannot do without and that are not mounted on the target, sorted. */
+/** v1 controllers that a node requires and that are not mounted on the target, sorted. */
 export async function unmountedControllers(host: Host, signal: AbortSignal): Promise<readonly string[]> {
   const mounted = await mountedControllers(host, signal);
   return mounted.size === 0 ? [] : ["cpu", "cpuacct", "cpuset", "memory"].filter((name) => !mounted.has(name));
@@ -215,18 +214,18 @@ function limitsV2(path: string, limits: CgroupLimits): readonly FileChange[] {
   ];
 }
 
-/** All digits of an integer, also of one beyond 2^53. */
+/** Formats an integer with all digits, also beyond 2^53. */
 function whole(value: number): string {
   return BigInt(value).toString();
 }
 
-/** The target's cgroups of version 2 have the controller `hugetlb`. */
+/** True if the target's v2 cgroups have the `hugetlb` controller. */
 async function limitsHugePages(host: Host, signal: AbortSignal): Promise<boolean> {
   const controllers = await unlessGone(host.fs.readFile(`${mount}/cgroup.controllers`, { signal }));
   return controllers?.toString("utf8").split(/\s+/).includes("hugetlb") === true;
 }
 
-/** Shares of version 1 (2 to 262144) as a weight of version 2 (1 to 10000).
+/** Converts v1 shares (2 to 262144) to a v2 weight (1 to 10000).
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/2254-cgroup-v2 */
 export function weightOf(shares: number): number {
   return Math.trunc(1 + ((shares - 2) * 9999) / 262142);
@@ -245,7 +244,7 @@ async function removeTrees(host: Host, paths: readonly string[], signal: AbortSi
   } catch (error) {
     if (!hasCode(error, "failed_precondition")) throw error;
   }
-  // Some runtimes leave cgroups of their own in a pod's.
+  // Some runtimes leave their own cgroups in a pod's cgroup.
   for (const path of paths) {
     for (const name of await subgroups(host, path, signal)) await removeTrees(host, [`${path}/${name}`], signal);
     await host.fs.apply([remove(path)], signal).catch((error: unknown) => {

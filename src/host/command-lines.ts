@@ -3,15 +3,14 @@ import { KeptBytes } from "../lib/kept-bytes.ts";
 import { createLineReader } from "../lib/line-reader.ts";
 import type { HostProcess } from "../seams/host.ts";
 
-/** Longest line of a helper on a target, bytes, unless its reader says otherwise. */
+/** Default maximum line length of a helper process on a target, bytes. */
 const usualLineBytes = 64 << 10;
-/** Kept of a helper's standard error, bytes; the rest is dropped. */
+/** Maximum bytes kept of a helper's standard error. */
 const maxErrorBytes = 4 << 10;
 
-/** Hands on the lines of a command's output until it ends, or the signal aborts.
- *  @param maxLineBytes limit of a line.
- *  @returns the beginning of what it said on standard error.
- *  @throws what its output or the listener fails with; resource_exhausted for a longer line; the signal's reason. */
+/** Reads a command's output line by line until it ends or the signal aborts. @param maxLineBytes maximum line length. @returns
+ *  the beginning of its standard error. @throws errors of its output or the listener; resource_exhausted for a longer line;
+ *  the signal's reason. */
 export async function readLines(
   { stdin, stdout, stderr, ...command }: HostProcess,
   heard: (line: string) => void,
@@ -29,7 +28,7 @@ export async function readLines(
     }
   });
   stderr.on("data", (chunk: Buffer) => void said.add(chunk));
-  // It shows in the end of its output.
+  // The end of its output shows the failure.
   stdin.on("error", () => undefined);
   try {
     await Promise.all([finished(stdout, { signal }), finished(stderr, { signal })]);

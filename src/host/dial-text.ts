@@ -1,7 +1,7 @@
 import { hasCode, messageOf } from "../lib/errors.ts";
 import { joinHostPort } from "../lib/http-get.ts";
 
-/** Go's texts for these errors. */
+/** Go's texts of these errors. */
 const errnoTexts: Readonly<Record<string, string>> = {
   ECONNREFUSED: "connect: connection refused",
   ENOENT: "connect: no such file or directory",
@@ -16,21 +16,21 @@ export function dialFailure(error: unknown, host: string, port: number): string 
   return `dial tcp ${joinHostPort(host, port)}: ${why}`;
 }
 
-/** Text of a failed dial of a socket, as the kubelet (Go) prints it. */
+/** Text of a failed dial of a Unix socket, as the kubelet (Go) prints it. */
 export function unixDialFailure(error: unknown, path: string): string {
   return `dial unix ${path}: ${errnoText(error, errnoTexts) ?? messageOf(error)}`;
 }
 
 /** Text of a broken connection, as the kubelet (Go) prints it. */
 export function brokenConnection(error: unknown): string {
-  // Node's own error for a connection that was closed cleanly, but too early: no system call failed.
+  // Node.js's own error for a connection that was closed cleanly but too early: no system call failed.
   if (error instanceof Error && "code" in error && error.code === "ECONNRESET" && !("syscall" in error)) return "EOF";
   return (
     errnoText(error, { ECONNRESET: "read: connection reset by peer", EPIPE: "write: broken pipe" }) ?? messageOf(error)
   );
 }
 
-/** The text of the first error along the causes whose system code the table knows. */
+/** The text of the first error in the chain of causes whose errno is in the table. */
 function errnoText(error: unknown, texts: Readonly<Record<string, string>>): string | undefined {
   for (let at = error; at instanceof Error; at = at.cause) {
     const text = "code" in at && typeof at.code === "string" ? texts[at.code] : undefined;

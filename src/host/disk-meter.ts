@@ -4,18 +4,17 @@ import { diskUsage, inodeUsage } from "./disk-usage.ts";
 
 /** Disk usage on the target, shared by all callers. */
 export interface DiskMeter {
-  /** Bytes on disk below each path, other file systems left out; missing paths are left out. Measurements younger than `maxAgeMs`
-   *  are reused.
-   *  @throws failed_precondition when the target cannot tell. */
+  /** Bytes on disk below each path, without other file systems; missing paths are omitted. Measurements younger than
+   *  `maxAgeMs` are reused. @throws failed_precondition if the target cannot measure. */
   bytes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
-  /** Number of files and directories below each path; empty when the target's `du` does not count them. */
+  /** Number of files and directories below each path; empty if the target's `du` cannot count them. */
   inodes(paths: readonly string[], maxAgeMs: number, signal: AbortSignal): Promise<ReadonlyMap<string, number>>;
 }
 
 /** Measurements unused for this long are dropped, milliseconds. */
 const forgetMs = 300_000;
 
-/** Measures for all callers: a path walked for one of them is not walked again for the next. */
+/** Measures disk usage with a cache shared by all callers. */
 export function createDiskMeter({ host, clock }: { readonly host: Host; readonly clock: Clock }): DiskMeter {
   return {
     bytes: createMeasured((paths, signal) => diskUsage(host, paths, signal), clock),

@@ -2,13 +2,13 @@ import { CodedError } from "../lib/errors.ts";
 import type { Host } from "../seams/host.ts";
 import { type Option, command } from "../seams/command.ts";
 
-/** Timeout of a walk, milliseconds: many files take long. */
+/** Timeout of a walk, milliseconds: walking many files takes long. */
 const longestWalkMs = 300_000;
-/** Largest number of paths of one command. */
+/** Maximum number of paths per command. */
 const batch = 50;
 
-/** Bytes on disk below each path, other file systems left out; missing paths are left out. The paths do not contain each other.
- *  @throws failed_precondition when the target cannot tell.
+/** Bytes on disk below each path, without other file systems; missing paths are omitted. The paths must not contain each
+ *  other. @throws failed_precondition if the target cannot measure.
  *  @see https://man7.org/linux/man-pages/man1/du.1.html */
 export async function diskUsage(
   host: Host,
@@ -19,13 +19,13 @@ export async function diskUsage(
   for (const some of batches(paths)) {
     const { code, stdout, stderr } = await du(host, ["-skx"], some, signal);
     for (const [path, kibibytes] of numbersIn(stdout)) used.set(path, kibibytes * 1024);
-    // It also exits with 1 when a file vanishes during the walk.
+    // `du` also exits with 1 if a file vanishes during the walk.
     if (code > 1) throw new CodedError("failed_precondition", `du failed: ${stderr.trim() || `exit code ${code}`}`);
   }
   return used;
 }
 
-/** Number of files and directories below each path; empty when the target's `du` cannot count. */
+/** Number of files and directories below each path; empty if the target's `du` cannot count them. */
 export async function inodeUsage(
   host: Host,
   paths: readonly string[],
@@ -56,7 +56,7 @@ function numbersIn(stdout: string): readonly (readonly [path: string, number: nu
   });
 }
 
-/** The device of the file system that a path is on, such as `/dev/sda1`; empty where the target cannot tell.
+/** The device of a path's file system, such as `/dev/sda1`; empty if unknown.
  *  @see https://pubs.opengroup.org/onlinepubs/9799919799/utilities/df.html */
 export async function fileSystemDevice(host: Pick<Host, "run">, path: string, signal: AbortSignal): Promise<string> {
   const { stdout } = await host.run(command("df", ["-P"], [path]), { signal });

@@ -5,7 +5,7 @@ import { targetAddresses } from "./addresses.ts";
 import { cgroupVersion, exists } from "./exists.ts";
 import { command } from "../seams/command.ts";
 
-/** Facts that do not change while the target is up. */
+/** Facts that do not change until the target reboots. */
 export interface HostFacts {
   readonly hostname: string;
   readonly machineID: string;
@@ -17,18 +17,18 @@ export interface HostFacts {
   /** Architecture in Go's names: amd64, arm64, … */
   readonly architecture: string;
   readonly cpus: number;
-  /** Their numbers, such as `0,1`. */
+  /** CPU numbers, such as `0,1`. */
   readonly cpuList: string;
   readonly memoryBytes: number;
   readonly swapBytes: number;
   /** Reserved huge pages in bytes by size, such as `hugepages-2Mi`. */
   readonly hugepages: Readonly<Record<string, number>>;
-  /** Addresses of the interface of the default route, IPv4 first; else of any that is not loopback. */
+  /** Addresses of the default route's interface, IPv4 first; otherwise of any non-loopback interface. */
   readonly addresses: readonly string[];
-  /** Most processes and threads that the kernel allows. */
+  /** The kernel's maximum number of processes and threads. */
   readonly maxPid: number;
   readonly cgroupVersion: 1 | 2;
-  /** The kernel confines processes by AppArmor profiles. */
+  /** True if AppArmor is enabled. */
   readonly appArmor: boolean;
 }
 
@@ -39,7 +39,7 @@ const architectures: Readonly<Record<string, string>> = {
   i686: "386",
 };
 
-/** Reads the target's facts from its files and uname. @throws CodedError unavailable when the target is out of reach. */
+/** Reads the target's facts from its files and uname. @throws CodedError unavailable if the target is unreachable. */
 export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFacts> {
   const read = async (path: string) => (await readText(host, path, signal)) ?? "";
   const most = async (name: string) => Number.parseInt(await read(`/proc/sys/kernel/${name}`), 10) || 32_768;
@@ -74,7 +74,7 @@ export async function readFacts(host: Host, signal: AbortSignal): Promise<HostFa
   };
 }
 
-/** Time of the target's boot, milliseconds since the epoch by our clock; undefined where it is not told. */
+/** Boot time of the target, milliseconds since the epoch by our clock; undefined if unknown. */
 export async function readBootTime(
   host: Host,
   clock: Pick<Clock, "now">,
@@ -84,19 +84,19 @@ export async function readBootTime(
   return uptime === undefined ? undefined : bootTimeOf(uptime, clock.now());
 }
 
-/** Time of the boot, milliseconds since the epoch. @param uptime text of /proc/uptime, read at the time `now`. */
+/** Boot time, milliseconds since the epoch. @param uptime text of /proc/uptime, read at `now`. */
 export function bootTimeOf(uptime: string, now: number): number {
   return now - Number.parseFloat(uptime) * 1000;
 }
 
-/** True when AppArmor is built in, enabled, and its profiles can be loaded. */
+/** True if AppArmor is built in and enabled, and its profiles can be loaded. */
 async function hasAppArmor(host: Host, signal: AbortSignal): Promise<boolean> {
   const enabled = await readText(host, "/sys/module/apparmor/parameters/enabled", signal);
   return enabled?.startsWith("Y") === true && exists(host.fs, "/sys/kernel/security/apparmor", signal);
 }
 
-/** Facts that a node reports of its target, other than its boot id: swap only decides whether a node may start, and addresses
- *  other than the first come and go with pods. */
+/** Facts that a Node reports, except the boot ID. Swap only decides whether a node may start, and addresses other than the
+ *  first come and go with pods. */
 const told = [
   "hostname",
   "machineID",
@@ -117,7 +117,7 @@ export function changedFacts(before: HostFacts, now: HostFacts): readonly string
   return before.addresses[0] === now.addresses[0] ? changed : [...changed, "address"];
 }
 
-/** A file's text; undefined when it is missing or unreadable for this user. */
+/** A file's text; undefined if it is missing or unreadable for this user. */
 async function readText(host: Host, path: string, signal: AbortSignal): Promise<string | undefined> {
   const file = await unlessCode(host.fs.readFile(path, { signal }), "not_found", "permission_denied");
   return file?.toString("utf8");

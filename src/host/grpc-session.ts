@@ -16,7 +16,7 @@ export interface GrpcDeps {
 
 const dialEveryMs = 250;
 
-/** Failure of a connection whose other end does not begin as gRPC's servers do. */
+/** Failure of a connection whose peer does not send a gRPC server's preface. */
 class HandshakeError extends CodedError {
   constructor(why: string, cause?: unknown) {
     super("unavailable", `error reading server preface: ${why}`, { cause });
@@ -24,17 +24,17 @@ class HandshakeError extends CodedError {
   }
 }
 
-/** Opens a connection for gRPC to a socket of the target, whose server has sent its settings. The caller destroys it.
+/** Opens a gRPC connection to a Unix socket of the target, and waits for the server's settings. The caller destroys it.
  *  @param path of the socket. @throws as `Host.dial` does; the signal's reason. */
 export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, signal: AbortSignal) {
   const connection = await host.dial({ unix: path }, signal);
   const session = connect("http://localhost", { createConnection: () => connection });
-  // HTTP/2 reads a socket of this machine without JavaScript.
+  // HTTP/2 reads a local socket natively, without passing data through JavaScript.
   if (!(connection instanceof Socket)) chargeStream(connection, host.budget);
-  // An error of the session fails its calls, and they report it.
+  // A session error fails its calls, which report it.
   session.on("error", () => {});
   connection.on("error", () => {});
-  // A server that has gone sends nothing more, though this side could still write.
+  // A server that closed its side sends nothing more, although this side could still write.
   connection.on("end", () => session.destroy());
   const settled = new AbortController();
   const either = AbortSignal.any([signal, settled.signal]);
@@ -54,7 +54,7 @@ export async function openGrpc({ host }: Pick<GrpcDeps, "host">, path: string, s
   }
 }
 
-/** Opens a connection to a server that may not listen yet, within the signal's patience. @throws as `openGrpc` does. */
+/** Opens a connection to a server that may not be listening yet; retries until the signal aborts. @throws as `openGrpc` does. */
 export async function openGrpcPatiently(
   { host, clock }: GrpcDeps,
   path: string,
@@ -70,19 +70,19 @@ export async function openGrpcPatiently(
   }
 }
 
-/** A call to a server behind a socket of the target. */
+/** A call to a server on a Unix socket of the target. */
 export interface SocketCall<Request, Response> {
   readonly path: string;
   readonly method: GrpcMethod<Request, Response>;
   readonly request: Request;
   readonly userAgent: string;
-  /** Longest time for connection and answer. */
+  /** Timeout for connecting and the response, milliseconds. */
   readonly limitMs: number;
-  /** Bounds of the answer. */
+  /** Limits of the response. */
   readonly limits: DecodeLimits;
 }
 
-/** One call over a connection of its own. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
+/** A unary call over its own connection. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callSocket<Request, Response>(
   { host, clock }: GrpcDeps,
   { path, method, request, userAgent, limitMs, limits }: SocketCall<Request, Response>,

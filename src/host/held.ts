@@ -4,35 +4,34 @@ import type { Host, HostProcess } from "../seams/host.ts";
 import { type Pulse, createProof } from "./pulse.ts";
 import type { Argv } from "../seams/command.ts";
 
-/** A command on the target that holds something until it is disposed of. */
+/** A process on the target that holds something, such as a lock, until it is disposed. */
 export interface Held extends AsyncDisposable {
-  /** True once it has ended: by itself, with the connection to the target, or killed since it answered no heartbeat. */
+  /** True once the process has ended: by itself, with the connection to the target, or killed after missing heartbeats. */
   isOver(): boolean;
-  /** Resolves when it has. */
+  /** Resolves when the process has ended. */
   readonly over: Promise<void>;
-  /** False while the command may have ended without our knowledge: no heartbeat that it answered is recent enough, as after a time in
-   *  which this process stood still. Without heartbeats true until the command has ended. */
+  /** True while the lease is valid. False if the holder may have ended without our knowledge, because no answered heartbeat is
+   *  recent enough, for example after this process was suspended. Without heartbeats true until the holder has ended. */
   isProved(): boolean;
-  /** Resolves once the command has shown that it still holds; asks it at once where that is not known.
-   *  @throws unavailable when it has ended; the signal's reason. */
+  /** Resolves once the lease is valid; sends a heartbeat at once if it is not. @throws unavailable if the holder has ended;
+   *  the signal's reason. */
   prove(signal?: AbortSignal): Promise<void>;
 }
 
-/** Why a command did not stay: its exit code, and the beginning of what it said on standard error. */
+/** Why a holder exited early: its exit code and the beginning of its standard error. */
 export interface Ended {
   readonly code: number;
   readonly said: string;
 }
 
-/** Lines of a shell script that say on standard output that something is held, return each heartbeat there, and last as long as standard
- *  input is open.
- *  @param silenceSeconds longest silence on standard input; unlimited when absent. */
+/** Lines of a shell script that print a line once the lock is held, echo each heartbeat, and run as long as standard input is
+ *  open. @param silenceSeconds heartbeat timeout; none if absent. */
 export function stayingLines(silenceSeconds?: number): readonly string[] {
   return ["echo held", ...(silenceSeconds === undefined ? [] : [listening(silenceSeconds)]), "exec cat"];
 }
 
-/** Ends the holder without a heartbeat in time, or at the end of its standard input. Its helpers do not inherit the descriptors that may be
- *  locked, since they outlive it if it is killed. */
+/** Ends the holder when a heartbeat is missed, or at the end of its standard input. Its child processes do not inherit the
+ *  descriptors that may be locked, since they outlive the holder if it is killed. */
 function listening(silenceSeconds: number): string {
   return `if command -v timeout >/dev/null; then
   while [ "$(timeout ${silenceSeconds} dd bs=1 count=1 2>/dev/null 3>&- 4>&- 5>&- 6>&- 7>&- 8>&-)" = . ]; do printf .; done
@@ -40,17 +39,17 @@ function listening(silenceSeconds: number): string {
 fi`;
 }
 
-/** Runs a command that ends with `stayingLines`, up to where it says that it holds. It ends when it is disposed of, when this process
- *  dies or when the connection to the target is lost, and costs one process there.
- *  @param signal gives up waiting for the command to hold; it has no effect on a command that holds.
- *  @returns how it ended where it did before that. @throws as `Host.spawn` does; the signal's reason. */
+/** Starts a command that ends with `stayingLines`, and waits until it holds the lock. The holder ends when it is disposed,
+ *  when this process dies or when the connection to the target is lost; it takes one process on the target. @param signal
+ *  limits the wait for the lock; has no effect once it is held. @returns the exit of a command that ended before. @throws as
+ *  `Host.spawn` does; the signal's reason. */
 export async function hold(
   host: Pick<Host, "spawn">,
   argv: Argv,
   signal: AbortSignal,
   pulse?: Pulse,
 ): Promise<Held | Ended> {
-  // The command's patience begins later, so this is on the safe side.
+  // The command's own timeout starts later, so this is on the safe side.
   const proof = pulse && createProof(pulse);
   using starting = abortedUntilDisposed(signal);
   const holder = await host.spawn(argv, starting.signal);
@@ -64,8 +63,7 @@ export async function hold(
   }
   const ended = new AbortController();
   const end = () => {
-    if (!ended.signal.aborted)
-      ended.abort(new CodedError("unavailable", "the command that holds the lock on the target has ended"));
+    if (!ended.signal.aborted) ended.abort(new CodedError("unavailable", "the lock holder on the target has ended"));
   };
   proof?.begin(holder, ended.signal, () => {
     holder.kill("SIGKILL");
@@ -74,7 +72,7 @@ export async function hold(
   const over = onAbort(ended.signal);
   holder.exited.then(end, end);
   const dispose = () => {
-    // The holder ends at the end of its input; killing it may take longer, since that takes another command on the target.
+    // The holder ends at the end of its input; killing it may take longer, since that needs another command on the target.
     holder.stdin.end();
     return holder[Symbol.asyncDispose]();
   };
@@ -90,7 +88,7 @@ export async function hold(
   };
 }
 
-/** A signal that follows another one until it is disposed of. A signal made by `AbortSignal.any` would follow it for good. */
+/** A signal that follows another one until it is disposed. A signal made by `AbortSignal.any` would follow it forever. */
 function abortedUntilDisposed(signal: AbortSignal): Disposable & { readonly signal: AbortSignal } {
   const own = new AbortController();
   const follow = () => own.abort(signal.reason);
@@ -99,7 +97,7 @@ function abortedUntilDisposed(signal: AbortSignal): Disposable & { readonly sign
   return { signal: own.signal, [Symbol.dispose]: () => signal.removeEventListener("abort", follow) };
 }
 
-/** Resolves once the holder says that it holds. */
+/** Resolves once the holder has printed its first line. */
 function firstWord({ stdout }: HostProcess): Promise<undefined> {
   return new Promise((resolve) => stdout.once("data", () => resolve(undefined)));
 }

@@ -1,9 +1,9 @@
-/** An answer whose body is read on request. */
+/** A response whose body is read on demand. */
 export interface OpenAnswer extends Disposable {
   readonly status: number;
-  /** Undefined where the server names no place. */
+  /** Undefined without a Location header. */
   readonly location: string | undefined;
-  /** Bytes of the body; undefined where they are not known before. */
+  /** Content length; undefined if unknown. */
   readonly length: number | undefined;
   /** @throws Error with Go's text. */
   read(maxBytes: number): Promise<Buffer>;

@@ -17,28 +17,28 @@ import { HandshakeError, alertOf, overTls } from "./http-tls.ts";
 
 const maxRedirects = 10;
 
-/** Bytes of an answer that are read. */
+/** Maximum bytes read of a response body. */
 export const maxAnswerBytes = 10 * 1024;
 
-/** Bytes of a redirect's body that are read before it is followed. */
+/** Maximum bytes read of a redirect's body before it is followed. */
 const maxRedirectBytes = 2 * 1024;
 
-/** Bytes of all of an answer's headers: a tenth of what Go's client takes. */
+/** Maximum bytes of a response's headers: a tenth of what Go's client accepts. */
 const maxHeadBytes = 1024 * 1024;
 
-/** An answer and the part of its body that was read. */
+/** A response and the part of its body that was read. */
 export interface Answer {
   readonly status: number;
   readonly body: string;
 }
 
-/** The connection broke in the answer's body, which says nothing about the server's verdict. */
+/** The connection broke while reading the body, so the probe has no result. */
 export class BodyError extends Error {}
 
-/** Sends a GET from the target, on a connection of its own and through no proxy, over TLS without verification for https: by
- *  what it sends, takes and says it is Go's client, as the kubelet sets it up. Redirects are followed on the same host; an answer
- *  that redirects elsewhere is returned.
- *  @throws BodyError, else Error with the kubelet's text: `Get "URL": why`; its causes have the details. */
+/** Sends a GET from the target over a new connection without a proxy, and over TLS without verification for https. Sends,
+ *  accepts and reports the same as Go's client with the kubelet's settings. Follows redirects to the same host; returns a
+ *  response that redirects elsewhere.
+ *  @throws BodyError; otherwise Error with the kubelet's text `Get "URL": why` and the details as causes. */
 export async function httpGet(dialer: Pick<Host, "dial">, first: HttpRequest, signal: AbortSignal): Promise<Answer> {
   let hop = first;
   const failed = (url: string, why: string, cause?: unknown) =>
@@ -76,7 +76,8 @@ function parsedLocation(location: string, failed: (why: string) => Error): GoUrl
   }
 }
 
-/** The request of a redirect, with the first one's headers; its own Host header stays only where the server named no host. */
+/** The request that follows a redirect, with the first request's headers; a custom Host header is kept only if the Location
+ *  has no host. */
 function redirected(first: HttpRequest, hop: HttpRequest, place: GoUrl): HttpRequest {
   const url = resolveReference(hop.url, place);
   const isOwnHost = hop.hostHeader !== hop.url.host && place.scheme === "";
@@ -90,7 +91,7 @@ function redirected(first: HttpRequest, hop: HttpRequest, place: GoUrl): HttpReq
   };
 }
 
-/** Sends a request and reads the answer's head. */
+/** Sends a request and reads the response's head. */
 async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortSignal): Promise<OpenAnswer> {
   checkRequest(hop);
   const connection = await dial(dialer, hop.url, signal);
@@ -103,7 +104,7 @@ async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortS
   };
   try {
     if (signal.aborted) stop();
-    // Bound to the signal itself: not every end of a connection reaches a pending read.
+    // Race with the signal itself: not every closed connection ends a pending read.
     return await untilAborted(ask(connection, hop, end, signal), signal);
   } catch (error) {
     end();
@@ -114,7 +115,7 @@ async function open(dialer: Pick<Host, "dial">, hop: HttpRequest, signal: AbortS
 async function ask(connection: Duplex, hop: HttpRequest, end: () => void, signal: AbortSignal): Promise<OpenAnswer> {
   const explain = explainer(connection);
   if (hop.url.scheme !== "https") return await askHttp1(connection, hop, { end, explain });
-  // A kubelet's probes offer HTTP/2, its hooks do not.
+  // The kubelet's probes offer HTTP/2, its lifecycle hooks do not.
   const protocols = hop.from === "probe" ? ["h2", "http/1.1"] : [];
   const tls = await overTls(connection, hostOf(hop.url), protocols, signal).catch((error: unknown) => {
     throw explain(error);
@@ -135,7 +136,7 @@ async function dial(dialer: Pick<Host, "dial">, url: GoUrl, signal: AbortSignal)
 
 interface Connected {
   readonly end: () => void;
-  /** The error of a connection in Go's words. */
+  /** Converts a connection error to Go's text. */
   readonly explain: (error: unknown) => Error;
 }
 
@@ -157,7 +158,7 @@ async function askHttp1(connection: Duplex, hop: HttpRequest, { end, explain }: 
   };
 }
 
-/** An error before the answer begins is told as it is, one in the middle as that of a broken connection. */
+/** An error before the response begins is reported as is, a later one as a broken connection. */
 async function readAnswer(reader: ByteReader, explain: Connected["explain"]): ReturnType<typeof readHead> {
   const start = await reader.peek(1).catch((error: unknown) => {
     throw explain(error);
@@ -170,7 +171,7 @@ async function readAnswer(reader: ByteReader, explain: Connected["explain"]): Re
   }
 }
 
-/** Explains errors of a connection by its two ends, where they are known. */
+/** Formats connection errors with the two endpoints, if known. */
 function explainer(connection: Duplex): (error: unknown) => Error {
   const ends = connection instanceof Socket ? endsOf(connection) : undefined;
   return (error) => {

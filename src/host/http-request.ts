@@ -5,7 +5,7 @@ import { goQuoteBytes } from "../lib/go-quote.ts";
 import type { HttpRequest } from "../lib/http-get.ts";
 import { isHeaderName, isHeaderValue, switchesProtocol, trimBlanks } from "../lib/http-header.ts";
 
-/** Refuses a request that Go's client would not send. @throws Error with its text. */
+/** Validates a request like Go's client. @throws Error with its text. */
 export function checkRequest({ url, headers }: HttpRequest): void {
   const isHttp = url.scheme === "http" || url.scheme === "https";
   if (!isHttp) throw new Error(`unsupported protocol scheme ${goQuoteBytes(url.scheme)}`);
@@ -16,7 +16,7 @@ export function checkRequest({ url, headers }: HttpRequest): void {
   if (url.host === "") throw new Error("http: no Host in request URL");
 }
 
-/** Header fields that are not sent as they were given. */
+/** Header fields that are not sent as given. */
 const ownFields = ["Host", "User-Agent", "Content-Length", "Transfer-Encoding", "Trailer"];
 
 /** The head of an HTTP/1.1 request, byte for byte as Go's client writes it. @throws Error with its text. */
@@ -37,14 +37,14 @@ export function requestHead(request: HttpRequest): string {
   return `${lines.join("\r\n")}\r\n\r\n`;
 }
 
-/** The header that a URL with a user stands for. */
+/** The Authorization header for a URL with a user. */
 export function ownAuthorization({ url, headers }: HttpRequest): [string, string[]][] {
   if (!url.user || headers.get("Authorization")?.[0]) return [];
   const credentials = Buffer.from(`${url.user.name}:${url.user.password ?? ""}`, "latin1").toString("base64");
   return [["Authorization", [`Basic ${credentials}`]]];
 }
 
-/** Value of the Host header; empty for what is none. A zone of an IPv6 address means nothing to the server. */
+/** Value of the Host header; empty if invalid. The zone of an IPv6 address is omitted. */
 export function authorityOf({ url, hostHeader }: Pick<HttpRequest, "url" | "hostHeader">): string {
   const host = inAscii(hostHeader || url.host);
   if (!/^[\w!$%&'()*+,\-.:;=[\]~]*$/.test(host)) return "";
@@ -65,7 +65,7 @@ export function dialName(host: string): string {
   return /^[\x00-\x7f]*$/.test(text) ? text : bytesOf(domainToASCII(text) || text);
 }
 
-/** Port of a URL, by its scheme where it has none. */
+/** Port of a URL, or the default port of its scheme. */
 export function portOrDefault(port: string, scheme: GoUrl["scheme"]): string {
   return port || (scheme === "https" ? "443" : "80");
 }

@@ -2,9 +2,9 @@ import { isIP } from "node:net";
 import { Duplex } from "node:stream";
 import { type TLSSocket, connect } from "node:tls";
 
-/** What is shown of a failed handshake, as Go's crypto/tls says it. */
+/** A failed handshake, with the text of Go's crypto/tls. */
 export class HandshakeError extends Error {
-  /** The server speaks HTTP without TLS. */
+  /** True if the server speaks plain HTTP. */
   readonly spokeHttp: boolean;
   constructor(message: string, spokeHttp: boolean, options?: ErrorOptions) {
     super(message, options);
@@ -29,8 +29,8 @@ const ciphers = [
   "ECDHE-RSA-AES256-SHA",
 ].join(":");
 
-/** Speaks TLS 1.2 or 1.3 over a connection, whoever signed the server's certificate. The connection ends with it.
- *  @param protocols offered by ALPN. @throws HandshakeError; the connection's error. */
+/** Starts TLS 1.2 or 1.3 on a connection without verifying the server's certificate. The connection is closed with the TLS
+ *  socket. @param protocols offered via ALPN. @throws HandshakeError; the connection's error. */
 export async function overTls(
   connection: Duplex,
   host: string,
@@ -63,10 +63,10 @@ export async function overTls(
   }
 }
 
-/** Bytes of a server's first record that tell what it is. */
+/** Bytes of the server's first record that identify its protocol. */
 const enoughToTell = 11;
 
-/** A connection whose first bytes are kept: they say what a server is that does not speak TLS. */
+/** A connection that records its first received bytes, to identify a server that does not speak TLS. */
 class Heard extends Duplex {
   first = Buffer.alloc(0);
   bytes = 0;
@@ -80,7 +80,7 @@ class Heard extends Duplex {
         this.first = Buffer.concat([this.first, chunk.subarray(0, enoughToTell - this.first.length)]);
       if (!this.push(chunk)) connection.pause();
     });
-    // What has come before the end is still read.
+    // Data received before the end is still read.
     let hasEnded = false;
     const end = () => {
       if (!hasEnded) this.push(null);
@@ -123,7 +123,7 @@ function handshakeError({ first, bytes }: Heard, error: unknown): HandshakeError
 
 const notTls = "tls: first record does not look like a TLS handshake";
 
-/** What the server's first record says of a handshake that failed; undefined where it is as it should be. */
+/** Derives the cause of a failed handshake from the server's first record; undefined if the record is valid. */
 function toldByRecord(record: Buffer): string | undefined {
   const [type = 0, , , , , level = 0, description = 0] = record;
   const version = record.readUInt16BE(1);
@@ -142,7 +142,7 @@ function toldByRecord(record: Buffer): string | undefined {
   return `tls: server selected unsupported protocol version ${selected.toString(16)}`;
 }
 
-/** TLS alerts: OpenSSL's name and Go's text, where they are not the same. */
+/** TLS alerts: OpenSSL's name, and Go's text if it differs. */
 const alerts: Readonly<Record<number, readonly [name: string, text?: string]>> = {
   10: ["UNEXPECTED_MESSAGE"],
   20: ["BAD_RECORD_MAC", "bad record MAC"],

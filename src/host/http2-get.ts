@@ -7,7 +7,7 @@ import type { HttpRequest } from "../lib/http-get.ts";
 import type { OpenAnswer } from "./http-answer.ts";
 import { authorityOf, ownAuthorization } from "./http-request.ts";
 
-/** Header fields that HTTP/2 has no use for. */
+/** Connection-specific header fields, not sent over HTTP/2. */
 const dropped = [
   "Host",
   "Connection",
@@ -18,7 +18,7 @@ const dropped = [
   "Content-Length",
 ];
 
-/** Sends a GET over HTTP/2 and reads the answer's head. @param end closes the connection. @throws Error with Go's text. */
+/** Sends a GET over HTTP/2 and reads the response's head. @param end closes the connection. @throws Error with Go's text. */
 export async function openHttp2(tls: TLSSocket, request: HttpRequest, end: () => void): Promise<OpenAnswer> {
   const session = connect("https://pod", { createConnection: () => tls, settings: { enablePush: false } });
   const failure = failureOf(session, tls);
@@ -37,7 +37,7 @@ export async function openHttp2(tls: TLSSocket, request: HttpRequest, end: () =>
   };
 }
 
-/** Rejects when the connection ends before the answer does. */
+/** Rejects if the connection ends before the response does. */
 function failureOf(session: ClientHttp2Session, tls: TLSSocket): Promise<never> {
   const { promise, reject } = Promise.withResolvers<never>();
   let farewell = "unexpected EOF";

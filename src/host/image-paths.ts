@@ -1,4 +1,4 @@
-/** A root directory's records of who pulled which image, where a kubelet has them. */
+/** Directory of the image pull records in a root directory, at the kubelet's path. */
 export function pullRecordsDirectory(rootDir: string): string {
   return `${rootDir}/image_manager`;
 }

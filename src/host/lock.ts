@@ -4,15 +4,15 @@ import { type Held, hold, stayingLines } from "./held.ts";
 import type { Pulse } from "./pulse.ts";
 import { type Argv, script } from "../seams/command.ts";
 
-/** A file to lock, or a directory, which is locked without a file in it. */
+/** A file to lock, or a directory, which is locked itself. */
 export interface LockRequest {
   /** Absolute path of an existing file. */
   readonly path: string;
-  /** A shared lock; an exclusive one otherwise. */
+  /** True for a shared lock; exclusive by default. */
   readonly shared?: boolean;
 }
 
-/** Locks that are held until disposed of. */
+/** Locks that are held until disposed. */
 export type HeldLocks = Held;
 
 /** Another process holds a lock. */
@@ -24,19 +24,19 @@ export class LockTaken extends CodedError {
   }
 }
 
-/** Exit codes of the command when another process holds the first lock, the second, … */
+/** Exit code of the command if another process holds the first lock; + 1 for the second, and so on. */
 const conflict = 101;
-/** A shell's exit code for a missing program. */
+/** The shell's exit code for a missing program. */
 const noProgram = 127;
 
-/** The command that holds locks as long as its standard input is open and prints a line once it has them: a shell that opens the
- *  paths, and flock, util-linux's or busybox's, that locks the descriptors.
- *  @param silenceSeconds longest silence on its standard input; unlimited when absent. */
+/** The command that holds locks as long as its standard input is open, and prints a line once it has acquired them: a shell
+ *  opens the paths, and flock (util-linux or busybox) locks the descriptors. @param silenceSeconds heartbeat timeout; none if
+ *  absent. */
 export function lockCommand(locks: readonly LockRequest[], silenceSeconds?: number): Argv {
   const steps = locks.map(({ shared = false }, index) => {
     const fd = 8 - index;
     const path = `"$${index + 1}"`;
-    // A directory can only be opened for reading; a lock on a file over NFS needs it open for writing.
+    // A directory can only be opened for reading; locking a file over NFS requires it to be open for writing.
     return `if [ -d ${path} ]; then exec ${fd}<${path}; else exec ${fd}<>${path}; fi
 flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${conflict + index}; exit $code; }`;
   });
@@ -44,11 +44,10 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${c
   return script(lines.join("\n"), ...locks.map(({ path }) => path));
 }
 
-/** Holds locks on the target until disposed of, all or none; they are released when this process dies. On another machine they cost one
- *  process there, and are lost with the connection to it, and with that process.
- *  @param locks six at most.
- *  @param pulse for a target that may not notice the loss of the connection.
- *  @throws LockTaken when another process holds one, not_found where the target has no flock. */
+/** Acquires locks on the target, all or none, and holds them until disposed; they are released when this process dies. On
+ *  another machine they need one process there, and are lost with the connection or with that process.
+ *  @param locks at most six. @param pulse heartbeat, for a target that may not notice the loss of the connection. @throws
+ *  LockTaken if another process holds one, not_found if the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn" | "lock">,
   locks: readonly LockRequest[],
@@ -63,7 +62,7 @@ export async function acquireLocks(
   if (taken) throw new LockTaken(taken.path);
   if (held.code === noProgram) throw new CodedError("not_found", "flock: no such program");
   const paths = locks.map(({ path }) => path).join(" and ");
-  throw new CodedError("unknown", `${paths} cannot be locked: ${held.said || `flock ended with ${held.code}`}`);
+  throw new CodedError("unknown", `cannot lock ${paths}: ${held.said || `flock ended with ${held.code}`}`);
 }
 
 async function lockEach(

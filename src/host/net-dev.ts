@@ -14,10 +14,10 @@ export interface Traffic {
   readonly dropped: number;
 }
 
-/** Interfaces whose traffic is local, or counted by another interface too. (cAdvisor) */
+/** Interfaces whose traffic is local or also counted on another interface. (cAdvisor) */
 const left = /^(lo|veth|docker|nerdctl)/i;
 
-/** The interfaces of a table of the form of /proc/net/dev. @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
+/** Parses a table in the format of /proc/net/dev. @see https://man7.org/linux/man-pages/man5/proc_pid_net.5.html */
 export function parseNetDev(text: string): readonly InterfaceTraffic[] {
   return linesOf(text).flatMap((line) => {
     const [, name = "", numbers = ""] = /^\s*([^\s:]+):\s*(\d.*)$/.exec(line) ?? [];

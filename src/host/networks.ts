@@ -4,12 +4,12 @@ import { unlessGone } from "../lib/errors.ts";
 import type { HostFs } from "../seams/host.ts";
 import { ipv6Address, routes } from "./addresses.ts";
 
-/** Addresses that a machine has a route to. */
+/** A range of addresses that a machine has a route to. */
 export interface Network {
   /** Such as `10.0.0.0/24` or `fd00::/64`. */
   readonly cidr: string;
   readonly device: string;
-  /** True where no gateway is in between. */
+  /** True for a directly connected network (without a gateway). */
   readonly near: boolean;
 }
 
@@ -21,7 +21,7 @@ export async function readNetworks(fs: Pick<HostFs, "readFile">, signal: AbortSi
   return networksIn(await read("route"), await read("ipv6_route"));
 }
 
-/** @param four a table of the form of /proc/net/route. @param six one of the form of /proc/net/ipv6_route. Pure. */
+/** @param four a table in the format of /proc/net/route. @param six a table in the format of /proc/net/ipv6_route. Pure. */
 export function networksIn(four: string, six: string): readonly Network[] {
   const ofFour = routes(four).flatMap(({ name: device, destination, mask, gateway }) =>
     mask === 0 ? [] : [{ cidr: `${dotted(destination)}/${bitsOf(mask)}`, device, near: gateway === 0 }],
@@ -39,12 +39,12 @@ export function networksIn(four: string, six: string): readonly Network[] {
 const dotted = (address: number) => [24, 16, 8, 0].map((shift) => (address >>> shift) & 255).join(".");
 const bitsOf = (mask: number) => mask.toString(2).replaceAll("0", "").length;
 
-/** True where two ranges have addresses in common. Pure. @param one such as `10.0.0.0/8`; another text is no range. */
+/** True if two CIDR ranges overlap. Pure. @param one such as `10.0.0.0/8`; any other text overlaps nothing. */
 export function overlaps(one: string, other: string): boolean {
   return holds(one, other) || holds(other, one);
 }
 
-/** True where a range holds another's first address. */
+/** True if a range contains another's first address. */
 function holds(range: string, other: string): boolean {
   const [[network = "", bits], [first = ""]] = [range.split("/"), other.split("/")];
   const family = isIP(network);

@@ -6,15 +6,15 @@ import { replaceFile } from "./replace-file.ts";
 /** A root directory's record of the node that owns it. */
 export interface OwnershipRecord {
   readonly node: string;
-  /** Directories that the node created: it removes them when it leaves, if they are empty. */
+  /** Directories that the node created: removed with the node if they are empty. */
   readonly made: readonly string[];
   /** Files outside the root directory that the node wrote. */
   readonly files?: readonly string[];
-  /** What was decided of the pods' network where the configuration leaves it open; absent for a node from before that was decided. */
+  /** The pod network mode chosen if the configuration leaves it open; absent for nodes that predate this field. */
   readonly network?: NetworkDecision;
 }
 
-/** `new`: nothing is decided yet. */
+/** `new`: not decided yet. */
 export type NetworkDecision =
   | { readonly is: "new" }
   | { readonly is: "tunneled" }
@@ -22,7 +22,7 @@ export type NetworkDecision =
 
 const version = 1;
 
-/** Graftlet's own directory below a root directory: its lock and the record. It exists from before the first pod until after
+/** Graftlet's own directory in a root directory, with its lock and the record. It exists from before the first pod until after
  *  the last; without it, nothing in the root directory belongs to graftlet. */
 export function ownDirectory(rootDir: string): string {
   return `${rootDir}/graftlet`;
@@ -32,7 +32,7 @@ function recordFile(rootDir: string): string {
   return `${ownDirectory(rootDir)}/node.json`;
 }
 
-/** The record of a root directory; undefined without a readable one. */
+/** Reads the record of a root directory; undefined if missing or unreadable. */
 export async function readOwnershipRecord(
   fs: Pick<HostFs, "readFile">,
   rootDir: string,
@@ -43,12 +43,12 @@ export async function readOwnershipRecord(
   return file && recordIn(file.toString("utf8"));
 }
 
-/** True where no node has left a record, not even a damaged one. */
+/** True if there is no record, not even a corrupt one. */
 export function isUnrecorded(fs: Pick<HostFs, "lstat">, rootDir: string, signal: AbortSignal): Promise<boolean> {
   return isMissing(fs, recordFile(rootDir), signal);
 }
 
-/** Replaces the record in one step. */
+/** Atomically replaces the record. */
 export async function writeOwnershipRecord(
   fs: Pick<HostFs, "apply">,
   rootDir: string,
@@ -60,8 +60,8 @@ export async function writeOwnershipRecord(
   await fs.apply(replaceFile(file, data, 0o600), signal);
 }
 
-/** Notes down a file that the node is about to write outside its root directory, and the directories that it makes for it. A file that is
- *  there already is somebody else's, and stays so. */
+/** Records a file that the node is about to write outside its root directory, and the directories it creates for it. An
+ *  existing file belongs to somebody else and is not recorded. */
 export async function noteOwnFile(
   fs: Pick<HostFs, "apply" | "readFile" | "lstat">,
   rootDir: string,
@@ -76,7 +76,7 @@ export async function noteOwnFile(
   await writeOwnershipRecord(fs, rootDir, { ...record, made, files }, signal);
 }
 
-/** Missing ones among these directories and their ancestors, the shortest first. */
+/** The missing ones of these directories and their ancestors, shortest first. */
 export async function missingDirectories(
   fs: Pick<HostFs, "lstat">,
   paths: readonly string[],

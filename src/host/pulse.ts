@@ -2,29 +2,30 @@ import type { Clock } from "../lib/clock.ts";
 import { onAbort, untilAborted } from "../lib/service-group.ts";
 import type { HostProcess } from "../seams/host.ts";
 
-/** Heartbeat to a command that stays: a connection may be lost without notice. */
+/** Heartbeats to a lock holder: a connection may be lost without notice. */
 export interface Pulse {
   readonly clock: Pick<Clock, "after" | "now" | "monotonic">;
   readonly everyMs: number;
-  /** The command ends after this many seconds without a heartbeat, on targets that have `timeout`. */
+  /** Heartbeat timeout, seconds: the holder ends without a heartbeat for this long, on targets that have `timeout`. */
   readonly silenceSeconds: number;
 }
 
-/** The heartbeat to a target on another machine, whose sshd may believe in a dead connection for hours. */
+/** Heartbeats for remote targets, whose sshd may keep a dead connection for hours. */
 export const remotePulse = { everyMs: 15_000, silenceSeconds: 60 };
 
-/** Knows how long a command on the target has certainly lived: it returns each heartbeat, and ends only after so long without one. */
+/** A lease on a lock holder: the holder echoes each heartbeat, and ends only after the heartbeat timeout. */
 export interface Proof {
-  /** Sends heartbeats and counts their answers until `ended` aborts.
-   *  @param onSilence called once when the command has answered none for as long as it would itself wait for one. */
+  /** Sends heartbeats and processes their answers until `ended` aborts. @param onSilence called once if the holder has
+   *  answered none for the heartbeat timeout. */
   begin(holder: Pick<HostProcess, "stdin" | "stdout">, ended: AbortSignal, onSilence: () => void): void;
-  /** True if the command cannot have run out of heartbeats, with one interval to spare for what is sent to the target now. */
+  /** True while the lease is valid: the holder cannot have timed out, with one interval to spare for operations sent to the
+   *  target now. */
   isFresh(): boolean;
-  /** Sends a heartbeat unless the proof is fresh. @returns once it is. @throws the signal's reason. */
+  /** Sends a heartbeat unless the lease is valid, and resolves once it is. @throws the signal's reason. */
   renew(signal: AbortSignal): Promise<void>;
 }
 
-/** A moment by both clocks: the monotonic one stands still while the machine sleeps, the wall clock may be set back. */
+/** A time by both clocks: the monotonic clock stops while the machine is suspended, the wall clock may be set back. */
 interface Moment {
   readonly monotonic: number;
   readonly wall: number;
@@ -32,13 +33,13 @@ interface Moment {
 
 const answer = ".".charCodeAt(0);
 
-/** A proof that begins now: the command is about to be started. */
+/** Creates a lease that starts now, right before the holder is started. */
 export function createProof({ clock, everyMs, silenceSeconds }: Pulse): Proof {
   const now = (): Moment => ({ monotonic: clock.monotonic(), wall: clock.now() });
   const patienceMs = silenceSeconds * 1_000;
-  /** Heartbeats without an answer after which the command is silent. */
+  /** Number of unanswered heartbeats after which the holder counts as dead. */
   const maxUnanswered = Math.ceil(patienceMs / everyMs);
-  /** When the heartbeats were sent that have no answer yet, oldest first. */
+  /** Send times of unanswered heartbeats, oldest first. */
   const sent: Moment[] = [];
   let proved = now();
   let unanswered = 0;
@@ -71,7 +72,7 @@ export function createProof({ clock, everyMs, silenceSeconds }: Pulse): Proof {
         send();
         timer = clock.after(everyMs, next);
       };
-      // The end of the command is reported by its exit.
+      // The holder's exit reports its end.
       stdin.on("error", () => undefined);
       stdout.on("data", onAnswers);
       let timer = clock.after(everyMs, next);
@@ -91,7 +92,7 @@ export function createProof({ clock, everyMs, silenceSeconds }: Pulse): Proof {
   };
 }
 
-/** Time since a moment, milliseconds, by whichever clock shows more. */
+/** Elapsed time, milliseconds, by the clock that shows more. */
 function elapsedMs({ monotonic, wall }: Moment, clock: Pick<Clock, "now" | "monotonic">): number {
   return Math.max(clock.monotonic() - monotonic, clock.now() - wall);
 }

@@ -1,7 +1,7 @@
 import type { FileChange } from "../seams/host.ts";
 
-/** Changes that replace a file in one step: who reads it, after a crash too, finds what it had or all of what it has now.
- *  @param mode of the new file; undefined leaves it to the host. */
+/** Changes that replace a file atomically: readers see the old or the new content, also after a crash.
+ *  @param mode of the new file; by default the host's. */
 export function replaceFile(path: string, data: string, mode?: number): readonly FileChange[] {
   const beside = `${path}.new`;
   return [

@@ -6,8 +6,8 @@ import { type Service, onAbort } from "../lib/service-group.ts";
 import type { Host } from "../seams/host.ts";
 import type { TargetLink } from "../seams/provider.ts";
 
-/** The target's wall clock, for comparing the target's timestamps (exits of containers, log lines) with our time. All times
- *  are milliseconds since the epoch. */
+/** The target's wall clock, to compare the target's timestamps (container exits, log lines) with our time. All times are
+ *  milliseconds since the epoch. */
 export interface TargetClock {
   /** Current time of the target's clock. */
   now(): number;
@@ -22,12 +22,12 @@ export interface TargetClockDeps {
   readonly log: Logger;
 }
 
-/** Interval between readings of the target's clock, milliseconds: clocks drift slowly, but may be set. */
+/** Interval between reads of the target's clock, milliseconds: clocks drift slowly, but may be set. */
 const rereadMs = 60_000;
-/** Longest wait for the target's answer, milliseconds. */
+/** Timeout of a read, milliseconds. */
 const patienceMs = 10_000;
 
-/** Keeps the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */
+/** Tracks the offset of the target's clock: read at startup (0 until then), every minute, and when a lost target is back. */
 export function createTargetClock({ host, link, clock, log }: TargetClockDeps): TargetClock & Service {
   let offsetMs = 0;
   const first = Promise.withResolvers<void>();
@@ -36,7 +36,7 @@ export function createTargetClock({ host, link, clock, log }: TargetClockDeps): 
     try {
       offsetMs = await host.clock.offsetMs(clock.within(patienceMs, signal));
     } catch (error) {
-      if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "the target's clock could not be read");
+      if (!signal.aborted) log.debug({ err: error, code: codeOf(error) }, "cannot read the target's clock");
     }
   };
   return {

@@ -6,9 +6,10 @@ import { parseMeminfo } from "./facts.ts";
 
 /** The target's current memory and process usage. */
 export interface HostUsage {
-  /** Usage of the root cgroup with its inactive files, bytes; absent in version 2, whose root has no counter that the kernel watches. */
+  /** Usage of the root cgroup including inactive files, bytes; absent with v2, whose root has no counter that the kernel can
+   *  watch. */
   readonly usageBytes?: number;
-  /** Working set: the root cgroup's usage less its inactive files, bytes. */
+  /** Working set: the root cgroup's usage minus inactive files, bytes. */
   readonly workingSetBytes: number;
   readonly memoryBytes: number;
   readonly processes: number;
@@ -34,14 +35,14 @@ export async function readUsage(host: Pick<Host, "fs">, signal: AbortSignal): Pr
   };
 }
 
-/** Memory of a cgroup and all below it, bytes. */
+/** Memory of a cgroup and its descendants, bytes. */
 export interface GroupMemory {
   readonly usageBytes: number;
   readonly workingSetBytes: number;
   readonly limitBytes: number;
 }
 
-/** Memory of a cgroup; undefined where it is not limited, or is not there.
+/** Reads the memory of a cgroup; undefined if it has no limit or does not exist.
  *  @param path from the root of the hierarchy, such as `/kubepods`. */
 export async function readGroupMemory(
   host: Pick<Host, "fs">,

@@ -1,12 +1,12 @@
 import { CodedError, codeOf, messageOf } from "./errors.ts";
 
-/** Joins texts, each once: `[a, b]`, like Go's aggregated errors; a single one as it is. */
+/** Joins texts without duplicates as `[a, b]`, like Go's aggregated errors; a single text is returned as is. */
 export function aggregateText(texts: readonly string[]): string {
   const different = [...new Set(texts)];
   return different.length === 1 ? different.join() : `[${different.join(", ")}]`;
 }
 
-/** Combines errors into one with such a text; those of a single text into the first. */
+/** Joins errors as the kubelet's aggregate does; if all have the same text, the first error is returned. */
 export function aggregated(errors: readonly unknown[]): unknown {
   const texts = errors.map(messageOf);
   if (new Set(texts).size < 2) return errors[0];

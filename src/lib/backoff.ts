@@ -2,15 +2,15 @@ import type { Clock } from "./clock.ts";
 
 /** Exponential delays by key: first `initialMs`, doubled up to `maxMs`, forgotten after `forgetMs` without use. */
 export interface Backoff {
-  /** Notes a failure of `key` that happened at `at` (ms since epoch, default now) and returns the delay now in force, ms.
-   *  A failure that comes long after the last note starts afresh. */
+  /** Records a failure of `key` at `at` (ms since epoch, default now) and returns the new delay, ms. A failure after the entry
+   *  has expired starts again at `initialMs`. */
   next(key: string, at?: number): number;
   /** Milliseconds until `key` may be tried again, counted from `since` (ms since epoch, default its last failure). */
   remaining(key: string, since?: number): number;
-  /** The delay in force for `key`, ms; 0 when it has none. */
+  /** The current delay of `key`, ms; 0 without one. */
   delay(key: string): number;
   reset(key: string): void;
-  /** Drops what is forgotten. */
+  /** Drops expired entries. */
   collect(): void;
 }
 

@@ -2,41 +2,45 @@ import { BinaryReader } from "@bufbuild/protobuf/wire";
 import { CodedError } from "./errors.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
-// A message of a few bytes an entry becomes objects of hundreds of bytes each: a limit of its length is no limit of its memory.
+// Entries of a few bytes on the wire become objects of hundreds of bytes each: limiting a message's length does not limit its
+// memory.
 
-/** Bounds of the answers of one peer. */
+/** Limits for the responses of one peer. */
 export interface DecodeLimits {
-  /** Longest message, bytes on the wire. */
+  /** Maximum message length, bytes on the wire. */
   readonly maxMessageBytes: number;
-  /** Most memory that one decoded message may take, estimated bytes. */
+  /** Maximum memory of one decoded message, estimated bytes. */
   readonly maxDecodedBytes: number;
 }
 
-/** Of a container runtime: the kubelet's length. Statistics of 500 pods with 4 containers each take 41 MiB, other lists less. */
+/** Limits for container runtimes; the message length is the kubelet's. Stats of 500 pods with 4 containers each take 41 MiB
+ *  decoded, other lists less. */
 export const runtimeLimits: DecodeLimits = { maxMessageBytes: 16 * 1024 * 1024, maxDecodedBytes: 48 * 1024 * 1024 };
 
-/** Of plugins and probed pods: gRPC's usual length. 16,000 devices with their NUMA nodes take all of the memory. */
+/** Limits for plugins and probed pods; the message length is gRPC's default. The memory is enough for 16,000 devices with
+ *  their NUMA nodes. */
 export const pluginLimits: DecodeLimits = { maxMessageBytes: 4 * 1024 * 1024, maxDecodedBytes: 16 * 1024 * 1024 };
 
-/** Of answers that name a plugin or a volume. */
+/** Limits for small responses, such as a plugin's info or a volume's. */
 export const smallLimits: DecodeLimits = { maxMessageBytes: 256 * 1024, maxDecodedBytes: 2 * 1024 * 1024 };
 
-/** Estimated memory of decoded data, bytes: a message object with its fields (measured with the widest messages of CRI), a varint (a tag,
- *  a length or a value) with what it leads to, and what the handling of any message counts for: it takes as long as decoding so much. */
+/** Estimated memory of decoded data, bytes: a message object with its fields (measured with the widest CRI messages), a varint
+ *  (tag, length or value) with its field, and a fixed charge for handling any message, which takes as long as decoding that
+ *  much. */
 const objectBytes = 256;
 const varintBytes = 16;
 const handlingBytes = 32 * 1024;
 
-/** Decodes a message of a peer within bounds, which hold at every depth and for repeated fields, maps and unknown fields alike.
- *  @param decode as ts-proto generates it. @param budget charged with the estimated memory, whether the message can be decoded or not.
- *  @throws CodedError resource_exhausted for a message beyond the bounds, or a target over its budget; what `decode` throws. */
+/** Decodes a peer's message within limits, which apply at every depth and to repeated fields, maps and unknown fields.
+ *  @param decode as ts-proto generates it. @param budget charged with the estimated memory, even if decoding fails.
+ *  @throws CodedError resource_exhausted for a message over the limits, or a target over its budget; errors of `decode`. */
 export function decodeBounded<T>(
   decode: (reader: BinaryReader) => T,
   bytes: Uint8Array,
   { maxMessageBytes, maxDecodedBytes }: DecodeLimits,
   budget?: TargetBudget,
 ): T {
-  // A target over its budget is refused before its message costs anything.
+  // Reject a target over its budget before spending time on its message.
   budget?.spend(handlingBytes);
   if (bytes.length > maxMessageBytes)
     throw new CodedError(
@@ -63,8 +67,7 @@ function tooManyEntries(length: number, limit: number): CodedError {
 /** Wire types, the low three bits of a tag. @see https://protobuf.dev/programming-guides/encoding/#structure */
 const [varintType, bit64Type, lengthDelimitedType, bit32Type] = [0, 1, 2, 5];
 
-/** Number of the fields of a message itself, without those within them; nothing is made of them. The count ends where the message is
- *  not well-formed, which its decoding reports. */
+/** Counts a message's top-level fields without decoding them. Stops at malformed data, which decoding reports. */
 function countFields(bytes: Uint8Array): number {
   let fields = 0;
   let at = 0;
@@ -92,7 +95,7 @@ function countFields(bytes: Uint8Array): number {
   return fields;
 }
 
-/** Estimates the memory of what is read, and throws once it is beyond a limit. */
+/** Estimates the memory of decoded values, and throws once it exceeds a limit. */
 class BoundedReader extends BinaryReader {
   /** Estimated so far, bytes. */
   decodedBytes: number;
@@ -112,13 +115,13 @@ class BoundedReader extends BinaryReader {
     throw tooManyEntries(this.len, this.#limit);
   }
 
-  // Packed values of 64 bits have no tag each, and become objects.
+  // Packed 64-bit values have no tags, but become objects.
   override int64(): bigint | string {
     this.charge(2 * varintBytes);
     return super.int64();
   }
 
-  /** The code that ts-proto generates raises and lowers the depth around each message. */
+  /** ts-proto's generated code increments and decrements the depth around each message. */
   get __tsProtoDecodeDepth(): number {
     return this.#depth;
   }
@@ -129,7 +132,8 @@ class BoundedReader extends BinaryReader {
   }
 }
 
-/** The library's, which its constructor makes a property: one shared function here, too, or each read takes twice as long. */
+/** The library's method, which its constructor assigns as a property. It is one shared function here too; otherwise each read
+ *  takes twice as long. */
 const uint32 = new BinaryReader(new Uint8Array()).uint32;
 
 function boundedUint32(this: BoundedReader): number {

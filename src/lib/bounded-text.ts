@@ -1,18 +1,18 @@
 import { CodedError } from "./errors.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
-// Text of a target becomes many times its length in objects: it is counted before it is parsed.
+// Parsed objects take many times the memory of the target's text, so the text is measured before it is parsed.
 
-/** Most lines of one table: as many mounts as the kernel allows a mount namespace by default. */
+/** Maximum lines of a table: the kernel's default limit of mounts in a mount namespace. */
 const maxLines = 100_000;
-/** Estimated memory of a line with its columns, and of a JSON value, bytes. */
+/** Estimated memory of a line with its columns and of a JSON value, bytes. */
 const lineBytes = 256;
 const valueBytes = 64;
-/** Most memory that one JSON text may take, estimated bytes, and its greatest depth. */
+/** Maximum memory of one parsed JSON text, estimated bytes, and its maximum depth. */
 const maxJsonBytes = 64 * 1024 * 1024;
 const maxJsonDepth = 256;
 
-/** The lines of a table that a target wrote. @param budget charged with the estimated memory.
+/** Splits a table written by a target into lines. @param budget charged with the estimated memory.
  *  @throws CodedError resource_exhausted for more than 100,000 lines, or a target over its budget. */
 export function linesOf(table: string, budget?: TargetBudget): string[] {
   const lines = countLines(table);
@@ -22,7 +22,7 @@ export function linesOf(table: string, budget?: TargetBudget): string[] {
   return table.split("\n");
 }
 
-/** Number of lines, up to one more than are allowed. */
+/** Number of lines, counted up to one more than the maximum. */
 function countLines(text: string): number {
   let lines = 1;
   for (let at = text.indexOf("\n"); at >= 0 && lines <= maxLines; at = text.indexOf("\n", at + 1)) lines += 1;
@@ -34,8 +34,9 @@ const backslash = 0x5c;
 const [comma, colon] = [0x2c, 0x3a];
 const [openList, closeList, openObject, closeObject] = [0x5b, 0x5d, 0x7b, 0x7d];
 
-/** The value of a JSON text that a target wrote. @param budget charged with the estimated memory.
- *  @throws CodedError resource_exhausted for a text with too many values or too deep ones, or a target over its budget; SyntaxError. */
+/** Parses JSON written by a target. @param budget charged with the estimated memory.
+ *  @throws CodedError resource_exhausted for a text with too many or too deeply nested values, or a target over its budget;
+ *  SyntaxError. */
 export function parseBoundedJson(text: Buffer, budget?: TargetBudget): unknown {
   const bytes = weighJson(text);
   budget?.spend(Math.min(bytes, maxJsonBytes));
@@ -47,8 +48,8 @@ export function parseBoundedJson(text: Buffer, budget?: TargetBudget): unknown {
   return JSON.parse(text.toString());
 }
 
-/** Estimated memory of a JSON text's value, bytes: what stands between its values is counted, outside of strings.
- *  @throws CodedError resource_exhausted beyond the greatest depth. */
+/** Estimated memory of a JSON text's value, bytes: counts the separators outside of strings.
+ *  @throws CodedError resource_exhausted beyond the maximum depth. */
 function weighJson(text: Buffer): number {
   let values = 0;
   let depth = 0;
@@ -75,10 +76,10 @@ function endOfString(text: Buffer, from: number): number {
   return text.length;
 }
 
-/** Longest text of an error that a target writes, characters: it is logged, and shown in events. */
+/** Maximum length of an error text from a target, characters: it is logged and shown in events. */
 const maxErrorText = 8192;
 
-/** The beginning of a text that a target wrote as its error. */
+/** Truncates an error text written by a target. */
 export function boundedErrorText(text: string): string {
   return text.length <= maxErrorText ? text : `${text.slice(0, maxErrorText)}…`;
 }

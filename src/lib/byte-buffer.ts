@@ -1,7 +1,7 @@
-/** Bytes that were received and not yet taken. */
+/** Received bytes that have not been consumed. */
 export interface ByteBuffer {
   length(): number;
-  /** The first place of a byte at or behind `from`; -1 without it. */
+  /** The first index of a byte at or after `from`, or -1. */
   indexOf(byte: number, from: number): number;
   add(chunk: Buffer): void;
   /** The first byte. */
@@ -9,11 +9,11 @@ export interface ByteBuffer {
   /** A copy of at most `count` bytes. */
   peek(count: number): Buffer;
   take(count: number): Buffer;
-  /** Takes bytes as characters (latin1). */
+  /** Consumes bytes as a latin1 string. */
   takeText(count: number): string;
 }
 
-/** Bytes in one piece of memory that doubles as it fills, so that many small parts cost no more than few large ones. */
+/** One contiguous buffer that doubles as it fills, so that many small chunks cost no more than a few large ones. */
 export function createByteBuffer(): ByteBuffer {
   let store = Buffer.alloc(0);
   let [start, end] = [0, 0];

@@ -1,45 +1,46 @@
 import type { Duplex } from "node:stream";
 import { type ByteBuffer, createByteBuffer } from "./byte-buffer.ts";
 
-/** The stream ended where more was needed. */
+/** The stream ended before enough bytes were read. */
 export class EndOfBytes extends Error {
   constructor() {
     super("EOF");
   }
 }
 
-/** More bytes were needed than the reader may take. */
+/** Reading would exceed the reader's limit. */
 export class TooManyBytes extends Error {}
 
-/** Bytes of a connection, read as they are needed. */
+/** Reads bytes of a connection on demand. */
 export interface ByteReader {
-  /** Bytes that may be taken off the connection from now on, those that are buffered included. */
+  /** Number of bytes that may still be read, including buffered ones. */
   limit: number;
-  /** The next bytes without taking them: at least `least` (fewer where the stream ends), and at most `most`.
-   *  @throws the connection's error where none are left; it is thrown once, and then the stream has just ended. */
+  /** Returns the next bytes without consuming them: at least `least` (fewer at the end of the stream), at most `most`.
+   *  @throws the connection's error if no bytes are left; once only, later calls see the end of the stream. */
   peek(least: number, most?: number): Promise<Buffer>;
-  /** The next byte where one is buffered, without taking it. */
+  /** The next byte if it is buffered, without consuming it. */
   byteNow(): number | undefined;
-  /** Takes a line where it is buffered in whole, its LF included, as bytes that are one a character. @throws TooManyBytes. */
+  /** Reads a line including its LF, as latin1, if all of it is buffered. @throws TooManyBytes. */
   lineNow(): string | undefined;
-  /** Takes bytes: 1 to `count` as they are there; undefined at the end. @throws the connection's error, TooManyBytes. */
+  /** Reads 1 to `count` bytes as they are available; undefined at the end. @throws the connection's error, TooManyBytes. */
   take(count: number): Promise<Buffer | undefined>;
-  /** Takes what is there up to and including a byte: at most `most` bytes, fewer without it where the stream ends.
-   *  @throws EndOfBytes, or the connection's error, where the stream ends and nothing is left; TooManyBytes. */
+  /** Reads up to and including a byte: at most `most` bytes, fewer if the stream ends first.
+   *  @throws EndOfBytes or the connection's error if the stream ends and nothing is left; TooManyBytes. */
   takeThrough(byte: number, most: number): Promise<Buffer>;
 }
 
 const LF = 10;
 
-/** Bytes that are buffered before the connection is no longer read. */
+/** Pause the connection once this many bytes are buffered. */
 const enough = 64 * 1024;
 
-/** What a connection has sent so far. */
+/** Data received on a connection. */
 interface Received {
   readonly buffer: ByteBuffer;
-  /** Waits until more than `had` bytes are buffered. @returns false where the stream ended with no more. */
+  /** Waits until more than `had` bytes are buffered. @returns false if the stream ended first. */
   more(had: number): Promise<boolean>;
-  /** The error that the connection ended with. It is told once, as by a system call; then the stream has just ended. */
+  /** The error that the connection ended with. Like a system call, it is reported once; afterwards the stream has simply
+   *  ended. */
   endError(): Error | undefined;
 }
 
@@ -79,7 +80,7 @@ function receive(connection: Duplex): Received {
   };
 }
 
-/** Reads a connection from now on. It has an error listener as long as it lives; whoever opened it ends it. */
+/** Starts reading a connection. Keeps an error listener for the connection's lifetime; the caller closes the connection. */
 export function createByteReader(connection: Duplex): ByteReader {
   const { buffer, more, endError } = receive(connection);
   const reader: ByteReader = {

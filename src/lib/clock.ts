@@ -5,13 +5,13 @@ export interface Timer {
   cancel(): void;
 }
 
-/** Time and chance as a dependency: nothing else in graftlet reads a clock, sets a timer or draws a number. */
+/** Time and randomness as a dependency: nothing else in graftlet reads a clock, sets a timer or draws a random number. */
 export interface Clock {
   /** Milliseconds since the epoch. */
   now(): number;
   /** Milliseconds from an arbitrary start; never goes back, not even when the wall clock is set. */
   monotonic(): number;
-  /** A number drawn evenly from [low, high). */
+  /** A random number, uniformly from [low, high). */
   jitter(low: number, high: number): number;
   /** Calls `fn` once after `ms` milliseconds. */
   after(ms: number, fn: () => void): Timer;
@@ -21,7 +21,7 @@ export interface Clock {
   within(ms: number, signal?: AbortSignal): AbortSignal;
 }
 
-/** The longest delay a Node timer can hold, in milliseconds. */
+/** The longest delay of a Node.js timer, milliseconds. */
 const longestTimerMs = 2 ** 31 - 1;
 
 /** The machine's clock. Its timers keep the process alive only while something is awaited on them. */
@@ -40,7 +40,7 @@ export function systemClock(): Clock {
   };
 }
 
-/** Sleep built from a clock's own timers; shared with test clocks. */
+/** Implements `sleep` with a clock's own timers; shared with test clocks. */
 export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal): Promise<void> {
   if (signal?.aborted) return Promise.reject(abortError(signal));
   const { promise, resolve, reject } = Promise.withResolvers<void>();
@@ -56,12 +56,11 @@ export function sleepOn(after: Clock["after"], ms: number, signal?: AbortSignal)
   return promise;
 }
 
-/** A timer that fires this late shows that the process was held up, milliseconds. */
+/** A timer that fires this late shows that the process was stalled, milliseconds. */
 const heldUpMs = 50;
 
-/** A deadline as a signal of its own: an unreferenced timer, so that a call that ends early leaves nothing running. The
- *  deadline limits the other side only: when this process was held up, input that has arrived is handled first, and the other
- *  side gets that time again. */
+/** A deadline as a signal, with an unreferenced timer, so that a call that ends early leaves nothing running. The deadline
+ *  limits the peer only: if this process was stalled, pending input is handled first and the peer is granted that time again. */
 function deadlineOn(ms: number, signal?: AbortSignal): AbortSignal {
   const controller = new AbortController();
   const abort = () => controller.abort(new CodedError("deadline_exceeded", `no answer within ${ms} ms`));

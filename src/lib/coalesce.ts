@@ -1,5 +1,5 @@
-/** Turns a call into one that never runs twice at once: all requests made during a run share one run that starts afterwards,
- *  and so sees everything that happened before the request. */
+/** Makes a call never run twice at once: all requests made during a run share one later run, which therefore sees everything
+ *  that happened before the requests. */
 export function coalesce(call: () => Promise<void>): () => Promise<void> {
   let running: Promise<void> | undefined;
   let next: Promise<void> | undefined;

@@ -1,4 +1,4 @@
-/** CPUs of a list in the kernel's format: `0-3,8`. @param list checked before. */
+/** Parses a CPU list in the kernel's format: `0-3,8`. @param list already validated. */
 export function cpusOf(list: string): ReadonlySet<number> {
   const ranges = list.split(",").filter((part) => part !== "");
   return new Set(

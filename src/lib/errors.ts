@@ -1,4 +1,4 @@
-/** Error codes of every seam: the subset of gRPC's canonical codes that graftlet tells apart.
+/** Error codes of every seam: the subset of gRPC's canonical codes that graftlet distinguishes.
  *  @see https://grpc.io/docs/guides/status-codes/ */
 export type ErrorCode =
   | "cancelled"
@@ -16,7 +16,7 @@ export type ErrorCode =
   | "internal"
   | "unknown";
 
-/** An error classified once, at the seam where it arose; the original is its cause. */
+/** An error classified once, at the seam where it occurred; the original error is its cause. */
 export class CodedError extends Error {
   readonly code: ErrorCode;
   constructor(code: ErrorCode, message: string, options?: ErrorOptions) {
@@ -26,7 +26,7 @@ export class CodedError extends Error {
   }
 }
 
-/** Code of an error that some seam classified; `unknown` for everything else. */
+/** Code of a classified error; `unknown` for all others. */
 export function codeOf(error: unknown): ErrorCode {
   return error instanceof CodedError ? error.code : "unknown";
 }
@@ -36,7 +36,7 @@ export function hasCode(error: unknown, ...codes: readonly ErrorCode[]): boolean
   return error instanceof CodedError && codes.includes(error.code);
 }
 
-/** The result of a call; undefined when it fails with one of these codes. @throws any other failure. */
+/** Returns a call's result, or undefined if it fails with one of these codes. @throws any other failure. */
 export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCode[]): Promise<T | undefined> {
   try {
     return await call;
@@ -46,17 +46,17 @@ export async function unlessCode<T>(call: Promise<T>, ...codes: readonly ErrorCo
   }
 }
 
-/** The result of a call; undefined when the thing it is about does not exist. @throws any other failure. */
+/** Returns a call's result, or undefined if it fails with `not_found`. @throws any other failure. */
 export function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
   return unlessCode(call, "not_found");
 }
 
-/** Text of anything thrown, for messages that users read. */
+/** Message of any thrown value, for texts that users read. */
 export function messageOf(error: unknown): string {
   return error instanceof Error ? error.message : String(error);
 }
 
-/** Code for a failed system call (`ENOENT` and its kin), as Node and SFTP report them. */
+/** Code of a failed system call (`ENOENT` and so on), as Node.js and SFTP report it. */
 export function codeOfErrno(errno: string | undefined): ErrorCode {
   switch (errno) {
     case "ENOENT":
@@ -105,7 +105,7 @@ export function throwIfAborted(signal: AbortSignal | undefined): void {
   if (signal?.aborted) throw abortError(signal);
 }
 
-/** The coded error that an aborted signal stands for: its own reason when that is coded, else `cancelled`. */
+/** The error of an aborted signal: its reason if that is a CodedError, otherwise `cancelled`. */
 export function abortError(signal: AbortSignal): CodedError {
   const reason: unknown = signal.reason;
   if (reason instanceof CodedError) return reason;

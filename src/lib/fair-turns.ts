@@ -1,20 +1,19 @@
 import type { Clock, Timer } from "./clock.ts";
 import { abortError, CodedError } from "./errors.ts";
 
-/** Runs a piece of work in its party's turn.
- *  @throws CodedError resource_exhausted at once where too many wait, and when the turn has not come in time; the signal's
- *  reason. */
+/** Queues a task of a client and runs it. @throws CodedError resource_exhausted at once if too many tasks are queued, and when
+ *  a task has waited too long; the signal's reason. */
 export type FairTurns = <T>(party: string, work: () => Promise<T>, signal: AbortSignal) => Promise<T>;
 
 export interface FairTurnsOptions {
   readonly clock: Clock;
-  /** Pieces of work that run at once. */
+  /** Tasks that run concurrently. */
   readonly atOnce: number;
-  /** Pieces of work that wait: of one party, and of all together. */
+  /** Maximum number of queued tasks: per client, and in total. */
   readonly waiting: { readonly each: number; readonly all: number };
-  /** Longest wait for a turn, milliseconds. */
+  /** Maximum time in the queue, milliseconds. */
   readonly waitMs: number;
-  /** Milliseconds until a piece of work may start; 0 starts it now. */
+  /** Milliseconds until the next task may start; 0 starts it now. */
   readonly take: () => number;
 }
 
@@ -23,7 +22,7 @@ interface Waiter {
   readonly refuse: () => void;
 }
 
-/** Fair turns for work that untrusted clients ask for: the parties take turns, so that a party that asks for much delays only
+/** A fair queue for tasks of untrusted clients: clients are served round-robin, so a client with many requests delays only
  *  itself. */
 export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTurnsOptions): FairTurns {
   const lines = createLines(waiting);
@@ -46,12 +45,12 @@ export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTu
   const turn = async (party: string, signal: AbortSignal) => {
     if (signal.aborted) throw abortError(signal);
     const { promise, resolve, reject } = Promise.withResolvers<void>();
-    // Leave the line at once: a turn given to a waiter that has left would never end.
+    // Leave the queue at once: a slot given to a waiter that has left would never be released.
     const leave = (error: CodedError) => {
       lines.leave(party, waiter);
       reject(error);
     };
-    const refuse = () => leave(new CodedError("resource_exhausted", "too many wait for their turn"));
+    const refuse = () => leave(new CodedError("resource_exhausted", "too many requests are queued"));
     const waiter: Waiter = { go: resolve, refuse };
     if (!lines.join(party, waiter)) refuse();
     const gone = () => leave(abortError(signal));
@@ -76,7 +75,7 @@ export function createFairTurns({ clock, atOnce, waiting, waitMs, take }: FairTu
   };
 }
 
-/** A line for each party that waits, the one whose turn it is first. */
+/** One queue per waiting client; the client to be served next comes first. */
 function createLines({ each, all }: FairTurnsOptions["waiting"]) {
   const lines = new Map<string, Waiter[]>();
   let size = 0;
@@ -84,7 +83,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
     lines.delete(party);
     if (line.length > 0) lines.set(party, line);
   };
-  /** Drops the last entry of the longest line in favour of a party with a much shorter one. */
+  /** Drops the last entry of the longest queue in favour of a client with a much shorter one. */
   const makeRoom = (length: number): boolean => {
     const longest = [...lines].reduce((one, other) => (other[1].length > one[1].length ? other : one));
     if (longest[1].length <= length + 1) return false;
@@ -93,7 +92,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
   };
   return {
     size: () => size,
-    /** @returns whether there is room. */
+    /** @returns false if the queue is full. */
     join(party: string, waiter: Waiter): boolean {
       const line = lines.get(party) ?? [];
       if (line.length >= each || (size >= all && !makeRoom(line.length))) return false;
@@ -111,7 +110,7 @@ function createLines({ each, all }: FairTurnsOptions["waiting"]) {
       put(party, line);
       return waiter;
     },
-    /** Removes a waiter; does nothing when it has left already. */
+    /** Removes a waiter; does nothing if it has left already. */
     leave(party: string, waiter: Waiter): void {
       const line = lines.get(party) ?? [];
       const at = line.indexOf(waiter);

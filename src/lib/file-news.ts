@@ -4,14 +4,12 @@ import type { Clock } from "./clock.ts";
 import { pause } from "./pause.ts";
 import { watchPath } from "./watch-path.ts";
 
-/** Pause after an event before the files are looked at, milliseconds: a pair of files is written one after the other, and a busy directory
- *  is not looked at for each of its events. */
+/** Delay between an event and checking the files, milliseconds: pairs of files are written one after the other, and a busy
+ *  directory should not be checked at every event. */
 const settleMs = 500;
 
 /**
- * News of files of this machine, for a patrol that reads them: each call resolves once one of them has been written, replaced, created or
- * removed since the call before; also where a link on the way was exchanged, as in a mounted Secret.
- * Only a hint: what the kernel does not report is found by the patrol's own rounds.
+ * Watches local files for a periodic reader: each call resolves once one of the files has been written, replaced, created or removed since the previous call, also if a link on the path was swapped, as in a mounted Secret. Only a hint: changes that the kernel does not report are found by the periodic reads.
  * @see https://man7.org/linux/man-pages/man7/inotify.7.html
  */
 export function createFileNews(paths: readonly string[], clock: Clock): (signal: AbortSignal) => Promise<void> {
@@ -33,7 +31,7 @@ export function createFileNews(paths: readonly string[], clock: Clock): (signal:
   };
 }
 
-/** Files as they are: each one's inode, size and time of change; empty for one that is not there. */
+/** Inode, size and change time of each file; empty for a missing one. */
 async function fingerprint(paths: readonly string[]): Promise<string> {
   const all = await Promise.all(paths.map((path) => stat(path, { bigint: true }).catch(() => undefined)));
   return all.map((found) => found && [found.dev, found.ino, found.size, found.mtimeNs, found.ctimeNs].join("-")).join();

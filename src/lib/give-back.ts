@@ -2,12 +2,12 @@ import type { Writable } from "node:stream";
 
 /** Smaller blocks are left to the garbage collector, bytes. */
 const leastBytes = 16 * 1024;
-/** Room that a packet may have around a block that came in it, bytes. */
+/** Maximum size difference between a block and its underlying packet buffer, bytes. */
 const mostAround = 64;
 
-/** Frees the memory of a large block that nobody reads again, whose length is 0 from then on. V8 marks the whole heap each time that such
- *  memory has grown by as much as the heap: half of what carrying bytes costs. A small block and a part of a larger one, such as those of
- *  Node's pool, are left alone.
+/** Frees the memory of a large block that is not read again; its length is 0 afterwards. V8 marks the whole heap each time
+ *  external memory has grown by the size of the heap, which is half of the cost of forwarding bytes. Small blocks and slices
+ *  of larger ones, such as those of Node's pool, are left alone.
  *  @see https://tc39.es/ecma262/#sec-arraybuffer.prototype.transfer */
 export function giveBack(block: Buffer): void {
   const { buffer, length } = block;
@@ -15,8 +15,8 @@ export function giveBack(block: Buffer): void {
   if (buffer instanceof ArrayBuffer) buffer.transfer(0);
 }
 
-/** Has a stream give each block back that has been written to it. For streams alone that copy what they are given, as a socket or a channel
- *  of SSH does, and to which nobody writes a block that is read again. A write with a callback of its own keeps its block.
+/** Makes a stream free each block once it has been written. Only for streams that copy their input, such as sockets and SSH
+ *  channels, and whose callers do not reuse written blocks. A write with its own callback keeps its block.
  *  @returns the same stream. */
 export function givesBack<Stream extends Writable>(stream: Stream): Stream {
   const write = stream.write.bind(stream) as (...args: unknown[]) => boolean;

@@ -10,12 +10,12 @@ const escapes: Readonly<Record<string, string>> = {
   '"': '\\"',
 };
 
-/** A text in quotes, as Go's strconv.Quote writes it. @see https://pkg.go.dev/strconv#Quote */
+/** Quotes a text like Go's strconv.Quote. @see https://pkg.go.dev/strconv#Quote */
 export function goQuote(text: string): string {
   return `"${escaped(text)}"`;
 }
 
-/** Like goQuote for bytes that are one a character (latin1) and need not be UTF-8. */
+/** Like goQuote, for bytes in a latin1 string, which need not be valid UTF-8. */
 export function goQuoteBytes(bytes: string): string {
   const buffer = Buffer.from(bytes, "latin1");
   let quoted = "";
@@ -27,7 +27,7 @@ export function goQuoteBytes(bytes: string): string {
   return `"${quoted}"`;
 }
 
-/** The character at a place and its bytes; undefined for a byte that begins none. */
+/** The character at an index and its length in bytes; undefined for an invalid byte. */
 function characterAt(buffer: Buffer, at: number): readonly [string | undefined, number] {
   const lead = buffer[at] ?? 0;
   const length = lead < 0x80 ? 1 : lead < 0xe0 ? 2 : lead < 0xf0 ? 3 : 4;

@@ -1,27 +1,27 @@
 import { isIP } from "node:net";
 import { goQuoteBytes } from "./go-quote.ts";
 
-/** A URL as Go's net/url takes it apart. All texts are bytes, one a character (latin1): URLs need not be UTF-8.
- *  The standard's `URL` is no substitute: it refuses, repairs and normalizes where Go passes on.
+/** A URL as parsed by Go's net/url. All texts are latin1 strings of bytes: URLs need not be UTF-8. The standard `URL` is no
+ *  substitute: it rejects, repairs and normalizes where Go does not.
  *  @see https://pkg.go.dev/net/url#URL */
 export interface GoUrl {
   readonly scheme: string;
-  /** What follows the scheme where that is no path. */
+  /** The rest after the scheme if it is not a path. */
   readonly opaque: string;
   readonly user?: { readonly name: string; readonly password?: string };
   /** `host` or `host:port`, an IPv6 address in brackets. */
   readonly host: string;
   /** Unescaped. */
   readonly path: string;
-  /** As it was written, where escaping `path` would give something else. */
+  /** The original encoding, if escaping `path` would give a different one. */
   readonly rawPath: string;
   readonly query: string;
-  /** The URL has a `?` without a query. */
+  /** True for a `?` without a query. */
   readonly emptyQuery: boolean;
   /** Unescaped. */
   readonly fragment: string;
   readonly rawFragment: string;
-  /** The URL has a scheme and a path, and no `//` between them. */
+  /** True for a scheme and a path without `//` between them. */
   readonly withoutAuthority: boolean;
 }
 
@@ -38,7 +38,7 @@ export const emptyUrl: GoUrl = {
   withoutAuthority: false,
 };
 
-/** Characters that stay as they are, besides letters, digits and `-._~`. */
+/** Characters that are not escaped, in addition to letters, digits and `-._~`. */
 const unescaped = {
   path: "$&+,/:;=@",
   host: "!\"$&'()*+,:;<=>[]",
@@ -48,7 +48,7 @@ const unescaped = {
 
 type Part = keyof typeof unescaped;
 
-/** Takes a URL or a reference apart. @throws Error with Go's text: `parse "…": why`. */
+/** Parses a URL or a reference. @throws Error with Go's text: `parse "…": why`. */
 export function parseUrl(text: string): GoUrl {
   const [whole, fragment] = cut(text, "#");
   const url = explained(whole, () => parseWithoutFragment(whole));
@@ -175,7 +175,7 @@ function percent(char: string): string {
   return `%${char.charCodeAt(0).toString(16).toUpperCase().padStart(2, "0")}`;
 }
 
-/** The path, escaped: as it was written where that is valid. */
+/** The escaped path: in its original encoding if that is valid. */
 function escapedPath({ path, rawPath }: GoUrl): string {
   if (rawPath && isValidEscaped(rawPath, "path")) return rawPath;
   return path === "*" ? "*" : escape(path, "path");
@@ -212,7 +212,7 @@ function userText({ name, password }: NonNullable<GoUrl["user"]>): string {
   return escape(name, "user") + (password === undefined ? "" : `:${escape(password, "user")}`);
 }
 
-/** The URL as a text that may be shown: without its password. */
+/** The URL with its password masked, like Go's `Redacted`. */
 export function shownUrl(url: GoUrl): string {
   const { user } = url;
   if (user?.password === undefined) return urlText(url);
@@ -225,7 +225,7 @@ export function urlWithoutUser(url: GoUrl): string {
   return urlText(rest);
 }
 
-/** Path and query, as a request line has them. */
+/** Path and query for a request line. */
 export function requestUri(url: GoUrl): string {
   const { scheme, opaque, query, emptyQuery } = url;
   const start = opaque.startsWith("//") ? `${scheme}:${opaque}` : opaque || escapedPath(url) || "/";
@@ -237,7 +237,7 @@ export function hostOf(url: GoUrl): string {
   return splitHost(url.host).host;
 }
 
-/** Port; empty where the URL has none. */
+/** Port; empty if the URL has none. */
 export function portOf(url: GoUrl): string {
   return splitHost(url.host).port;
 }
@@ -247,7 +247,7 @@ function splitHost(text: string): { host: string; port: string } {
   return { host: before.replace(/^\[(.*)\]$/s, "$1"), port };
 }
 
-/** The URL that a reference means where `base` is the URL of what it stands in. */
+/** Resolves a reference against a base URL. */
 export function resolveReference(base: GoUrl, reference: GoUrl): GoUrl {
   const scheme = reference.scheme || base.scheme;
   if (reference.scheme || reference.host || reference.user)
@@ -273,7 +273,7 @@ export function resolveReference(base: GoUrl, reference: GoUrl): GoUrl {
   };
 }
 
-/** A path against another one, without dot segments. */
+/** Resolves a path against a base path and removes dot segments. */
 function resolvedPath(base: string, reference: string): string {
   const full = reference.startsWith("/")
     ? reference

@@ -6,7 +6,7 @@ import { CodedError, type ErrorCode, abortError, codeOf, hasCode, messageOf } fr
 import { KeptBytes } from "./kept-bytes.ts";
 import type { TargetBudget } from "./target-budget.ts";
 
-// gRPC calls over an existing connection: the usual library dials by itself, and only from this machine.
+// gRPC calls over an existing connection: the usual library dials itself, and only from this machine.
 
 /** Status of a finished call. @see https://grpc.io/docs/guides/status-codes/ */
 export type CallEnd = { readonly is: "ok" } | CallFailure;
@@ -25,11 +25,11 @@ export interface CallRequest {
   readonly userAgent: string;
   /** Timeout sent to the server, milliseconds. */
   readonly timeoutMs?: number;
-  /** Bounds of each answer; by default those of plugins. */
+  /** Limits of each response; default: `pluginLimits`. */
   readonly limits?: DecodeLimits;
 }
 
-/** One call under way. */
+/** A call in progress. */
 export interface Call {
   /** The server's messages as they arrive. @throws when the connection breaks, or the signal aborts, before the end. */
   readonly messages: AsyncIterable<Buffer>;
@@ -37,14 +37,14 @@ export interface Call {
   end(): CallEnd;
 }
 
-/** One operation of a service, as ts-proto's definitions describe it. */
+/** A method of a service, as in ts-proto's service definitions. */
 export interface GrpcMethod<Request, Response> {
   readonly path: string;
   readonly requestSerialize: (value: Request) => Buffer;
   readonly responseDeserialize: (value: BinaryReader | Buffer) => Response;
 }
 
-/** Go's names of the status codes and their error codes, indexed by number. */
+/** Go's names of the gRPC status codes with our error codes, indexed by number. */
 const codes: readonly (readonly [name: string, code: ErrorCode])[] = [
   ["OK", "unknown"],
   ["Canceled", "cancelled"],
@@ -76,7 +76,7 @@ export class GrpcError extends CodedError {
   }
 }
 
-/** Status of a failed call as Go names it; `unknown-non-grpc` where the failure is none of a call's. */
+/** Status of a failed call as Go names it; `unknown-non-grpc` for other errors. */
 export function statusOf(error: unknown): string {
   return error instanceof GrpcError ? error.status : "unknown-non-grpc";
 }
@@ -95,7 +95,7 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
     },
     { signal },
   );
-  // The reader of the messages gets the error; after the last message there is no reader left.
+  // The reader of the messages gets the error; after the last message there is no reader anymore.
   stream.on("error", () => {});
   let headers: IncomingHttpHeaders = {};
   let trailers: IncomingHttpHeaders = {};
@@ -104,18 +104,18 @@ export function startCall(session: ClientHttp2Session, request: CallRequest, sig
   stream.end(frame(message));
   return {
     messages: unframed(stream as AsyncIterable<Buffer>, limits),
-    // A call that fails at once has its status in the headers.
+    // A trailers-only response has its status in the headers.
     end: () => endOf(headers, { ...headers, ...trailers }),
   };
 }
 
 export interface CallSettings extends Pick<CallRequest, "userAgent" | "timeoutMs" | "limits"> {
   readonly signal: AbortSignal;
-  /** Charged with what the answers take. */
+  /** Charged with the decoded responses. */
   readonly budget: TargetBudget | undefined;
 }
 
-/** A call with one answer. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
+/** A unary call. @throws CodedError whose message is the failure in Go's format; the signal's reason. */
 export async function callOnce<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
@@ -132,7 +132,7 @@ export async function callOnce<Request, Response>(
   return answer;
 }
 
-/** A call with any number of answers, as they come. @throws as `callOnce` does. */
+/** A server-streaming call. @throws as `callOnce` does. */
 export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,
@@ -167,7 +167,7 @@ function codeNamed(name: string): ErrorCode {
   return codes.find(([known]) => known === name)?.[1] ?? "unknown";
 }
 
-/** gRPC's code for an error of any seam, as Go names it. */
+/** The gRPC code of any coded error, as Go names it. */
 export function goCode(error: unknown): string {
   const code = codeOf(error);
   return codes.slice(1).find(([, known]) => known === code)?.[0] ?? "Unknown";
@@ -181,7 +181,7 @@ function endOf(headers: IncomingHttpHeaders, all: IncomingHttpHeaders): CallEnd 
   return { is: "failed", code, message: boundedErrorText(decoded(String(all["grpc-message"] ?? ""))) };
 }
 
-/** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before the call's status. */
+/** Failure of a server that speaks HTTP/2 but not gRPC, or that closed the connection before sending a status. */
 function withoutStatus(headers: IncomingHttpHeaders): CallFailure {
   const http = headers[constants.HTTP2_HEADER_STATUS];
   if (http === undefined || Number(http) === 200)
@@ -199,8 +199,8 @@ function frame(message: Uint8Array): Buffer {
   return Buffer.concat([prefix, message]);
 }
 
-/** The messages in a stream of frames. Each is put together once, however small the pieces are.
- *  @throws CodedError resource_exhausted for a message that is too long, before its bytes are read. */
+/** Splits a stream of frames into messages. Each is assembled once, however small the chunks are.
+ *  @throws CodedError resource_exhausted for an oversized message, before its bytes are read. */
 async function* unframed(stream: AsyncIterable<Buffer>, { maxMessageBytes }: DecodeLimits): AsyncGenerator<Buffer> {
   const kept = new KeptBytes(maxMessageBytes);
   let wanted = prefixBytes;

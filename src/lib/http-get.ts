@@ -1,17 +1,17 @@
 import type { GoUrl } from "./go-url.ts";
 
-/** An HTTP GET as data. Its texts are bytes, one a character (latin1). */
+/** Parameters of an HTTP GET. Texts are latin1 strings of bytes. */
 export interface HttpRequest {
   readonly url: GoUrl;
-  /** Value of the Host header; empty for the URL's host. */
+  /** Value of the Host header; empty to use the URL's host. */
   readonly hostHeader: string;
-  /** By canonical name, as `X-Name`; one that is no valid name stays as it was given. */
+  /** By canonical name (`X-Name`); invalid names are kept as given. */
   readonly headers: ReadonlyMap<string, readonly string[]>;
-  /** Whose client sends it. */
+  /** Which of the kubelet's clients sends the request. */
   readonly from: "probe" | "lifecycle";
 }
 
-/** Host and port as one text, an IPv6 address in brackets. */
+/** Joins host and port, with an IPv6 address in brackets. */
 export function joinHostPort(host: string, port: number | string): string {
   return host.includes(":") ? `[${host}]:${port}` : `${host}:${port}`;
 }

@@ -1,4 +1,4 @@
-/** Header fields by name. Texts are bytes, one a character (latin1). */
+/** Header fields by name. Texts are latin1 strings of bytes. */
 export type HeaderFields = ReadonlyMap<string, readonly string[]>;
 
 const token = /^[\w!#$%&'*+\-.^`|~]+$/;
@@ -8,29 +8,29 @@ export function isHeaderName(name: string): boolean {
   return token.test(name);
 }
 
-/** True for a value that may be sent: no control characters but tabs. */
+/** True for a valid header value: no control characters except tabs. */
 export function isHeaderValue(value: string): boolean {
   // oxlint-disable-next-line no-control-regex
   return !/[\x00-\x08\x0a-\x1f\x7f]/.test(value);
 }
 
-/** A header's name as `X-Name`; what is no valid name stays as it is. */
+/** The canonical form of a header name (`X-Name`); invalid names are returned as is. */
 export function canonicalName(name: string): string {
   if (!isHeaderName(name) || /^[^a-z-][^A-Z-]*(?:-[^a-z-][^A-Z-]*)*$/.test(name)) return name;
   return name.toLowerCase().replaceAll(/(^|-)[a-z]/g, (start) => start.toUpperCase());
 }
 
-/** True if one of the values, as a comma-separated list, has the token. Case does not matter. */
+/** True if one of the comma-separated values contains the token, ignoring case. */
 export function hasToken(values: readonly string[] | undefined, wanted: string): boolean {
   return (values ?? []).some((value) => value.split(",").some((item) => trimBlanks(item).toLowerCase() === wanted));
 }
 
-/** True if a request or a response asks for another protocol. */
+/** True if a request or response upgrades the protocol. */
 export function switchesProtocol(headers: HeaderFields): boolean {
   return (headers.get("Upgrade")?.[0] ?? "") !== "" && hasToken(headers.get("Connection"), "upgrade");
 }
 
-/** Without blanks and tabs at both ends. */
+/** Trims spaces and tabs at both ends. */
 export function trimBlanks(text: string): string {
   let [start, end] = [0, text.length];
   while (start < end && isBlank(text[start])) start++;
@@ -38,7 +38,7 @@ export function trimBlanks(text: string): string {
   return text.slice(start, end);
 }
 
-/** True for a blank or a tab. */
+/** True for a space or a tab. */
 export function isBlank(char: string | undefined): boolean {
   return char === " " || char === "\t";
 }

@@ -4,14 +4,14 @@ import { readHeaderFields } from "./http1-fields.ts";
 
 const LF = 10;
 
-/** Bytes of a chunk's line, and of a trailer. */
+/** Maximum bytes of a chunk's size line and of a trailer. */
 const maxLine = 4096;
 
-/** Bytes that the sizes of chunks may take more than what they carry accounts for. */
+/** Maximum overhead of chunk framing beyond what the chunks' data justifies, bytes. */
 const maxExcess = 16 * 1024;
 
-/** Reads a body that comes in chunks, as Go's net/http does: unlike in headers a line has to end with CRLF.
- *  @param maxBytes where reading ends. @throws Error in Go's words; the connection's error. */
+/** Reads a chunked body like Go's net/http: unlike in headers, a line must end with CRLF.
+ *  @param maxBytes where reading ends. @throws Error with Go's text; the connection's error. */
 export async function readChunks(reader: ByteReader, maxBytes: number): Promise<Buffer> {
   const parts: Buffer[] = [];
   let missing = maxBytes;
@@ -45,7 +45,7 @@ function endIsUnexpected(error: unknown): never {
   throw error;
 }
 
-/** Size of a chunk; what is too large to be exact is large enough. */
+/** Parses a chunk size; precision loss of huge values does not matter. */
 function parseSize(line: string): number {
   let end = line.length;
   while (isBlank(line[end - 1])) end--;
@@ -82,7 +82,7 @@ async function readTrailer(reader: ByteReader): Promise<void> {
   await readHeaderFields(reader);
 }
 
-/** What comes up to and including a text, without taking it: at most `maxLine` bytes. */
+/** Returns the bytes up to and including a text without consuming them: at most `maxLine` bytes. */
 async function peekThrough(reader: ByteReader, text: string): Promise<Buffer> {
   for (let least = text.length; ; ) {
     const seen = await reader.peek(least, maxLine);

@@ -4,10 +4,10 @@ import { type HeaderFields, canonicalName, isBlank, isHeaderName, isHeaderValue,
 
 const [LF, SP, TAB] = [10, 32, 9];
 
-/** Bytes that a header's line counts for besides its own, so that many short ones cost no more time than few long ones. */
+/** Extra bytes charged for each header line, so that many short lines cost no more time than a few long ones. */
 const lineCost = 100;
 
-/** One line without its end, LF or CRLF, as bytes that are one a character; at the end of the stream what is left.
+/** Reads a line without its LF or CRLF, as latin1; at the end of the stream the remaining bytes.
  *  @throws EndOfBytes, TooManyBytes, the connection's error. */
 export async function readLine(reader: ByteReader): Promise<string> {
   const line = reader.lineNow() ?? (await reader.takeThrough(LF, Number.POSITIVE_INFINITY)).toString("latin1");
@@ -20,7 +20,7 @@ function withoutEnd(line: string): string {
 }
 
 /** Reads header fields up to and including the empty line, as Go's net/textproto does.
- *  @throws Error in its words; EndOfBytes, TooManyBytes, the connection's error. */
+ *  @throws Error with its text; EndOfBytes, TooManyBytes, the connection's error. */
 export async function readHeaderFields(reader: ByteReader): Promise<HeaderFields> {
   const fields = new Map<string, string[]>();
   if (await startsWithBlank(reader)) throw malformedFirst(await readLine(reader));
@@ -34,7 +34,7 @@ export async function readHeaderFields(reader: ByteReader): Promise<HeaderFields
   }
 }
 
-/** False where the connection broke, too: what is read next says so. */
+/** Also false if the connection broke, which the next read reports. */
 async function startsWithBlank(reader: ByteReader): Promise<boolean> {
   const next = await reader.peek(1).catch(() => Buffer.alloc(0));
   return isBlank(next.toString("latin1"));
@@ -47,7 +47,7 @@ function malformedFirst(line: string): Error {
   return new Error(`malformed MIME header initial line: ${goQuoteBytes(line)}`);
 }
 
-/** A line and those that begin with a blank and continue it. What is buffered is taken without waiting. */
+/** Reads a line with its continuation lines, which begin with a blank. Buffered data is read without awaiting. */
 async function readContinuedLine(reader: ByteReader): Promise<string> {
   reader.limit -= lineCost;
   const buffered = reader.lineNow();
@@ -65,7 +65,7 @@ async function readContinuedLine(reader: ByteReader): Promise<string> {
   return parts.join(" ");
 }
 
-/** A blank in the name is taken, but makes it no name that is known. */
+/** A name with a blank is accepted, but matches no known name. */
 function parseField(line: string): { readonly name: string; readonly value: string } {
   const colon = line.indexOf(":");
   const name = line.slice(0, colon);

@@ -4,7 +4,7 @@ import { readHeaderFields, readLine } from "./http1-fields.ts";
 import { type HeaderFields, switchesProtocol, trimBlanks } from "./http-header.ts";
 import { readChunks } from "./http1-chunks.ts";
 
-/** How a body ends. */
+/** How the end of a body is determined. */
 export type BodyEnd = { readonly length: number } | "chunked" | "close";
 
 /** Status and header of a final response. */
@@ -14,9 +14,9 @@ export interface ResponseHead {
   readonly bodyEnd: BodyEnd;
 }
 
-/** Reads a response to a GET, as Go's net/http does: what that takes is taken, however a standard has it, and what it refuses
- *  is refused in its words. Informational responses are passed over.
- *  @param maxBytes of all of its headers. @throws Error; the connection's errors as they are. */
+/** Reads a response to a GET like Go's net/http: accepts and rejects the same input with the same texts, whatever the standard
+ *  says. Skips informational responses.
+ *  @param maxBytes of all headers. @throws Error; the connection's errors. */
 export async function readHead(reader: ByteReader, maxBytes: number): Promise<ResponseHead> {
   reader.limit = maxBytes;
   try {
@@ -69,7 +69,7 @@ function isChunkedBy(encodings: readonly string[] | undefined): boolean {
   if (!encodings) return false;
   const [encoding = ""] = encodings;
   if (encodings.length > 1) throw new Error(`too many transfer encodings: ${goQuoteList(encodings)}`);
-  // Not `toLowerCase`: some characters beyond ASCII become ASCII ones by that.
+  // Not `toLowerCase`: it maps some non-ASCII characters to ASCII.
   if (!/^chunked$/i.test(encoding)) throw new Error(`unsupported transfer encoding: ${goQuoteBytes(encoding)}`);
   return true;
 }
@@ -99,14 +99,14 @@ function goQuoteList(texts: readonly string[]): string {
 }
 
 /** Reads a body's first bytes.
- *  @param maxBytes where reading ends. @throws Error in Go's words; the connection's errors as they are. */
+ *  @param maxBytes where reading ends. @throws Error with Go's text; the connection's errors. */
 export async function readBody(
   reader: ByteReader,
   { bodyEnd, status, headers }: ResponseHead,
   maxBytes: number,
 ): Promise<Buffer> {
   reader.limit = Number.POSITIVE_INFINITY;
-  // What follows is another protocol, which need not begin with the server's word nor end.
+  // Another protocol follows, in which the server need not speak first and which need not end.
   if (status === 101 && switchesProtocol(headers)) return Buffer.alloc(0);
   if (bodyEnd === "chunked") return readChunks(reader, maxBytes);
   const declared = bodyEnd === "close" ? undefined : bodyEnd.length;

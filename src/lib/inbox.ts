@@ -1,10 +1,10 @@
-/** A queue that takes items at any time and handles them one after the other. */
+/** A queue that accepts items at any time and handles them one at a time. */
 export interface Inbox<T> {
   /** Never waits. */
   push(item: T): void;
   /** True when the queue is empty and nothing is being handled. */
   isEmpty(): boolean;
-  /** Handles what comes, until the signal aborts. */
+  /** Handles items until the signal aborts. */
   run(work: InboxWork<T>, signal: AbortSignal): Promise<void>;
 }
 

@@ -1,7 +1,7 @@
 const firstBytes = 4096;
 
-/** The first bytes of a stream of chunks. Memory use follows the kept bytes, however small the chunks are; of each chunk only
- *  the kept part is held. */
+/** A buffer that keeps the first bytes of a stream of chunks. Memory use follows the kept bytes, however small the chunks are;
+ *  the rest of a chunk is not retained. */
 export class KeptBytes {
   readonly #limit: number;
   #kept = Buffer.alloc(0);
@@ -16,12 +16,12 @@ export class KeptBytes {
     return this.#length;
   }
 
-  /** The bytes kept so far; good until more is added. */
+  /** The bytes kept so far; valid until more are added. */
   bytes(): Buffer {
     return this.#kept.subarray(0, this.#length);
   }
 
-  /** @returns true when the whole chunk was kept. */
+  /** @returns false if the chunk was truncated. */
   add(piece: Uint8Array): boolean {
     const taken = piece.subarray(0, this.#limit - this.#length);
     const needed = this.#length + taken.length;

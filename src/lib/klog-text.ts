@@ -7,9 +7,9 @@ const severities = [
   [0, "I"],
 ] as const;
 
-/** Converts pino's lines of JSON to the kubelet's text format, in local time: a header with the place in the source (field `caller`),
- *  the quoted message, the error, and the other fields as `key=value`.
- *  @param pid of the process, as klog has it in its header.
+/** Converts pino's lines of JSON to the kubelet's text format, in local time: a header with the place in the source (field
+ *  `caller`), the quoted message, the error, and the other fields as `key=value`.
+ *  @param pid of the process, for klog's header.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/system-logs/#klog-output */
 export function klogText(destination: DestinationStream, pid: number): DestinationStream {
   return {
@@ -28,7 +28,7 @@ function severityOf(level: number): string {
   return severities.find(([least]) => level >= least)?.[1] ?? "I";
 }
 
-/** `MMDD hh:mm:ss.uuuuuu` of an RFC 3339 time, which has milliseconds. */
+/** Formats an RFC 3339 time with milliseconds as `MMDD hh:mm:ss.uuuuuu`. */
 function stampOf(time: string): string {
   const at = new Date(time);
   const two = (value: number) => String(value).padStart(2, "0");
@@ -40,7 +40,8 @@ function valueText(value: unknown): string {
   return typeof value === "string" ? goQuote(value) : JSON.stringify(value);
 }
 
-/** An error's fields as klog has them: its message with those of its causes, as Go wraps them; and its stack, if it has one. */
+/** An error's fields in klog's format: its message joined with its causes' messages, as Go wraps errors; and its stack, if
+ *  any. */
 function errorPairs(err: unknown): { err?: string; stack?: string } {
   if (err === undefined) return {};
   const messages: string[] = [];

@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import type { Logger } from "./log.ts";
 import { paced } from "./paced.ts";
 
-/** Shortest time between two warnings of the same kind, milliseconds. */
+/** Minimum interval between two warnings of the same kind, milliseconds. */
 const everyMs = 30_000;
 
 /** A rate-limited warning, for events that clients can cause at will: logged at once, then at most every 30 s, with the newest

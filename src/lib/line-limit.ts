@@ -2,15 +2,16 @@ import { createBoundedMap } from "./bounded-map.ts";
 import type { Clock } from "./clock.ts";
 import { createTokenBucket } from "./token-bucket.ts";
 
-/** Log lines of the same words: so many at once, and so many a second after that. All pods of a node may fail at once. */
+/** Rate limit of lines with the same message: burst and lines per second. All pods of a node may fail at once. */
 const [burst, perSecond] = [200, 5];
-/** Sentences that are counted. */
+/** Maximum number of messages tracked. */
 const maxSentences = 1_000;
-/** Longest text of a field, characters, most entries of a list, and how deep a field is looked into. */
+/** Maximum text length of a field, characters; maximum entries of a list; maximum depth to which fields are truncated. */
 const [maxText, maxEntries, maxDepth] = [4_096, 200, 4];
 
-/** Decides for each log line, by its sentence, whether it is written: what happens at a target, a plugin or a client must not fill the disk.
- *  @returns undefined for a line that is left out; else how many of its words have been since the last one that was written. */
+/** Decides for each log line, by its message, whether it is written: a target, a plugin or a client must not be able to fill
+ *  the disk.
+ *  @returns undefined for a line to drop; otherwise how many lines with its message were dropped since the last one written. */
 export function createLineLimit(clock: Pick<Clock, "monotonic">): (sentence: string) => number | undefined {
   const sentences = createBoundedMap<{ readonly take: () => boolean; leftOut: number }>(maxSentences);
   return (sentence) => {
@@ -27,12 +28,12 @@ export function createLineLimit(clock: Pick<Clock, "monotonic">): (sentence: str
   };
 }
 
-/** Fields of a log line with texts and lists cut to what a line may have. */
+/** Truncates texts and lists in the fields of a log line. */
 export function boundedFields(fields: Record<string, unknown>): Record<string, unknown> {
   return Object.fromEntries(Object.entries(fields).map(([name, value]) => [name, bounded(value, maxDepth)]));
 }
 
-/** The text itself, or its beginning. */
+/** The text, truncated if it is too long. */
 export function boundedText(text: string): string {
   return text.length <= maxText ? text : `${text.slice(0, maxText)}… (${text.length - maxText} more characters)`;
 }

@@ -5,8 +5,8 @@ const newline = 0x0a;
 
 /** Splits a stream of chunks into lines. Memory is bounded, and each byte is copied once.
  *  @param maxLineBytes limit of a line without its end.
- *  @param heard is called with each whole line, without its end.
- *  @returns takes each chunk. @throws resource_exhausted for a longer line. */
+ *  @param heard called with each whole line, without its end.
+ *  @returns a function to call with each chunk. @throws resource_exhausted for a longer line. */
 export function createLineReader(maxLineBytes: number, heard: (line: string) => void): (chunk: Uint8Array) => void {
   const line = new KeptBytes(maxLineBytes);
   const add = (part: Uint8Array) => {

@@ -1,4 +1,4 @@
-/** A warning or an error of the log. Texts that it does not have are empty. */
+/** A warning or error line of the log. Missing fields are empty. */
 export interface LogWarning {
   readonly level: "warning" | "error";
   readonly node: string;
@@ -8,11 +8,11 @@ export interface LogWarning {
   readonly cause: string;
 }
 
-/** Where pino puts the level, and its levels from which a line is a warning, and an error. */
+/** Where pino writes the level, and the levels from which a line is a warning or an error. */
 const levelOf = /^\{"level":(\d+),/;
 const [warning, error] = [40, 50];
 
-/** Reads a line of the log, as JSON. Pure. @returns undefined for one that is no warning and no error: it is not parsed. */
+/** Parses a JSON log line. Pure. @returns undefined, without parsing, for a line that is neither a warning nor an error. */
 export function warningOf(line: string): LogWarning | undefined {
   const level = Number(levelOf.exec(line)?.[1] ?? 0);
   if (level < warning) return undefined;

@@ -5,7 +5,7 @@ import { boundedFields, boundedText, createLineLimit } from "./line-limit.ts";
 import { createSourcePlaces } from "./source-place.ts";
 import { type FileVerbosity, type Verbosity, createVerbosity } from "./verbosity.ts";
 
-/** The logger interface: fields first, then a short sentence. */
+/** The logger interface: fields first, then a short message. */
 export interface Logger {
   trace(fields: object, message: string): void;
   debug(fields: object, message: string): void;
@@ -15,7 +15,7 @@ export interface Logger {
   child(fields: object): Logger;
 }
 
-/** Field names whose values never reach a log, wherever they stand. */
+/** Field names whose values are redacted at any depth. */
 const secretFields = [
   "token",
   "password",
@@ -27,13 +27,13 @@ const secretFields = [
   "stringData",
 ];
 
-/** Each kind of line in klog's levels; 0 is always written. */
+/** klog's verbosity for each level; 0 is always written. */
 const levels = { trace: 5, debug: 3, info: 0, warn: 0, error: 0 } as const;
 
-/** The log of a process on standard error, and how much is written of it. Lines are written at once. Of lines with the same sentence about
- *  the same node there are 200 at once and 5 a second after that: the next one says how many are left out.
- *  @param logging the group of that name of KubeletConfiguration.
- *  @param read is given each line that is written, JSON and redacted, whatever the format. */
+/** The log of a process on standard error, and its verbosity. Lines are written synchronously. Lines with the same message
+ *  about the same node are limited to a burst of 200 and 5 a second; the next line says how many were dropped.
+ *  @param logging the `logging` field of KubeletConfiguration.
+ *  @param read called with each written line as redacted JSON, whatever the format. */
 export function createProcessLog(
   logging: {
     readonly format: "json" | "text";
@@ -53,8 +53,8 @@ export function createProcessLog(
   return { log, verbosity };
 }
 
-/** Standard error, also while it cannot be written to, as a file on a full disk: lines are lost then. The stream for it keeps what it could
- *  not write, and has the end of the process wait for that: so another takes its place. */
+/** Standard error that survives write errors, such as a file on a full disk: lines are lost then. A failed stream keeps what
+ *  it could not write and delays the end of the process, so it is replaced by a new one. */
 function standardErrorStream(): DestinationStream {
   let stream: ReturnType<typeof pino.destination> | undefined;
   const open = () => {
@@ -73,7 +73,7 @@ function standardErrorStream(): DestinationStream {
   };
 }
 
-/** A destination whose lines, JSON and redacted, are read on their way. */
+/** A destination that also passes each line (redacted JSON) to a reader. */
 export function readBy(read: ((line: string) => void) | undefined, destination: DestinationStream): DestinationStream {
   if (!read) return destination;
   return {
@@ -97,8 +97,8 @@ export function createLogger(
 
 type NewLimit = () => ReturnType<typeof createLineLimit>;
 
-/** As createLogger, in the kubelet's text format; each line names its place in the source.
- *  @param process its pid, and who reads its lines as JSON, if anybody does. */
+/** Like createLogger, in the kubelet's text format; each line names its source location.
+ *  @param process its pid, and an optional reader of its lines as JSON. */
 export function createTextLogger(
   verbosity: number | Verbosity,
   destination: DestinationStream,
@@ -140,7 +140,7 @@ interface Writing {
   readonly newLimit?: NewLimit | undefined;
 }
 
-/** Writes the lines that the verbosity shows. A line that it does not show costs a comparison. */
+/** Writes the lines that the verbosity allows. A suppressed line costs one comparison. */
 class SelectiveLogger implements Logger {
   readonly #to: Logger;
   readonly #verbosity: Verbosity;
@@ -178,7 +178,7 @@ class SelectiveLogger implements Logger {
     const level = levels[kind];
     const { placeOf } = this.#writing;
     if (level > this.#verbosity.current() && !this.#verbosity.byFile) return;
-    // What is asked for by a verbosity is written whole.
+    // Lines enabled by verbosity are not limited.
     const leftOut = level === 0 ? (this.#limit ? this.#limit(message) : 0) : 0;
     if (leftOut === undefined) return;
     const all = leftOut === 0 ? fields : { ...fields, leftOut };
@@ -188,7 +188,8 @@ class SelectiveLogger implements Logger {
   }
 }
 
-/** An error as fields: message and code along the chain of causes; no request or response objects, which may hold secrets. */
+/** Converts an error to fields: message and code along the chain of causes; no request or response objects, which may hold
+ *  secrets. */
 function errorFields(error: unknown): unknown {
   if (!(error instanceof Error)) return String(error);
   const code = "code" in error ? error.code : undefined;

@@ -1,4 +1,4 @@
-/** A slot for one key's work: the newest value wins, work is serial, and a failure stays in its box. */
+/** A slot for one key's work that keeps only the latest value: work is serial, and a failure affects this slot only. */
 export class Mailbox<T> {
   readonly #handle: (value: T) => Promise<void>;
   readonly #onError: (error: unknown) => void;
@@ -6,14 +6,14 @@ export class Mailbox<T> {
   #busy = false;
   #idle: PromiseWithResolvers<void> | undefined;
 
-  /** @param handle does the work for one value; never runs twice at once.
-   *  @param onError is called with every rejection; the box carries on. */
+  /** @param handle does the work for one value; never runs concurrently.
+   *  @param onError called with every rejection; the slot keeps working. */
   constructor(handle: (value: T) => Promise<void>, onError: (error: unknown) => void) {
     this.#handle = handle;
     this.#onError = onError;
   }
 
-  /** Replaces whatever waits in the box, and starts working when idle. */
+  /** Replaces the pending value, and starts working if idle. */
   put(value: T): void {
     this.#next = { value };
     if (!this.#busy) void this.#drain();
@@ -28,7 +28,7 @@ export class Mailbox<T> {
     return this.#busy;
   }
 
-  /** Resolves when nothing runs and nothing waits. */
+  /** Resolves when nothing runs and nothing is pending. */
   idle(): Promise<void> {
     if (!this.#busy) return Promise.resolve();
     this.#idle ??= Promise.withResolvers<void>();

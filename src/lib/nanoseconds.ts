@@ -1,4 +1,4 @@
-/** Milliseconds of a time as CRI has it, which counts nanoseconds; whole ones, rounded down. */
+/** Converts a CRI time in nanoseconds to whole milliseconds, rounded down. */
 export function toMilliseconds(nanoseconds: bigint): number {
   return Number(nanoseconds / 1_000_000n);
 }

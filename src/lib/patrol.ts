@@ -5,21 +5,21 @@ import type { Service } from "./service-group.ts";
 
 export interface PatrolOptions {
   readonly name: string;
-  /** Pause between two rounds, milliseconds; it may depend on how long the last round took. */
+  /** Delay between two runs, milliseconds; may depend on how long the last run took. */
   readonly everyMs: number | ((tookMs: number) => number);
-  /** Pause before the first round, milliseconds; without it the first round starts at once. */
+  /** Delay before the first run, milliseconds; by default it starts at once. */
   readonly firstMs?: number;
-  /** Ends a pause early when it resolves. Asked in each pause; its signal aborts with that. */
+  /** Ends a delay early when it resolves. Called in each delay; its signal aborts at the end of the delay. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
-  /** Awaited before each round; resolves to a signal that aborts when the connection to the target is lost. */
+  /** Awaited before each run; resolves to a signal that aborts when the connection to the target is lost. */
   readonly presence?: (signal: AbortSignal) => Promise<AbortSignal>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A service that repeats a round of work until it ends. A failed round is logged and followed by the next one as usual; a round
- *  that was cut off by the end of the service, or by the loss of the target, is not a failure.
- *  @param round its signal aborts on either. */
+/** A service that runs a function periodically until it ends, like wait.Until. A failed run is logged, and the next one
+ *  follows as usual; a run aborted by the end of the service or the loss of the target is not a failure.
+ *  @param round the function; its signal aborts on either. */
 export function patrol(
   { name, everyMs, firstMs, news, presence, clock, log }: PatrolOptions,
   round: (signal: AbortSignal) => Promise<void> | void,
@@ -31,7 +31,7 @@ export function patrol(
     try {
       if (!either.aborted) await round(either);
     } catch (err) {
-      if (!either.aborted) log.warn({ err }, `${name} failed, will try again`);
+      if (!either.aborted) log.warn({ err }, `${name} failed; retrying`);
     }
     return clock.monotonic() - began;
   };

@@ -1,7 +1,7 @@
 import type { Clock } from "./clock.ts";
 import { onAbort } from "./service-group.ts";
 
-/** Resolves after `ms` milliseconds (undefined: without a limit), or sooner, when `news` resolves or the signal aborts. */
+/** Resolves after `ms` milliseconds (undefined: no limit), or earlier when `news` resolves or the signal aborts. */
 export async function pause(
   clock: Pick<Clock, "sleep">,
   ms: number | undefined,

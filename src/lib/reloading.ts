@@ -3,33 +3,33 @@ import type { Logger } from "./log.ts";
 import { patrol } from "./patrol.ts";
 import type { Service } from "./service-group.ts";
 
-/** A value that may change while it is used. */
+/** A value that may change at run time. */
 export interface Reloading<T> {
   current(): T;
-  /** Calls back after every change. @returns what stops that. */
+  /** Calls back after every change. @returns a function that unsubscribes. */
   onChange(listener: () => void): () => void;
 }
 
 export interface ReloadingOptions<T> {
   readonly name: string;
   readonly initial: T;
-  /** Reads the current value; a rejection keeps the old one. */
+  /** Reads the current value; on rejection the old one is kept. */
   readonly read: (signal: AbortSignal) => Promise<T>;
   readonly same: (one: T, other: T) => boolean;
-  /** True for a value that stands for "none yet": the source is then read again as soon as after a failure. */
+  /** True for a value that means "none yet": the source is then read again as early as after a failure. */
   readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
-  /** Has the value read before its time, as `patrol` has it. */
+  /** Triggers a read before the interval has passed; see `patrol`. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Pause before a failed source is read again, milliseconds: doubled up to the ordinary pause. */
+/** Delay before a failed source is read again, milliseconds: doubled up to the normal interval. */
 const firstRetryMs = 1_000;
 
-/** Reads a value periodically, and at its news, and notifies of changes. A failing source is logged once, until it works again, and is read
- *  again sooner. */
+/** Reads a value periodically and on change events, and notifies listeners of changes. A failing source is logged once until
+ *  it works again, and is retried earlier. */
 export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> & Service {
   const { name, read, same, lacking, everyMs, news, clock, log } = options;
   const listeners = new Set<() => void>();
@@ -45,7 +45,7 @@ export function createReloading<T>(options: ReloadingOptions<T>): Reloading<T> &
       log.info({ name }, "reloaded");
       for (const listener of listeners) listener();
     } catch (err) {
-      if (!failing && !signal.aborted) log.warn({ name, err }, "cannot reload, keeping what is known");
+      if (!failing && !signal.aborted) log.warn({ name, err }, "cannot reload; keeping the last value");
       failing = true;
     }
   };

@@ -1,4 +1,4 @@
-/** A time as Kubernetes objects hold it: RFC 3339, UTC, whole seconds. @param ms milliseconds since the epoch. */
+/** Formats a time as in Kubernetes objects: RFC 3339, UTC, whole seconds. @param ms milliseconds since the epoch. */
 export function rfc3339(ms: number): string {
   return `${new Date(ms).toISOString().slice(0, 19)}Z`;
 }

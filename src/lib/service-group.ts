@@ -1,9 +1,9 @@
 import { abortError } from "./errors.ts";
 
-/** A part that runs until its signal aborts. `ready`, when given, resolves once others may start on top of it. */
+/** A component that runs until its signal aborts. `ready`, if given, resolves once dependent services may start. */
 export interface Service {
   readonly name: string;
-  /** Runs to the end of its work; ends soon after the signal aborts. A rejection stops the whole group. */
+  /** Resolves when its work is done, at the latest soon after the signal aborts. A rejection stops the whole group. */
   run(signal: AbortSignal): Promise<void>;
   ready?(signal: AbortSignal): Promise<void>;
 }
@@ -36,7 +36,7 @@ export async function runGroup(services: readonly Service[], signal: AbortSignal
   if (failure) throw failure.error;
 }
 
-/** A service that does its work once, when it starts, and then waits for its end. Work that the end cuts off is no failure.
+/** A service that does its work once at start, and then idles until its end. Work aborted by the end is not a failure.
  *  @param work may return a function that undoes it, called at the end. A rejection stops the whole group. */
 export function onceThenIdle(name: string, work: (signal: AbortSignal) => Promise<Undo | void> | Undo | void): Service {
   return {
@@ -63,8 +63,8 @@ export function onAbort(signal: AbortSignal, forget?: AbortSignal): Promise<void
   });
 }
 
-/** The promise's result, or the signal's reason when that aborts first. The work behind the promise goes on, and its outcome
- *  is then ignored. */
+/** The promise's result, or the signal's reason if that aborts first. The work behind the promise continues, and its outcome
+ *  is ignored. */
 export function untilAborted<T>(promise: Promise<T>, signal?: AbortSignal): Promise<T> {
   if (!signal) return promise;
   const { promise: either, resolve, reject } = Promise.withResolvers<T>();

@@ -2,7 +2,7 @@ import type { Clock } from "./clock.ts";
 import { abortError } from "./errors.ts";
 import { createSingleFlight } from "./single-flight.ts";
 
-/** Work whose callers share the run under way: it goes on, up to its own limit, when one of the callers gives up.
+/** A promise shared by concurrent callers: the work continues, up to its own timeout, when one of the callers aborts.
  *  @param limitMs milliseconds. */
 export function createSharedWork<T>(
   clock: Clock,

@@ -1,12 +1,12 @@
-/** A bounded number of places, such as open connections, that several owners share. */
+/** A bounded number of slots, such as open connections, shared fairly by several owners. */
 export interface Shares {
-  /** Takes a place for an owner. It gets one while it holds fewer than are free: an owner by itself gets half of all places, and a new owner
-   *  finds room beside any one of them.
-   *  @returns gives the place back, and does nothing when called again; undefined when the owner has its share. */
+  /** Acquires a slot for an owner, which succeeds while the owner holds fewer slots than are free: a single owner gets half of
+   *  all slots, so a new owner always finds some.
+   *  @returns a function that releases the slot (idempotent); undefined if the owner has reached its share. */
   take(owner: string): (() => void) | undefined;
 }
 
-/** @param places how many there are. @param outer also asked for a place for each place that is taken here: bounds shared more widely. */
+/** @param places number of slots. @param outer acquires a slot of a wider limit for each slot acquired here. */
 export function createShares(places: number, outer?: () => (() => void) | undefined): Shares {
   const held = new Map<string, number>();
   let taken = 0;

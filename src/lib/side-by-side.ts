@@ -2,8 +2,8 @@ import { CodedError } from "./errors.ts";
 
 type Work<Result> = (signal: AbortSignal) => Promise<Result>;
 
-/** Does several things at once. When one fails the others are told to stop, and it is waited for them.
- *  @returns their results, in the same order. @throws the first failure, when all have ended. */
+/** Runs tasks concurrently, like an errgroup. When one fails the others are aborted, and their end is awaited.
+ *  @returns their results, in the same order. @throws the first failure, once all have ended. */
 export async function sideBySide<Results extends readonly unknown[] | []>(
   works: { readonly [At in keyof Results]: Work<Results[At]> },
   signal: AbortSignal,
@@ -16,7 +16,7 @@ export async function sideBySide<Results extends readonly unknown[] | []>(
       return await work(either);
     } catch (error) {
       first ??= { error };
-      failed.abort(new CodedError("cancelled", "something else has failed meanwhile"));
+      failed.abort(new CodedError("cancelled", "another task failed"));
       return undefined;
     }
   };

@@ -1,4 +1,4 @@
-/** Runs one call per key at a time: callers that ask while it is under way share its outcome. */
+/** Runs one call per key at a time: callers during a call share its outcome. */
 export function createSingleFlight<T>(): (key: string, call: () => Promise<T>) => Promise<T> {
   const running = new Map<string, Promise<T>>();
   return (key, call) => {

@@ -10,7 +10,7 @@ export interface SourcePlace {
   readonly line: number;
 }
 
-/** Finds places in the source: of the call that lies so many calls above the one to the result. */
+/** Finds source locations of callers: `above` frames above the caller of the returned function. */
 export function createSourcePlaces(): (above: number) => SourcePlace {
   let known: Readonly<Record<string, string>> | undefined;
   return (above) => {

@@ -2,26 +2,26 @@ import type { Readable } from "node:stream";
 import type { Clock } from "./clock.ts";
 import { CodedError } from "./errors.ts";
 
-/** How much a target may make this process decode: one process serves all nodes, so a target that floods its own node with data must
- *  not take the others' time and memory. */
+/** Limits how much data of a target this process decodes: one process serves all nodes, so a target that floods its node with
+ *  data must not use up the time and memory of the others. */
 export interface TargetBudget {
   /** Charges decoded data, in bytes of the memory that it takes.
    *  @throws CodedError resource_exhausted when the target is over its budget, and for a while afterwards. */
   spend(bytes: number): void;
-  /** A sentence for the node's Ready condition while the target is over its budget. */
+  /** Message for the node's Ready condition while the target is over its budget. */
   exceeded(): string | undefined;
 }
 
-/** Decoded bytes a second in the long run, and at once. A node with 500 pods and 5,000 images that is relisted every second takes
- *  about a third of it; decoding all of it takes a fifth of one processor. */
+/** Rate and burst of decoded bytes, per second. Relisting 500 pods and 5,000 images every second takes about a third of the
+ *  rate; decoding at the full rate takes a fifth of one CPU. */
 const perSecond = 64 * 1024 * 1024;
 const burst = 512 * 1024 * 1024;
-/** Time that a target stays over its budget, milliseconds. */
+/** How long a target stays rejected after exceeding its budget, milliseconds. */
 const penaltyMs = 30_000;
 
 export interface TargetBudgetOptions {
   readonly clock: Pick<Clock, "monotonic">;
-  /** Called when the target exceeds its budget, with a sentence that says so. */
+  /** Called with a message when the target exceeds its budget. */
   readonly onExceeded?: (message: string) => void;
 }
 
@@ -53,8 +53,8 @@ const message =
   `the target sends more data than graftlet decodes for one node (${perSecond / 2 ** 20} MiB a second): ` +
   "its container runtime, or a plugin, answers with far more than a node's pods and images need; look for the process on it that does.";
 
-/** Charges a target for each byte of a stream of its own, whatever becomes of it: frames of a protocol cost time, too. A target over its
- *  budget loses the stream. The stream's reader has to be there already, or come at once. */
+/** Charges a target for each byte of its stream, even if the bytes are dropped: protocol frames cost time too. The stream is
+ *  destroyed when the target exceeds its budget. The stream's reader must be attached before or in the same turn. */
 export function chargeStream(stream: Readable, budget: TargetBudget | undefined): void {
   if (!budget) return;
   stream.on("data", (chunk: Buffer) => {

@@ -1,8 +1,7 @@
 import type { Clock } from "./clock.ts";
 
-/** Runs a piece of work and reports how many milliseconds it took and whether it failed.
- *  @returns what the work does.
- *  @throws what the work does. */
+/** Runs work and reports its duration in milliseconds and whether it failed. @returns the work's result. @throws the work's
+ *  error. */
 export async function timed<T>(
   clock: Pick<Clock, "monotonic">,
   work: () => Promise<T>,

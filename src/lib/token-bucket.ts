@@ -1,8 +1,7 @@
 import type { Clock } from "./clock.ts";
 
-/** Tokens that come back at `perSecond`, `burst` at most; a call takes `cost` of them (1 unless given) if there are that many, and
- *  a negative cost gives tokens back. A rate of 0
- *  has no limit. */
+/** A token bucket, refilled at `perSecond` up to `burst`. A call takes `cost` tokens (default 1) and returns false if there
+ *  are too few; a negative cost returns tokens. A rate of 0 means no limit. */
 export function createTokenBucket(
   clock: Pick<Clock, "monotonic">,
   perSecond: number,

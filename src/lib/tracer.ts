@@ -1,30 +1,30 @@
-/** Headers that carry a trace from a caller to whom it calls. @see https://www.w3.org/TR/trace-context/ */
+/** Headers that propagate a trace to the callee. @see https://www.w3.org/TR/trace-context/ */
 export type TraceHeaders = Readonly<Record<string, string | readonly string[] | undefined>>;
 
 export type SpanAttributes = Readonly<Record<string, string | number>>;
 
 export interface SpanOptions {
   readonly attributes?: SpanAttributes;
-  /** Where a call leaves or reaches this process; absent for work inside. */
+  /** For a call that leaves or reaches this process; absent for internal work. */
   readonly kind?: "client" | "server";
-  /** `none` begins a trace; headers of a request continue that of its sender. Absent: the span that the caller is in. */
+  /** `none` starts a new trace; request headers continue the sender's trace. Default: the caller's current span. */
   readonly parent?: "none" | TraceHeaders;
 }
 
-/** A piece of work under way. */
+/** A span in progress. */
 export interface Span {
   add(attributes: SpanAttributes): void;
-  /** Says that the work fails without throwing. @param why an Error is an event of the span, too. */
+  /** Marks the span as failed, for work that does not throw. @param why an Error is also recorded as an event. */
   fail(why: unknown): void;
 }
 
-/** Records what the node does as spans of traces. */
+/** Records the node's work as spans. */
 export interface Tracer {
   /** False if nothing is recorded. */
   readonly isOn: boolean;
-  /** Does work as a span. @returns what the work does. @throws what the work throws; the span says so. */
+  /** Runs work in a span. @returns the work's result. @throws the work's error, which the span records. */
   span<T>(name: string, options: SpanOptions, work: (span: Span) => Promise<T>): Promise<T>;
-  /** Headers that carry the current span's trace to whom is called; empty outside of spans. */
+  /** Headers that propagate the current span to a callee; empty outside of spans. */
   readonly headers: () => Readonly<Record<string, string>>;
 }
 

@@ -1,4 +1,4 @@
-/** Lets at most `limit` pieces of work run at once; the others wait in the order in which they came. */
+/** A semaphore: at most `limit` tasks run at once; the others wait in FIFO order. */
 export function createTurns(limit: number): <T>(work: () => Promise<T>) => Promise<T> {
   const waiting: (() => void)[] = [];
   let free = limit;
@@ -8,7 +8,7 @@ export function createTurns(limit: number): <T>(work: () => Promise<T>) => Promi
     try {
       return await work();
     } finally {
-      // A turn is passed on without being given back, so no other caller can slip in between.
+      // The permit is handed to the next waiter without being released, so no other caller can slip in.
       const next = waiting.shift();
       if (next) next();
       else free += 1;

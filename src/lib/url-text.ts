@@ -1,4 +1,4 @@
-/** A URL without its user, password and query, which may be secrets. @returns undefined for a text that is no URL. */
+/** Strips user, password and query, which may be secrets, from a URL. @returns undefined for an invalid URL. */
 export function urlWithoutSecrets(url: string): string | undefined {
   const parsed = URL.parse(url);
   return parsed ? `${parsed.origin}${parsed.pathname}` : undefined;

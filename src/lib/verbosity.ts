@@ -1,18 +1,18 @@
-/** Verbosity of the source files whose names match a pattern. */
+/** Verbosity for source files whose names match a pattern (klog's vmodule). */
 export interface FileVerbosity {
-  /** Matched with a file's name without directory and `.ts`; `*`, `?` and `[…]` stand for characters. */
+  /** Matched with a file's name without directory and `.ts`; supports `*`, `?` and `[…]`. */
   readonly filePattern: string;
   readonly verbosity: number;
 }
 
-/** How much a process logs, in klog's levels; it may change while the process runs. */
+/** A process's log verbosity, in klog's levels; may change at run time. */
 export interface Verbosity {
   /** The level of all files. */
   current(): number;
   set(level: number): void;
   /** True if some files have levels of their own. */
   readonly byFile: boolean;
-  /** Whether a file writes lines of that level. @param file its name, as `log.ts`. */
+  /** True if lines of that level are written for a file. @param file its name, as `log.ts`. */
   shows(level: number, file: string): boolean;
 }
 
@@ -35,7 +35,7 @@ export function createVerbosity(initial: number, files: readonly FileVerbosity[]
   };
 }
 
-/** A pattern that makes no sense matches nothing, as in Go. @see https://pkg.go.dev/path/filepath#Match */
+/** An invalid pattern matches nothing, as in Go. @see https://pkg.go.dev/path/filepath#Match */
 function patternOf(glob: string): RegExp {
   const source = glob.replace(/\[\^?[^\]\\]+\]|[^\w]/g, (part) => {
     if (part === "*") return ".*";

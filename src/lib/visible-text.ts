@@ -2,12 +2,13 @@
  *  feed, and directional overrides. */
 const notShown = /[\p{Cc}\u2028\u2029\u061C\u200E\u200F\u202A-\u202E\u2066-\u2069]/gu;
 
-/** A text of others, such as a target's or the API server's, as a terminal may show it: control characters are escaped. Line feeds stay. */
+/** Escapes control characters in foreign text, such as a target's or the API server's, so that it can be printed to a
+ *  terminal. Line feeds stay. */
 export function visibleText(text: string): string {
   return text.replace(notShown, (character) => (character === "\n" ? character : escaped(character)));
 }
 
-/** As `visibleText`, on one line. */
+/** Like `visibleText`, on one line. */
 export function visibleLine(text: string): string {
   return text.replace(notShown, escaped);
 }

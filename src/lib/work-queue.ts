@@ -4,13 +4,13 @@ import type { Clock, Timer } from "./clock.ts";
 export interface WorkQueue {
   /** Calls back for `key` in `delayMs` milliseconds, unless it is due earlier already. */
   add(key: string, delayMs: number): void;
-  /** Forgets the key. */
+  /** Cancels the key. */
   drop(key: string): void;
-  /** Forgets all. */
+  /** Cancels all keys. */
   stop(): void;
 }
 
-/** @param onDue is called once for each key when its time has come; the key is forgotten first. */
+/** @param onDue called once for each key when it is due; the key is removed first. */
 export function createWorkQueue(clock: Clock, onDue: (key: string) => void): WorkQueue {
   const waiting = new Map<string, { readonly at: number; readonly timer: Timer }>();
   const drop = (key: string) => {

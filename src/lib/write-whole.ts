@@ -1,6 +1,6 @@
 import { open, rename } from "node:fs/promises";
 
-/** Writes a file of graftlet's own machine beside its place and renames it: a reader sees the old file or the new one.
+/** Atomically replaces a local file by writing a temporary file and renaming it: readers see the old content or the new.
  *  @param mode permission bits. @throws what the file system throws. */
 export async function writeWhole(path: string, text: string, mode: number): Promise<void> {
   const beside = `${path}.new`;

@@ -3,17 +3,17 @@ import { messageOf } from "../lib/errors.ts";
 import type { Logger } from "../lib/log.ts";
 import type { LogHost } from "./file.ts";
 
-/** Interval at which a directory is checked without events, the kubelet's. */
+/** Polling interval of a directory without events, milliseconds, as in the kubelet. */
 const pollMs = 1000;
 
 /** Waits for changes in a directory. */
 export interface Changes extends AsyncDisposable {
-  /** Resolves when something may have changed since the last call, or after a second.
-   *  @throws the signal's reason when it aborts. */
+  /** Resolves when something may have changed since the last call, or after a second. @throws the signal's reason if it
+   *  aborts. */
   next(): Promise<void>;
 }
 
-/** Watches a directory of the target where its host can watch, and looks every second besides. */
+/** Watches a directory of the target if the host supports watches, and polls every second in addition. */
 export function watchChanges(
   deps: { host: LogHost; clock: Clock; log: Logger },
   directory: string,
@@ -33,7 +33,7 @@ export function watchChanges(
     }
   })().catch((error: unknown) => {
     if (!until.aborted)
-      log.debug({ directory, why: messageOf(error) }, "cannot watch log directory, looking every second");
+      log.debug({ directory, why: messageOf(error) }, "cannot watch log directory; polling every second");
   });
   return {
     async next() {

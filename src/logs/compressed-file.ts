@@ -5,9 +5,9 @@ import type { HostFile } from "../seams/host.ts";
 
 const blockBytes = 64 * 1024;
 
-/** A file that was compressed by gzip, as the file that it was: its size is how much of it has been read so far, and it is read forward
- *  only. What is skipped is decompressed too, never more than a few blocks at a time.
- *  @throws CodedError from `read` when the content is no gzip; the host's failures. */
+/** Presents a gzip file as its uncompressed content: forward reads only, and its size is the number of bytes read so far.
+ *  Skipped data is decompressed too, a few blocks at a time. @throws CodedError from `read` if the content is not gzip; the
+ *  host's errors. */
 export function decompressed(file: HostFile): HostFile {
   const content = pipeline(Readable.from(blocksOf(file)), createGunzip(), () => undefined);
   const chunks: AsyncIterator<Buffer> = content[Symbol.asyncIterator]();
@@ -27,7 +27,7 @@ export function decompressed(file: HostFile): HostFile {
   };
   return {
     async read(position, length, signal) {
-      if (position < at) throw new CodedError("failed_precondition", "a compressed file is read forward only");
+      if (position < at) throw new CodedError("failed_precondition", "a compressed file can only be read forward");
       for (;;) {
         signal?.throwIfAborted();
         const skipped = Math.min(position - at, rest.length);

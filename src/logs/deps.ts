@@ -7,10 +7,10 @@ export interface LogReaderDeps {
   readonly host: LogHost;
   readonly clock: Clock;
   readonly log: Logger;
-  /** Directories on the target in which log files may lie (KubeletConfiguration.podLogsDir). */
+  /** Directories of log files on the target (KubeletConfiguration.podLogsDir). */
   readonly roots: readonly string[];
-  /** Names the directories in which it keeps log files itself; gives the lines of a log whose file is not for us to read. */
+  /** Names the runtime's own log directories, and returns the lines of a log whose file is not accessible. */
   readonly runtime: Pick<Runtime, "logRoots" | "logs">;
-  /** True while the container runs. not_found counts as no; unavailable as yes, since containers outlive their runtime. */
+  /** True while the container runs. not_found counts as false; unavailable as true, since containers outlive their runtime. */
   readonly isRunning: (containerId: string, signal: AbortSignal) => Promise<boolean>;
 }

@@ -7,17 +7,17 @@ export type LogHost = Pick<Host, "watch" | "forUsers"> & {
   readonly fs: Pick<HostFs, "realpath" | "open" | "lstat" | "list">;
 };
 
-/** Directories on the target in which log files may lie, absolute. */
+/** Directories of log files on the target, absolute. */
 export interface LogRoots {
-  /** The kubelet's log directory: `POD/CONTAINER/N.log` below it, and no links. */
+  /** The kubelet's log directory: contains `POD/CONTAINER/N.log`, not symlinks. */
   readonly pods: readonly string[];
-  /** The runtime's log directory, which log paths link to: files lie below the container's ID. */
+  /** The runtime's log directory, to which log paths link: files are in a directory named by the container's ID. */
   readonly runtime: (signal: AbortSignal) => Promise<readonly string[]>;
 }
 
-/** Finds the real path of a log file and makes sure that it is this container's: a link that a pod managed to put there must
- *  not show another file, nor another container's log.
- *  @throws CodedError with the kubelet's text when links cannot be followed; permission_denied when it leads elsewhere. */
+/** Resolves a log file's path and verifies that it is this container's log: a symlink placed there by a pod must not expose
+ *  another file or another container's log. @throws CodedError with the kubelet's text if symlinks cannot be resolved;
+ *  permission_denied if it leads elsewhere. */
 export async function resolveLog(
   host: LogHost,
   roots: LogRoots,
@@ -41,11 +41,11 @@ export async function resolveLog(
   if (ofRuntime.some((root) => real.startsWith(`${root}/${containerId}/`))) return real;
   throw new CodedError(
     "permission_denied",
-    `failed to open log file ${JSON.stringify(logPath)}: it leads to what is not this container's log`,
+    `failed to open log file ${JSON.stringify(logPath)}: it does not resolve to this container's log`,
   );
 }
 
-/** Opens the log file that stands at a resolved path: never through a link, never anything but a regular file.
+/** Opens the log file at a resolved path: never through a symlink, and only a regular file.
  *  @throws CodedError with the kubelet's text. */
 export async function openLog(host: LogHost, path: string, signal: AbortSignal): Promise<HostFile> {
   try {

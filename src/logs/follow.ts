@@ -6,13 +6,13 @@ import type { LogReaderDeps } from "./deps.ts";
 import { reopenLog } from "./reopen.ts";
 import { openPart, successor } from "./successor.ts";
 
-/** Interval of the check that the container still runs, milliseconds, as in the kubelet. */
+/** Interval of checks that the container still runs, milliseconds, as in the kubelet. */
 const livenessMs = 1000;
-/** Time without a change after which a log that was rotated away is complete once its successor has lines, milliseconds: what the
- *  runtime had taken before it began the new one it still writes into the old one. */
+/** Time without a change after which a rotated log is complete once its successor has lines, milliseconds: the runtime still
+ *  writes to the old file what it had read before it opened the new one. */
 const settledMs = 250;
 
-/** How often a file is looked for that is moved while it is opened: it is renamed once and compressed once. */
+/** Attempts to open a file that is moved meanwhile: it is renamed once and compressed once. */
 const mostMoves = 3;
 
 export interface Followed {
@@ -22,8 +22,8 @@ export interface Followed {
   readonly containerId: string;
 }
 
-/** Reads a log as it grows, also across rotation and the loss of its target, until its container is gone and the file is read to
- *  its end, the output wants no more, or the signal aborts (then it throws). Closes the files that it opens, not the first. */
+/** Follows a log, also across rotation and the loss of its target, until its container is gone and the file is read to its
+ *  end, the output is complete, or the signal aborts (then it throws). Closes the files it opens, but not the first. */
 export async function followLog(
   deps: LogReaderDeps,
   log: Followed,
@@ -68,8 +68,8 @@ export async function followLog(
   }
 }
 
-/** The reading to go on with when another file has taken the name: that file, or this one while it is not complete; or from the
- *  start of a file that was cut short. Undefined when there is nothing of that. */
+/** The reading to continue with after rotation: the new file, or the old one while it is not complete; or the start of a
+ *  truncated file. Undefined if none of that has happened. */
 async function rotated(
   deps: LogReaderDeps,
   log: Followed,
@@ -98,12 +98,12 @@ async function rotated(
     const file = await openPart(host, next, signal);
     const { inode, rotatedAt } = next;
     if (file) return fresh({ file, inode, ...(rotatedAt !== undefined && { rotatedAt }) });
-    // Rotation, or compression, put it elsewhere at that moment.
+    // Rotation or compression has just moved it.
   }
   return undefined;
 }
 
-/** Asks the runtime at most once a second. */
+/** Queries the runtime at most once a second. */
 function createLiveness(
   { clock, isRunning }: LogReaderDeps,
   containerId: string,

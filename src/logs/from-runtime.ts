@@ -2,8 +2,8 @@ import { hasCode } from "../lib/errors.ts";
 import type { LogLine } from "../seams/runtime.ts";
 import type { LogOutput } from "./output.ts";
 
-/** Copies what the runtime gives of a log, until its end or until the output wants no more.
- *  @returns false when the runtime has no such container, or gives no logs at all. @throws what else the runtime fails with. */
+/** Copies a log from the runtime, until its end or until the output is complete. @returns false if the runtime has no such
+ *  container or does not support logs. @throws other errors of the runtime. */
 export async function copyFromRuntime(
   lines: AsyncIterable<LogLine>,
   output: LogOutput,

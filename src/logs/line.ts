@@ -1,13 +1,13 @@
 /** One line of a container's log file. */
 export interface ParsedLine {
-  /** RFC 3339 with nine digits of fraction. */
+  /** RFC 3339 with nine fractional digits. */
   readonly time: string;
   readonly stream: "stdout" | "stderr";
   /** The program's output, with its newline unless the line is partial. */
   readonly text: Buffer;
 }
 
-/** Takes a line apart; undefined when it is not of this format. */
+/** Parses a line; undefined if it is not of this format. */
 export type LineParser = (line: Buffer) => ParsedLine | undefined;
 
 const space = 0x20;
@@ -47,19 +47,19 @@ export const parseDockerLine: LineParser = (line) => {
   return { time, stream, text: Buffer.from(log) };
 };
 
-/** The format of a file by its first line; undefined when it is none that we know. */
+/** Detects the format of a file by its first line; undefined if unknown. */
 export function parserFor(firstLine: Buffer): LineParser | undefined {
   return [parseCriLine, parseDockerLine].find((parser) => parser(firstLine) !== undefined);
 }
 
-/** Milliseconds since the epoch of a time as ParsedLine has it, its finer digits cut off. */
+/** Converts the time of a ParsedLine to whole milliseconds since the epoch. */
 export function timeMs(time: string): number {
   return Date.parse(`${time.slice(0, 23)}${time.slice(29)}`);
 }
 
 const rfc3339 = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(Z|[+-]\d\d:\d\d)$/;
 
-/** The time with exactly nine digits of fraction, as the kubelet prints it. */
+/** Formats a time with exactly nine fractional digits, as the kubelet prints it. */
 function fixedTime(time: unknown): string | undefined {
   const parts = typeof time === "string" ? rfc3339.exec(time) : null;
   if (!parts) return undefined;

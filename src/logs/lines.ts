@@ -1,17 +1,17 @@
 const newline = 0x0a;
-/** Longer lines than any runtime writes; what is longer is dropped, so that memory stays bounded. */
+/** Maximum line length, more than any runtime writes. Longer lines are dropped to bound memory. */
 const longestLineBytes = 1024 * 1024;
 
-/** Cuts a file that is read in blocks into lines. */
+/** Splits blocks of a file into lines. */
 export interface LineCutter {
-  /** Hands on every line that `block` completes, newline included, until `take` returns false.
-   *  @returns false when `take` wanted no more. */
+  /** Passes on every line that `block` completes, including its newline, until `take` returns false. @returns false if `take`
+   *  returned false. */
   feed(block: Buffer, take: (line: Buffer) => boolean): boolean;
-  /** The rest after the last newline; empty when the file ends with one. */
+  /** The rest after the last newline; empty if the file ends with one. */
   rest(): Buffer;
 }
 
-/** @param onLongLine is told once for every line of more than 1 MiB: it is left out. */
+/** @param onLongLine called for every line of more than 1 MiB, which is skipped. */
 export function createLineCutter(onLongLine: () => void): LineCutter {
   let parts: Buffer[] = [];
   let held = 0;

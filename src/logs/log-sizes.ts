@@ -6,17 +6,16 @@ import { script } from "../seams/command.ts";
 const typeBits = 0o170000;
 const regular = 0o100000;
 
-/** Prints `MODE SIZE NAME` of each file that there is; the names come on standard input, each with a NUL at its end. */
+/** Prints `MODE SIZE NAME` of each existing file; the NUL-terminated names are read from standard input. */
 const describing = `cd "$1" && exec xargs -0 stat -c '%f %s %n' --`;
-/** Bytes of one such line at most. */
+/** Maximum length of one such line, bytes. */
 const lineBytes = 1024;
 
 export type LogSize = { readonly is: "file"; readonly bytes: number } | { readonly is: "other" | "missing" };
 
-/** Sizes of log files: by looks alone where those cost less, else in one command for all of them and a look at each that is missing.
- *  @param root directory of the pods' logs. @param names below it.
- *  @returns for each name what there is; one that cannot be told is left out.
- *  @throws CodedError unavailable and the like when the target cannot be asked. */
+/** Sizes of log files, by lstat where that is cheaper; otherwise with one command for all of them, and lstat for each one
+ *  missing in its output. @param root directory of the pods' logs. @param names paths below `root`. @returns the result for
+ *  each name; unreadable files are omitted. @throws CodedError, such as unavailable, if the target cannot be queried. */
 export async function logSizes(
   host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "lstat" | "lstatAll"> },
   root: string,
@@ -30,7 +29,7 @@ export async function logSizes(
     return new Map(known.map((name) => [name, sizeOf(found.get(pathOf(name)))]));
   }
   const sizes = new Map(await sizesByCommand(host, root, names, signal));
-  // One after the other: a file system that hangs takes one of the target's threads, not all.
+  // Sequentially: a hanging file system blocks one of the target's threads, not all of them.
   for (const name of names) {
     if (sizes.has(name)) continue;
     const size = await look(host, pathOf(name), signal);

@@ -6,21 +6,20 @@ import { type LineParser, type ParsedLine, parserFor, timeMs } from "./line.ts";
 
 const newline = 0x0a;
 
-/** Turns lines of a log file into what a reader asked for, and knows when that is enough. */
+/** Converts lines of a log file to the requested output, up to the requested limits. */
 export interface LogOutput {
-  /** Adds one line of the file, its newline included where it has one.
-   *  @returns false when nothing more is wanted.
-   *  @throws CodedError unknown `unsupported log format` when the first line is of no known format. */
+  /** Adds one line of the file, including its newline if present. @returns false if the output is complete. @throws CodedError
+   *  unknown `unsupported log format` if the format of the first line is unknown. */
   add(line: Buffer): boolean;
-  /** Adds one line that has been taken apart. @returns false when nothing more is wanted. */
+  /** Adds a parsed line. @returns false if the output is complete. */
   addParsed(line: ParsedLine): boolean;
-  /** Writes what has gathered, and waits for `out` to have room. */
+  /** Writes the buffered output, and waits for `out` to drain. */
   flush(signal: AbortSignal): Promise<void>;
 }
 
-/** @param onBadLine is told of lines that do not parse; they are left out. */
+/** @param onBadLine called for lines that do not parse, which are skipped. */
 export function createLogOutput(options: LogOptions, out: Writable, onBadLine: () => void): LogOutput {
-  // A reader that goes closes it, which `flush` notices.
+  // A client that disconnects closes it, which `flush` detects.
   out.on("error", () => undefined);
   const pieces: Buffer[] = [];
   let parse: LineParser | undefined;
@@ -72,16 +71,16 @@ export function createLogOutput(options: LogOptions, out: Writable, onBadLine: (
   };
 }
 
-/** Writes one chunk and waits until `out` has room again.
- *  @throws CodedError cancelled when `out` is closed before it has; AbortError when the signal aborts. */
+/** Writes one chunk and waits until `out` has drained. @throws CodedError cancelled if `out` is closed before; AbortError if
+ *  the signal aborts. */
 async function write(out: Writable, chunk: Buffer, signal: AbortSignal): Promise<void> {
-  if (out.destroyed) throw new CodedError("cancelled", "the reader of the log went away");
+  if (out.destroyed) throw new CodedError("cancelled", "the log client disconnected");
   if (out.write(chunk)) return;
   const settled = new AbortController();
   const either = { signal: AbortSignal.any([signal, settled.signal]) };
   try {
     const closed = once(out, "close", either).then(() => {
-      throw new CodedError("cancelled", "the reader of the log went away");
+      throw new CodedError("cancelled", "the log client disconnected");
     });
     await Promise.race([once(out, "drain", either), closed]);
   } finally {

@@ -4,17 +4,17 @@ import type { LogOutput } from "./output.ts";
 
 const blockBytes = 64 * 1024;
 
-/** Memory for one block of a log file, used again for each. */
+/** Buffer for one block of a log file, reused for each block. */
 export function blockMemory(): Buffer {
   return Buffer.allocUnsafeSlow(blockBytes);
 }
 
-/** A log file while it is read. */
+/** A log file being read. */
 export interface Reading {
   readonly file: HostFile;
   /** Inode of the file. */
   readonly inode: number;
-  /** Time of its rotation as in its name, where it was opened by that name. */
+  /** Rotation time in its name, if it was opened by that name. */
   readonly rotatedAt?: string;
   readonly memory: Buffer;
   /** Bytes read so far. */
@@ -23,8 +23,7 @@ export interface Reading {
   readonly output: LogOutput;
 }
 
-/** Reads on to where the file ends now, writing its complete lines.
- *  @returns false when the output wants no more. */
+/** Reads to the current end of the file, writing complete lines. @returns false if the output is complete. */
 export async function readToEnd(reading: Reading, signal: AbortSignal): Promise<boolean> {
   for (;;) {
     signal.throwIfAborted();

@@ -18,9 +18,9 @@ interface LogFile {
   readonly file: HostFile;
 }
 
-/** Reads container logs from the files that runtimes write on the target: CRI's format or Docker's, the current file only,
- *  in blocks, never more than one block in memory. Where there is no such file, or it may not be read, the lines come from
- *  the runtime, if it gives any. `read` throws a CodedError whose message is the kubelet's text.
+/** Reads container logs from the files that runtimes write on the target, in CRI's or Docker's format: the current file only,
+ *  with at most one block in memory. If the file is missing or unreadable, reads the lines from the runtime, if it supports
+ *  that. `read` throws a CodedError whose message is the kubelet's text.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/ */
 export function createLogReader(deps: LogReaderDeps): LogReader {
   const { host, log, runtime } = deps;
@@ -32,7 +32,7 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
   return {
     async read(container: LogSource, options: LogOptions, out: Writable, signal: AbortSignal) {
       const bad = (what: string) => () => log.debug({ ...container }, what);
-      const output = createLogOutput(options, out, bad("log line does not parse, left out"));
+      const output = createLogOutput(options, out, bad("skipping malformed log line"));
       const opened = await open(container, signal).catch(async (error: unknown) => {
         if (!runtime.logs || !hasCode(error, "permission_denied", "not_found")) throw error;
         const lines = runtime.logs(container.containerId, options, signal);
@@ -47,7 +47,7 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
         inode,
         memory: blockMemory(),
         position: options.tailLines === undefined ? 0 : await tailStart(file, size, options.tailLines, signal),
-        cutter: createLineCutter(bad("log line too long, left out")),
+        cutter: createLineCutter(bad("skipping overlong log line")),
         output,
       };
       if (options.follow) {
@@ -63,7 +63,7 @@ export function createLogReader(deps: LogReaderDeps): LogReader {
   };
 }
 
-/** The runtime is asked for its own only when a log lies elsewhere, and once. */
+/** The runtime's log directories are queried once, only if a log is outside the pod log directory. */
 function rootsOf({ roots, runtime }: LogReaderDeps): LogRoots {
   let known: readonly string[] | undefined;
   return { pods: roots, runtime: async (signal) => (known ??= (await runtime.logRoots?.(signal)) ?? []) };

@@ -5,13 +5,12 @@ import { createLineCutter } from "./lines.ts";
 import type { Reading } from "./read-to-end.ts";
 import { openPart, rotatedPart } from "./successor.ts";
 
-/** Interval of tries to open the files of a lost target, milliseconds. */
+/** Interval of attempts to open the files of a lost target, milliseconds. */
 const retryMs = 1000;
 
-/** Opens a log anew whose target was lost, once that is back, to go on at the byte where it stopped: in the same file, under the
- *  name that it has now where it was rotated away meanwhile. One that is not there any more is followed by the current file.
- *  @returns undefined when the log is gone.
- *  @throws what the signal aborted with. */
+/** Reopens a log after the loss of its target, to continue at the same byte: in the same file, under its new name if it was
+ *  rotated meanwhile. If that file is gone, continues with the current file. @returns undefined if the log is gone. @throws
+ *  the signal's reason. */
 export async function reopenLog(
   deps: { readonly host: LogHost; readonly clock: Clock },
   path: string,
@@ -52,8 +51,7 @@ async function resume(
   }
 }
 
-/** Opens the file under the name that it has now: `0.log.20240501-123456`, Docker's `…-json.log.1`.
- *  @returns undefined when there is none. */
+/** Opens the file under its rotated name: `0.log.20240501-123456`, Docker's `…-json.log.1`. @returns undefined if it is gone. */
 async function openRotated(
   host: LogHost,
   path: string,

@@ -5,7 +5,7 @@ import type { Containers } from "../seams/runtime.ts";
 import { planRotation } from "./rotated-files.ts";
 import { script } from "../seams/command.ts";
 
-/** Timeout of a compression, milliseconds: a log may have become large while nobody looked after it. */
+/** Timeout of a compression, milliseconds: a log may have become large while graftlet did not run. */
 const compressMs = 600_000;
 
 /** Exit codes of the commands below. */
@@ -13,7 +13,7 @@ const isGone = 4;
 const isTaken = 5;
 const noProgram = 127;
 
-/** Compresses `$1` into a new file beside it, which has the time of its last line: followers tell by that what comes next. */
+/** Compresses `$1` to a new file in the same directory with the time of its last line, by which followers find the next file. */
 const compressing = `
 [ -f "$1" ] && [ ! -h "$1" ] || exit ${isGone}
 set -C
@@ -21,7 +21,7 @@ umask 077
 gzip -c <"$1" >"$1.tmp" || exit
 touch -r "$1" -- "$1.tmp"`;
 
-/** Gives the log `$1` the name of a rotated one, by the machine's local time, and prints that. It replaces no other. */
+/** Renames the log `$1` to its rotated name, with the machine's local time, and prints the name. Never replaces a file. */
 const renaming = `
 [ -f "$1" ] && [ ! -h "$1" ] || exit ${isGone}
 rotated=$1.$(date +%Y%m%d-%H%M%S) || exit
@@ -31,9 +31,9 @@ mv -- "$1" "$rotated" && echo "$rotated"`;
 export interface RotateDeps {
   readonly host: Pick<Host, "run"> & { readonly fs: Pick<Host["fs"], "list" | "lstat" | "lstatAll" | "apply"> };
   readonly runtime: Pick<Containers, "reopenContainerLog">;
-  /** Number of files that one container's log may have, the current one included. */
+  /** Maximum number of files of a container's log, including the current one. */
   readonly maxFiles: number;
-  /** The target has no gzip: rotated logs stay as they are. */
+  /** Called if the target has no gzip: rotated logs stay uncompressed. */
   readonly onNoGzip: () => void;
 }
 
@@ -44,10 +44,10 @@ export interface RotatedLog {
   readonly path: string;
 }
 
-/** Rotates one log as the kubelet does: removes what rotations left that were cut short, and files beyond the limit; compresses
- *  the rotated ones; renames the log and has the runtime begin a new one. The rename is undone when the runtime fails to. A
- *  second rotation in the same second is left to the next round. Nothing happens to a log that is gone, or is no file.
- *  @throws CodedError what the target or the runtime failed with.
+/** Rotates one log like the kubelet: removes leftovers of interrupted rotations and files over the limit, compresses rotated
+ *  files, renames the log and makes the runtime reopen it. Undoes the rename if the runtime fails. Defers a second rotation
+ *  within the same second to the next round. Ignores a log that is gone or not a regular file. @throws CodedError of the
+ *  target or the runtime.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
 export async function rotateLog(deps: RotateDeps, log: RotatedLog, signal: AbortSignal): Promise<void> {
   const { host, maxFiles } = deps;
@@ -72,7 +72,7 @@ async function change({ host }: RotateDeps, changes: readonly FileChange[], sign
   if (changes.length > 0) await host.fs.apply(changes, signal);
 }
 
-/** Puts `FILE.gz` with the file's own mode in the file's place, at no moment less than a whole one. */
+/** Atomically replaces the file with `FILE.gz`, keeping its mode. */
 async function compressFile(deps: RotateDeps, path: string, signal: AbortSignal): Promise<void> {
   const part = `${path}.tmp`;
   const drop = () => change(deps, [{ do: "remove", path: part }], signal).catch(() => undefined);
@@ -100,7 +100,7 @@ async function compressFile(deps: RotateDeps, path: string, signal: AbortSignal)
   );
 }
 
-/** @returns the name that the log has now; undefined when it is left to the next round, or gone. */
+/** @returns the log's new name; undefined if it is deferred to the next round, or gone. */
 async function rename(deps: RotateDeps, path: string, signal: AbortSignal): Promise<string | undefined> {
   const { code, stdout, stderr } = await shell(deps, renaming, path, signal);
   if (code === isGone || code === isTaken) return undefined;
@@ -112,7 +112,7 @@ async function reopen({ host, runtime }: RotateDeps, log: RotatedLog, rotated: s
   try {
     await runtime.reopenContainerLog(log.containerId, signal);
   } catch (error) {
-    // A target that is lost cannot be asked now: the next round finds the log missing, and has it reopened.
+    // A lost target cannot be queried now: the next round finds the log missing, and reopens it.
     if (signal.aborted) throw error;
     const begun = await unlessGone(host.fs.lstat(log.path, signal));
     if (!begun) await host.fs.apply([{ do: "rename", from: rotated, to: log.path }], signal);

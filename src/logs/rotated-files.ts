@@ -1,21 +1,21 @@
-/** Suffix of a log that was rotated, by the target's local time: `0.log.20240501-123456`. */
+/** Suffix of a rotated log, in the target's local time: `0.log.20240501-123456`. */
 const timestamp = /^\.\d{8}-\d{6}$/;
-/** Suffix by which Docker counts rotated logs, the newest first: `…-json.log.1`. */
+/** Suffix of Docker's rotated logs, newest first: `…-json.log.1`. */
 const count = /^\.[1-9]\d{0,5}$/;
 const compressed = ".gz";
 const temporary = ".tmp";
 
-/** What has to happen to the rotated files of a log before it is rotated again. Names of files. */
+/** Changes to the rotated files of a log before it is rotated again. File names. */
 export interface RotationPlan {
-  /** Leftovers of rotations that were cut short, then the oldest files beyond the limit. */
+  /** Leftovers of interrupted rotations, then the oldest files over the limit. */
   readonly remove: readonly string[];
-  /** To be compressed, oldest first. */
+  /** Files to compress, oldest first. */
   readonly compress: readonly string[];
 }
 
-/** Plan for the rotated files of one log. Temporary files and files that were compressed already are of no use; besides the log
- *  and the one that is about to be rotated there may be `maxFiles` − 2. Pure.
- *  @param names of the log's rotated files, all of them `LOG.…`.
+/** Plans changes to the rotated files of one log. Temporary files and files that are already compressed are removed; in
+ *  addition to the log and the file about to be rotated, `maxFiles` − 2 may remain. Pure. @param names of the log's rotated
+ *  files, all of the form `LOG.…`.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
 export function planRotation(names: readonly string[], maxFiles: number): RotationPlan {
   const there = new Set(names);
@@ -31,16 +31,15 @@ export function planRotation(names: readonly string[], maxFiles: number): Rotati
 
 /** A rotated file of a log. */
 export interface RotatedLog {
-  /** Name of the file. */
+  /** File name. */
   readonly name: string;
-  /** Time in its name, which sorts as text and which compression leaves; absent where numbers tell the files apart. */
+  /** Time in its name, which sorts as text and is kept by compression; absent for numbered files. */
   readonly rotatedAt?: string;
   readonly isCompressed?: true;
 }
 
-/** A log's rotated files, newest first: those of a kubelet or, of Docker's own logs, Docker's. Of one that is just being compressed
- *  that which was written by the runtime. Pure.
- *  @param log the log's own name. */
+/** A log's rotated files, newest first, by the kubelet's or Docker's naming. For a file that is being compressed, the
+ *  uncompressed one. Pure. @param log name of the log. */
 export function rotatedLogs(names: readonly string[], log: string): readonly RotatedLog[] {
   const suffixes = new Set(names.filter((name) => name.startsWith(log)).map((name) => name.slice(log.length)));
   const byTime = [...new Set([...suffixes].map((suffix) => withoutEnd(suffix, compressed)))]

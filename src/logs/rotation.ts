@@ -10,13 +10,13 @@ import type { PodCache, Presence } from "../pipeline.ts";
 import { type LogSize, logSizes } from "./log-sizes.ts";
 import { type RotateDeps, type RotatedLog, rotateLog } from "./rotate.ts";
 
-/** Rules for the logs of all containers: KubeletConfiguration.containerLogMaxSize and its like. */
+/** Settings for log rotation: KubeletConfiguration.containerLogMaxSize and so on. */
 export interface RotationSettings {
-  /** Bytes that a log has when it is rotated; negative for no rotation. */
+  /** Size at which a log is rotated, bytes; negative to disable rotation. */
   readonly maxSizeBytes: number;
-  /** Number of files that one container's log may have. */
+  /** Maximum number of files of a container's log. */
   readonly maxFiles: number;
-  /** Number of logs that are rotated at once. */
+  /** Number of logs rotated concurrently. */
   readonly workers: number;
   /** Milliseconds. */
   readonly everyMs: number;
@@ -32,20 +32,20 @@ export interface RotationDeps extends Pick<RotateDeps, "host" | "runtime"> {
   readonly log: Logger;
 }
 
-/** Name of a container's log below the directory of pod logs: `POD/CONTAINER/N.log`. */
+/** Path of a container's log in the pod log directory: `POD/CONTAINER/N.log`. */
 const logName = /^[A-Za-z0-9_][A-Za-z0-9._-]*\/[A-Za-z0-9][A-Za-z0-9._-]*\/\d+\.log$/;
 
-/** Rotates the logs of running containers that have grown to the limit, and has the runtime write anew a log that is missing: a
- *  rotation may have been cut short. Logs that are links are left to the runtime whose files they lead to.
+/** Rotates the logs of running containers that have reached the limit, and makes the runtime reopen a missing log, since a
+ *  rotation may have been interrupted. Logs that are symlinks are left to the runtime that owns their targets.
  *  @see https://kubernetes.io/docs/concepts/cluster-administration/logging/#log-rotation */
 export function createLogRotation(deps: RotationDeps): Service {
   const { settings, host, log, cache } = deps;
   const { podLogsDir, maxFiles, maxSizeBytes, workers, everyMs } = settings;
-  const warn = createLimitedWarning(deps, "a container's log could not be rotated, will try again");
+  const warn = createLimitedWarning(deps, "cannot rotate container log; retrying");
   let linked = new Set<string>();
   let told = false;
   const onNoGzip = () => {
-    if (!told) log.warn({}, "the target has no gzip: rotated container logs stay uncompressed");
+    if (!told) log.warn({}, "gzip not found on the target; leaving rotated container logs uncompressed");
     told = true;
   };
 
@@ -57,7 +57,7 @@ export function createLogRotation(deps: RotationDeps): Service {
   };
   const failed = (err: unknown, { containerId, path }: RotatedLog) => {
     if (hasCode(err, "unimplemented")) linked.add(containerId);
-    // The log of one that has ended meanwhile stays as it is.
+    // The log of a container that has ended meanwhile is left as is.
     else if (runningLogs(cache).has(containerId)) warn({ err, containerId, path });
   };
   const round = async (signal: AbortSignal) => {
@@ -84,7 +84,7 @@ export function createLogRotation(deps: RotationDeps): Service {
   return patrol({ ...deps, name: "log-rotation", everyMs }, round);
 }
 
-/** Log paths of running containers, by the containers' IDs. */
+/** Log paths of running containers, by container ID. */
 function runningLogs(cache: Pick<PodCache, "list">): ReadonlyMap<string, string> {
   const containers = cache.list().flatMap(({ containers }) => containers);
   const running = containers.filter(({ state }) => state === ContainerState.CONTAINER_RUNNING);

@@ -9,17 +9,16 @@ import { rotatedLogs } from "./rotated-files.ts";
 export interface LogPart {
   readonly path: string;
   readonly inode: number;
-  /** Time of its rotation as in its name, which stays when it is compressed; absent for the current file and for Docker's. */
+  /** Rotation time in its name, kept by compression; absent for the current file and for Docker's files. */
   readonly rotatedAt?: string;
   readonly isCompressed?: boolean;
 }
 
-/** A file that is being read: its inode and time tell it, and the time of its rotation, where that is known. */
+/** The file being read, identified by inode and modification time, and by its rotation time if known. */
 type Mine = Pick<FileInfo, "inode" | "modifiedAt"> & Pick<LogPart, "rotatedAt">;
 
-/** The file that was begun after this one: a slow reader may be several rotations behind. Compressed files keep the time of their last
- *  line, so that the file that was the current one when it was opened is told by its age.
- *  @param path of the current file. */
+/** The file that follows this one: a slow reader may be several rotations behind. Compressed files keep the time of their last
+ *  line, by which a file that was opened as the current one is recognized. @param path of the current file. */
 export async function successor(
   host: LogHost,
   path: string,
@@ -36,7 +35,7 @@ export async function successor(
   return oldestYounger;
 }
 
-/** Rotated files of a log that are there, newest first. */
+/** Existing rotated files of a log, newest first. */
 async function* rotatedParts(
   host: LogHost,
   path: string,
@@ -51,7 +50,7 @@ async function* rotatedParts(
   }
 }
 
-/** The time tells, where both have one: the inode of a file that is gone may be another's by now. */
+/** Compares the rotation times if both have one: the inode of a removed file may have been reused. */
 function isSame(part: LogPart, { inode, rotatedAt }: Pick<LogPart, "inode" | "rotatedAt">): boolean {
   const timed = part.rotatedAt !== undefined && rotatedAt !== undefined;
   return timed ? part.rotatedAt === rotatedAt : part.inode === inode;
@@ -62,12 +61,12 @@ function isYounger({ rotatedAt, modifiedAt }: Mine, mine: Mine): boolean {
   return seconds(modifiedAt) > seconds(mine.modifiedAt);
 }
 
-/** Some hosts tell times in whole seconds. */
+/** Some hosts report times in whole seconds. */
 function seconds(milliseconds: number): number {
   return Math.floor(milliseconds / 1000);
 }
 
-/** A file that was read, among the rotated ones: under the name that it has now. Undefined when it is not there. */
+/** Finds a file among the rotated ones, under its current name. Undefined if it is gone. */
 export async function rotatedPart(
   host: LogHost,
   path: string,
@@ -78,8 +77,8 @@ export async function rotatedPart(
   return undefined;
 }
 
-/** Opens a part of a log for reading as it was written.
- *  @returns undefined when another file, or none, has its path now. */
+/** Opens a file of a log for reading, decompressed if necessary. @returns undefined if its path now belongs to another file or
+ *  none. */
 export async function openPart(host: LogHost, part: LogPart, signal: AbortSignal): Promise<HostFile | undefined> {
   const file = await unlessGone(openLog(host, part.path, signal));
   if (!file) return undefined;

@@ -3,9 +3,8 @@ import type { HostFile } from "../seams/host.ts";
 const blockBytes = 64 * 1024;
 const newline = 0x0a;
 
-/** Offset of the last `lines` lines of a file, in bytes, found by reading backwards block by block. A last line without
- *  its newline is not counted as one (as the kubelet does): it comes on top.
- *  @param size bytes of the file to look at. */
+/** Offset of the last `lines` lines of a file, in bytes, found by reading backwards block by block. A last line without a
+ *  newline is not counted, as in the kubelet, and is returned in addition. @param size number of bytes of the file to search. */
 export async function tailStart(file: HostFile, size: number, lines: number, signal: AbortSignal): Promise<number> {
   let wanted = lines;
   for (let right = size; right > 0; ) {

@@ -20,7 +20,7 @@ export function deviceMetrics(metrics: Metrics): Measures["devices"] {
   };
 }
 
-/** Calls of the socket `pod-resources`. */
+/** Calls of the pod-resources API. */
 export function podResourcesMetrics(metrics: Metrics): Measures["podResources"] {
   const name = "kubelet_pod_resources_endpoint";
   const counter = (what: string, help: string) => metrics.counter(`${name}_${what}`, help, ["server_api_version"]);

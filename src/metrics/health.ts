@@ -1,10 +1,10 @@
 import type { HealthMeasures } from "../measures.ts";
 import type { Metrics } from "./registry.ts";
 
-/** Results of health checks, from the first one of each on.
+/** Results of health checks; each has a series from its first result.
  *  @see https://kubernetes.io/docs/reference/instrumentation/slis/ */
 export function healthMetrics(metrics: Metrics): HealthMeasures & { reset(): void } {
-  /** By name, whether the newest check succeeded. */
+  /** By name, whether the last check succeeded. */
   const newest = new Map<string, boolean>();
   metrics.gauge("kubernetes_healthcheck", "Result of a health check: 1 if healthy.", {
     labels: ["name", "type"],

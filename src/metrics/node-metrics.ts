@@ -40,7 +40,7 @@ export interface NodeMetricsDeps {
   readonly clock: Clock;
 }
 
-/** The metrics of one node, with the kubelet's names where a kubelet has them.
+/** The metrics of one node, with the kubelet's names where they exist.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
 export function createNodeMetrics(deps: NodeMetricsDeps): NodeMetrics {
   const { clock } = deps;

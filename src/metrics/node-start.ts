@@ -4,7 +4,7 @@ import type { Metrics } from "./registry.ts";
 
 type Moment = keyof Measures["nodeStart"];
 
-/** Durations of a new node's start, by parts; all are 0 for one that the API server knew.
+/** Durations of a new node's start, by phase; all 0 for a node that already existed.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/3203-node-startup-latency */
 export function nodeStartMetrics(metrics: Metrics, clock: Clock): Measures["nodeStart"] {
   const begunAt = clock.now();
@@ -30,7 +30,7 @@ export function nodeStartMetrics(metrics: Metrics, clock: Clock): Measures["node
     booted: (when) => once("booted", when),
     registering: () => once("registering", clock.now()),
     registered: () => once("registered", clock.now()),
-    // A node that was there already is ready without having been registered.
+    // An existing node becomes ready without being registered.
     ready: () => void (first.has("registered") && once("ready", clock.now())),
   };
 }

@@ -4,7 +4,7 @@ import type { Pod, PodStatus } from "../objects.ts";
 /** Duration of a pod's start from its creation, milliseconds. */
 export interface PodStart {
   readonly totalMs: number;
-  /** Without image pulls and init containers; undefined for a pod with volumes that keep their content. */
+  /** Without image pulls and init containers; undefined for a stateful pod. */
   readonly ownMs: number | undefined;
 }
 
@@ -14,7 +14,7 @@ export interface PodStartup {
   seen(pod: Pod): void;
   /** Milliseconds since it was first seen; undefined if unknown. */
   sinceSeen(uid: string): number | undefined;
-  /** True once for a pod that was seen: its first status is held. */
+  /** True once for a pod that was seen: its first status was stored. */
   isFirstStatus(uid: string): boolean;
   /** @returns a function to call when the pull has succeeded. */
   pulling(uid: string): () => void;
@@ -28,7 +28,7 @@ interface Start {
   readonly seenAt: number;
   /** Successful pulls: start and end, by Clock.monotonic(). */
   readonly pulls: (readonly [number, number])[];
-  /** Its start is not measured, or is over: this node started it earlier, or has told of it. */
+  /** Its start is not measured or was already reported: this node started it earlier, or has recorded it. */
   told: boolean;
   hasStatus: boolean;
 }

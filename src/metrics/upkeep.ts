@@ -2,7 +2,7 @@ import type { HeededGate } from "../config/feature-gates.ts";
 import type { Measures } from "../measures.ts";
 import { type Metrics, defaultBuckets } from "./registry.ts";
 
-/** When the machine's last shutdown began and ended, as far as the node waited for its pods. */
+/** Start and end of the machine's last graceful shutdown of pods. */
 export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
   const at = { start: 0, end: 0 };
   for (const moment of ["start", "end"] as const)
@@ -14,7 +14,7 @@ export function shutdownMetrics(metrics: Metrics): Measures["shutdowns"] {
   return { began: (ms) => void (at.start = ms), ended: (ms) => void (at.end = ms) };
 }
 
-/** Pods whose leftovers the last round of housekeeping cleared away. */
+/** Pods whose leftovers the last housekeeping cleaned up. */
 function sweepMetrics(metrics: Metrics): Measures["swept"] {
   const last = { pods: 0, failed: 0 };
   const gauge = (name: string, help: string, value: () => number) =>
@@ -24,7 +24,7 @@ function sweepMetrics(metrics: Metrics): Measures["swept"] {
   return (pods, failed) => void Object.assign(last, { pods, failed });
 }
 
-/** Evicted pods, removed images, cgroup operations, and what is left of pods. */
+/** Evicted pods, removed images, cgroup operations, and cleanup of orphaned pods. */
 export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "imageRemovals" | "cgroups" | "swept"> {
   const evictions = metrics.counter("kubelet_evictions", "Pods evicted by this node, by eviction signal.", [
     "eviction_signal",
@@ -60,7 +60,7 @@ export function upkeepMetrics(metrics: Metrics): Pick<Measures, "evictions" | "i
   };
 }
 
-/** A gauge that is there once the runtime is found to be outdated, with the version of Kubernetes that ends its support.
+/** A gauge that exists once the runtime is found to be outdated, with the Kubernetes version that drops its support.
  *  @see https://github.com/kubernetes/enhancements/tree/master/keps/sig-node/4033-group-driver-detection-over-cri */
 function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["outdated"] {
   let isKnown = false;
@@ -78,7 +78,7 @@ function outdatedRuntime(metrics: Metrics): Measures["cgroups"]["outdated"] {
   };
 }
 
-/** Gauges that are there from their first value on: without feature gate MemoryQoS there are none. */
+/** Gauges that exist once they have a value: only with feature gate MemoryQoS. */
 function keptMemory(metrics: Metrics): Measures["cgroups"]["kept"] {
   let bytes: { readonly min: number; readonly low: number } | undefined;
   return (min, low) => {

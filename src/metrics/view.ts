@@ -27,7 +27,7 @@ export interface NodeView {
   clientCertificate(): string | undefined;
   /** The link to a target on another machine. */
   readonly link?: { trouble(): unknown; losses(): number };
-  /** Whether the API server reaches the kubelet API; undefined where that is not looked at, or not known yet. */
+  /** Whether the API server reaches the kubelet API; undefined if not checked or not known yet. */
   reachable(): boolean | undefined;
 }
 
@@ -72,7 +72,7 @@ export function viewMetrics(metrics: Metrics, view: () => NodeView | undefined, 
   ownGauges(metrics, view);
 }
 
-/** Those that a kubelet has not: it is on its machine. */
+/** Metrics that the kubelet does not have, since it runs on its machine. */
 function ownGauges(metrics: Metrics, view: () => NodeView | undefined): void {
   const flag = (holds: boolean | undefined) => present(holds === undefined ? undefined : Number(holds));
   metrics.gauge("graftlet_link_up", "1 while the target on another machine is reachable.", {

@@ -162,10 +162,10 @@ function sizeLabel(bytes: number): string {
   return imageSizes.find(([from]) => bytes > from)?.[1] ?? "N/A";
 }
 
-/** Bounds of what is done for volumes, seconds. */
+/** Buckets for volume operations, seconds. */
 const storageBuckets = [0.1, 0.25, 0.5, 1, 2.5, 5, 10, 15, 25, 50, 120, 300, 600];
 
-/** Calls to storage drivers. */
+/** Calls to CSI drivers. */
 export function driverMetrics(metrics: Metrics): Measures["drivers"] {
   const calls = metrics.histogram(
     "csi_operations_seconds",

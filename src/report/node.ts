@@ -4,19 +4,19 @@ import type { EventType } from "../pipeline.ts";
 import type { LinkTrouble } from "../seams/provider.ts";
 import type { Authenticator, Authorizer, ServerConfig } from "../server/ports.ts";
 
-// News of a node for its process: `graftlet status` and the page read them.
+// Reports of a node to its process, shown by `graftlet status` and the dashboard.
 
-/** A node at work: what its kubelet API serves, and who may see that. */
+/** A running node: the data of its kubelet API, and who may read it. */
 export interface NodeWork {
-  /** There is no API server: no Node says whether the node is ready. */
+  /** True for a standalone node without an API server, and so without a Node object. */
   readonly alone: boolean;
-  /** The Node as the API server last showed it, or as a standalone node would register it; undefined while there is none. */
+  /** The Node as last read from the API server, or as a standalone node would register it; undefined if there is none. */
   node(): Node | undefined;
-  /** The pods, with their current statuses: those of /pods. */
+  /** The pods of /pods, with their current statuses. */
   pods(): readonly Pod[];
-  /** The answer to /stats/summary. @throws CodedError if nothing can be measured. */
+  /** The response of /stats/summary. @throws CodedError if nothing can be measured. */
   summary(signal: AbortSignal): Promise<object>;
-  /** Absent where the kubelet API is not served. */
+  /** Absent if the kubelet API is not served. */
   readonly gate?: ReadGate;
 }
 
@@ -29,38 +29,38 @@ export interface ReadGate {
   readonly authorizer: Authorizer;
 }
 
-/** The way to a target: `local` where it is graftlet's own machine. */
+/** The link to a target: `local` for graftlet's own machine. */
 export type NodeLink = "local" | { trouble(): LinkTrouble | undefined };
 
-/** Object of an event, as its `involvedObject`. */
+/** Object of an event (`involvedObject`). */
 export interface Subject {
   readonly kind?: string;
   readonly namespace?: string;
   readonly name?: string;
 }
 
-/** News of a node while it starts, works and stops. */
+/** Receives reports of a node while it starts, runs and stops. */
 export interface NodeTelling {
-  /** @param link undefined when the node has no target any more. */
+  /** @param link undefined if the node has no target anymore. */
   opened(link: NodeLink | undefined): void;
-  /** @param work undefined when the node does not work any more. */
+  /** @param work undefined if the node has stopped. */
   works(work: NodeWork | undefined): void;
-  /** Takes an event that the node writes; absent where nobody reads them. */
+  /** Called with each event that the node writes; absent without readers. */
   readonly event?: (about: Subject, type: EventType, reason: string, message: string) => void;
 }
 
-/** A node, for those who read what it told. */
+/** A node's reports, for readers. */
 export interface ReportedNode {
   readonly name: string;
   readonly provider: string;
   /** Undefined before there is a target. */
   link(): NodeLink | undefined;
   work(): NodeWork | undefined;
-  /** Calls back when the node begins to work, and when it ends. @returns what stops that. */
+  /** Calls back when the node has started, and when it has stopped. @returns a function that unsubscribes. */
   onWork(listener: () => void): () => void;
 }
 
-/** Keeps what a node tells. @param event takes its events. */
+/** Stores a node's reports. @param event called with its events. */
 export function createReportedNode(
   { name, provider }: Pick<ReportedNode, "name" | "provider">,
   event?: NodeTelling["event"],

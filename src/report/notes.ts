@@ -3,14 +3,14 @@ import { warningOf } from "../lib/log-warning.ts";
 import type { EventType } from "../pipeline.ts";
 import type { ReportedNode, Subject } from "./node.ts";
 
-/** An event that a node wrote, or a warning or an error of graftlet's log. One that comes again keeps its number, with a new time. */
+/** An event written by a node, or a warning or error of graftlet's log. A repeated one keeps its number and gets a new time. */
 export interface Note {
   readonly id: number;
   /** Milliseconds since the epoch. */
   readonly at: number;
   readonly times: number;
   readonly source: "event" | "log";
-  /** Empty for what is about no single node. */
+  /** Empty for notes that do not concern a single node. */
   readonly node: string;
   readonly level: "normal" | "warning" | "error";
   readonly about: string;
@@ -20,25 +20,25 @@ export interface Note {
 
 /** The last events and warnings of a process. */
 export interface Notes {
-  /** Oldest first, of each source. */
+  /** All notes, per source, oldest first. */
   all(): readonly Note[];
-  /** Calls back with each new note. @returns what stops that. */
+  /** Calls back with each new note. @returns a function that unsubscribes. */
   onNote(listener: (note: Note) => void): () => void;
 }
 
-/** The nodes of a process, and what they last had to say. */
+/** The nodes of a process, and their latest events and warnings. */
 export interface Reports {
   readonly nodes: readonly ReportedNode[];
   readonly notes: Notes;
 }
 
 interface NotesWriter {
-  /** A line of the process's log, as JSON; kept if it is a warning or an error. */
+  /** Adds a JSON line of the process's log if it is a warning or an error. */
   line(text: string): void;
   event(node: string, about: Subject, type: EventType, reason: string, message: string): void;
 }
 
-/** Newest notes kept, of events and of the log each. */
+/** Number of notes kept, of events and of the log each. */
 const keptNotes = 200;
 
 export function createNotes(clock: Pick<Clock, "now">): Notes & NotesWriter {
@@ -79,7 +79,7 @@ function isSame(one: NewNote, other: NewNote): boolean {
   return (["text", "about", "reason", "node", "level"] as const).every((field) => one[field] === other[field]);
 }
 
-/** A warning or an error of the log as a note. Pure. Of its fields the node, the pod, the reason and the error's message are taken. */
+/** Converts a warning or error of the log to a note, with its fields node, pod, reason and the error's message. Pure. */
 export function noteOf(line: string): NewNote | undefined {
   const told = warningOf(line);
   if (!told) return undefined;

@@ -7,7 +7,7 @@ import type { Notes } from "./notes.ts";
 
 /** A warning or an error of a node's log. */
 interface LoggedError {
-  /** RFC 3339: when it came last. */
+  /** RFC 3339: last occurrence. */
   readonly at: string;
   readonly times: number;
   readonly message: string;
@@ -17,31 +17,31 @@ export interface PodReport {
   readonly namespace: string;
   readonly name: string;
   readonly phase: string;
-  /** Why it does not run, in the words of its status. */
+  /** Why it does not run, from its status. */
   readonly reason?: string;
 }
 
-/** A node of a process at one moment. */
+/** A snapshot of a node of a process. */
 export interface NodeReport {
   readonly name: string;
   readonly provider: string;
   readonly ready: boolean;
-  /** Of the Node's Ready condition, or of what keeps the node from its start. */
+  /** Of the Node's Ready condition, or why the node has not started. */
   readonly reason: string;
   readonly message: string;
-  /** Absent for a target that is graftlet's own machine, or is not opened yet. */
+  /** Absent for a target that is graftlet's own machine or not connected yet. */
   readonly link?: { readonly up: boolean; readonly reason?: string; readonly message?: string };
-  /** Conditions of the Node, beside Ready, that want attention. */
+  /** Conditions of the Node, other than Ready, that need attention. */
   readonly conditions: readonly { readonly type: string; readonly reason: string; readonly message: string }[];
   readonly pods: readonly PodReport[];
   /** The newest warnings and errors of its log, newest last. */
   readonly errors: readonly LoggedError[];
 }
 
-/** Warnings and errors of a node that a report has. */
+/** Maximum number of warnings and errors in a report. */
 const mostErrors = 10;
 
-/** Report on a node, by its news. */
+/** Creates a report on a node. */
 export function nodeReport(of: ReportedNode, notes: Pick<Notes, "all">): NodeReport {
   const { name, provider } = of;
   const [link, work] = [of.link(), of.work()];
@@ -66,11 +66,11 @@ function readiness(
   trouble: LinkTrouble | undefined,
 ): Pick<NodeReport, "ready" | "reason" | "message"> {
   if (trouble) return { ready: false, ...trouble };
-  if (!work) return { ready: false, reason: "Starting", message: "the node does not work yet" };
-  if (work.alone) return { ready: true, reason: "StandsAlone", message: "there is no API server" };
+  if (!work) return { ready: false, reason: "Starting", message: "the node is starting" };
+  if (work.alone) return { ready: true, reason: "StandsAlone", message: "standalone node without an API server" };
   const ready = work.node()?.status?.conditions?.find(({ type }) => type === "Ready");
   if (!ready)
-    return { ready: false, reason: "NotRegistered", message: "the API server shows no status of the Node yet" };
+    return { ready: false, reason: "NotRegistered", message: "the Node has no status in the API server yet" };
   return { ready: ready.status === "True", reason: ready.reason ?? "", message: ready.message ?? "" };
 }
 

@@ -71,7 +71,7 @@ function machineFamilies(machine: Machine): readonly Family[] {
     gauge("cpu_drawers", "CPU drawers; 0 but on mainframes.", machine.drawers),
     gauge("memory_bytes", "Memory, bytes.", machine.memoryBytes),
     gauge("swap_bytes", "Swap, bytes.", machine.swapBytes),
-    // Non-volatile memory is not looked for, in a kubelet neither.
+    // Non-volatile memory is not detected, as in the kubelet.
     gauge("nvm_capacity", "Non-volatile memory by mode, bytes; always 0.", 0, modes),
     gauge("nvm_avg_power_budget_watts", "Power budget of non-volatile memory; always 0.", 0),
     {

@@ -8,9 +8,9 @@ export interface Row {
   /** Milliseconds since the epoch. */
   readonly startedAt?: number;
   readonly network?: PodSample["network"];
-  /** File systems that it uses. */
+  /** File systems used by the subject. */
   readonly fileSystems: readonly DiskUse[];
-  /** True for a single container: groups and pods have no processes beside those of their containers. */
+  /** True for a single container: groups and pods have no processes other than those of their containers. */
   readonly isContainer: boolean;
 }
 

@@ -23,7 +23,7 @@ interface MetricsDeps extends ClaimDeps {
   readonly log: Logger;
 }
 
-/** Space of a pod's claims, where their own file system or their storage driver tells it. */
+/** Usage of a pod's persistent volume claims, from their own file system or their CSI driver. */
 export async function claimVolumes(
   { host, volumes, driverSpace, clock }: Omit<ClaimDeps, "pods">,
   pod: Pod,
@@ -57,7 +57,7 @@ const series: readonly (readonly [name: string, help: string, value: (use: Volum
     ["inodes_used", "Number of used inodes in the volume", ({ inodesUsed }) => inodesUsed],
   ];
 
-/** Health of the claims whose drivers tell it. Pure. */
+/** Health of claims whose drivers report it. Pure. */
 function healthOf(told: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): Family {
   return {
     name: "kubelet_volume_stats_health_status_abnormal",
@@ -69,13 +69,14 @@ function healthOf(told: readonly Required<Pick<VolumeUse, "claim" | "use">>[]): 
   };
 }
 
-/** kubelet_volume_stats_* of the claims of running pods, one series a claim; empty without claims, and when they cannot be measured.
+/** kubelet_volume_stats_* of the claims of running pods, one series per claim; empty without claims, or if they cannot be
+ *  measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/metrics/ */
 export async function claimMetrics(deps: MetricsDeps, signal: AbortSignal): Promise<string> {
   const pods = runningPods(deps.cache).flatMap(({ uid }) => deps.pods.get(uid) ?? []);
   const measured = Promise.all(pods.map((pod) => claimVolumes(deps, pod, signal)));
   const all = await measured.catch((error: unknown) => {
-    if (!signal.aborted) deps.log.warn({ err: error }, "the space of claims could not be measured");
+    if (!signal.aborted) deps.log.warn({ err: error }, "cannot measure volume usage");
     return [];
   });
   const each = new Map(

@@ -1,6 +1,6 @@
 import type { FileSystemInfo } from "../seams/host.ts";
 
-/** A file system, and one user's share of it. */
+/** A file system, and the usage of one consumer. */
 export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
   /** Time of measurement, milliseconds since the epoch. */
   readonly at: number;
@@ -8,16 +8,16 @@ export interface DiskUse extends Omit<FileSystemInfo, "usedBytes"> {
   readonly device: string;
   readonly usedBytes?: number;
   readonly inodesUsed?: number;
-  /** Condition of a volume, as its storage driver tells it. */
+  /** Condition of a volume as reported by its CSI driver. */
   readonly condition?: { readonly abnormal: boolean; readonly message: string };
 }
 
 export interface VolumeUse {
   readonly name: string;
   readonly use: DiskUse;
-  /** It is on the node's disk, and counts as the pod's ephemeral storage. */
+  /** True if it is on the node's disk and counts as the pod's ephemeral storage. */
   readonly ephemeral?: boolean;
-  /** The claim that it is, in the pod's namespace. */
+  /** Its persistent volume claim, in the pod's namespace. */
   readonly claim?: ClaimName;
 }
 
@@ -31,7 +31,7 @@ export interface PodDisk {
   /** Containers' writable layers and logs, by name. */
   readonly layers: ReadonlyMap<string, DiskUse>;
   readonly logs: ReadonlyMap<string, DiskUse>;
-  /** The pod's total ephemeral storage, without what containers left that have ended. (kubelet) */
+  /** The pod's total ephemeral storage, without files of terminated containers. (kubelet) */
   readonly ephemeral: DiskUse;
 }
 
@@ -48,7 +48,7 @@ export interface DiskFigures {
   /** File systems of the runtime's images and container layers; undefined if the runtime does not report them. */
   readonly images?: DiskUse;
   readonly layers?: DiskUse;
-  /** Those file systems, one per device, with all that is taken on them. */
+  /** Those file systems, one per device, with their total usage. */
   readonly fileSystems: readonly DiskUse[];
   /** By UID. */
   readonly pods: ReadonlyMap<string, PodDisk>;
@@ -59,7 +59,7 @@ export function whole(space: FileSystemInfo, at: number): DiskUse & { readonly u
   return { ...space, at, device: "", inodesUsed: space.inodes - space.inodesFree };
 }
 
-/** The sum of the known parts, as usage of one file system. */
+/** Sums the known parts as usage of one file system. */
 export function sumOn(space: DiskUse, parts: readonly (DiskUse | undefined)[]): DiskUse {
   const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
   const sum = (read: (part: DiskUse) => number | undefined) =>

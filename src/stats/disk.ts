@@ -54,7 +54,7 @@ interface Sizes {
   readonly claims: ReadonlyMap<Pod, readonly VolumeUse[]>;
 }
 
-/** Measures usage of the target's disks by walking over the pods' files, which may be slow. */
+/** Measures the target's disk usage by walking the pods' files, which may be slow. */
 export function createDiskReader(
   deps: DiskDeps,
 ): (measured: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskFigures> {
@@ -87,7 +87,7 @@ export function createDiskReader(
     const images = onImages && toldBy(ofImages, onImages);
     const containers = (onLayers && toldBy(ofLayers, onLayers)) ?? images;
     const known = new Map(spaces.flatMap(([path, space]) => (space ? [[path, space] as const] : [])));
-    if (!node) throw new CodedError("not_found", `there is no ${rootDir} on the target`);
+    if (!node) throw new CodedError("not_found", `${rootDir} does not exist on the target`);
     const sizes: Sizes = { bytes, inodes, layers: newestLayers(layers), spaces: known, claims };
     const on = { node, layers: containers };
     return {
@@ -106,7 +106,7 @@ export function createDiskReader(
   };
 }
 
-/** Volumes that the node creates as files: for others, their providers know more. */
+/** Volumes whose files the node creates; others are measured by their providers. */
 function countedVolumes({ volumes }: DiskDeps, { metadata, spec }: Pod): readonly Counted[] {
   const mounted = volumes.mounted(metadata.uid);
   return (spec.volumes ?? []).flatMap((volume) => {
@@ -183,7 +183,7 @@ function withDevices(host: DiskDeps["host"], spaceAt: SpaceAt): SpaceAt {
   };
 }
 
-/** A file system of the runtime: its total usage. */
+/** Total usage of one of the runtime's file systems. */
 async function runtimeSpace(
   usage: cri.FilesystemUsage | undefined,
   spaceAt: SpaceAt,

@@ -16,25 +16,26 @@ import { command, commandWithoutDashes } from "../seams/command.ts";
 export interface DriverSpaceDeps {
   readonly host: Pick<Host, "run">;
   readonly drivers: Pick<StorageDrivers, "driver">;
-  /** Drivers are asked for the health of volumes, too (feature gate CSIVolumeHealth). */
+  /** True to also query the health of volumes (feature gate CSIVolumeHealth). */
   readonly asksHealth: boolean;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** A volume whose space is not simply read: only its storage driver knows it, its server may be gone, or it is a device. */
+/** A volume whose usage cannot be read with statfs: only its CSI driver knows it, its server may be gone, or it is a block
+ *  device. */
 type DriverVolume = Exclude<PersistentPlace["space"], "fileSystem" | undefined>;
 
-/** Space of a driver's volume. @param path of the volume in a pod; a driver is asked of that `at` another place, where there is one: a
- *  device's is the node's own. @returns undefined where the driver does not tell it. */
+/** Usage of a driver's volume. @param path of the volume in a pod; a volume's `at` overrides it in the driver's request, for a
+ *  block device on the node. @returns undefined if the driver does not report it. */
 export type DriverSpace = (path: string, volume: DriverVolume) => Promise<DiskUse | undefined>;
 
-/** Longest wait for a server, milliseconds. */
+/** Timeout of a command, milliseconds: a file system's server may be gone. */
 const patienceMs = 5_000;
-/** Age up to which an answer counts, milliseconds: a kubelet asks once in so long. */
+/** Maximum age of a cached response, milliseconds: the kubelet's query interval. */
 const freshMs = 60_000;
 
-/** Asks storage drivers for the space of their volumes, when somebody wants to know, and at most once a minute each.
+/** Queries CSI drivers for the usage of their volumes: on demand, and at most once a minute per volume.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodegetvolumestats */
 export function createDriverSpace({ host, drivers, asksHealth, clock, log }: DriverSpaceDeps): DriverSpace {
   const known = new Map<string, { readonly until: number; readonly use: Promise<DiskUse | undefined> }>();
@@ -42,7 +43,7 @@ export function createDriverSpace({ host, drivers, asksHealth, clock, log }: Dri
     try {
       return await read(host, path, clock.now());
     } catch (error) {
-      log.warn({ path, why: messageOf(error) }, "the space of a volume cannot be read");
+      log.warn({ path, why: messageOf(error) }, "cannot read the usage of a volume");
       return undefined;
     }
   };
@@ -57,10 +58,7 @@ export function createDriverSpace({ host, drivers, asksHealth, clock, log }: Dri
       const tellsHealth = asksHealth && (await asked.capabilities()).has(Capability.VOLUME_CONDITION);
       return figures(answer, tellsHealth, clock.now());
     } catch (error) {
-      log.warn(
-        { driver, volumeHandle, why: messageOf(error) },
-        "a storage driver does not tell the space of its volume",
-      );
+      log.warn({ driver, volumeHandle, why: messageOf(error) }, "CSI driver did not report the usage of a volume");
       return undefined;
     }
   };
@@ -73,7 +71,7 @@ export function createDriverSpace({ host, drivers, asksHealth, clock, log }: Dri
   };
 }
 
-/** Space of a file system, read by a program of its own: it can be killed when the server does not answer.
+/** Usage of a file system, read with a command, which can be killed if the server does not answer.
  *  @throws deadline_exceeded. */
 async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
   const argv = command("stat", ["-f", ["-c", "%S %b %f %a %c %d"]], [path]);
@@ -91,7 +89,7 @@ async function spaceByCommand({ run }: Pick<Host, "run">, path: string, at: numb
   return whole({ ...bytes, inodes, inodesFree }, at);
 }
 
-/** Size of a block device, and nothing else: what its user has on it is the user's. @throws deadline_exceeded. */
+/** Size of a block device only: its content is up to its user. @throws deadline_exceeded. */
 async function sizeByCommand({ run }: Pick<Host, "run">, path: string, at: number): Promise<DiskUse | undefined> {
   const { code, stdout } = await run(commandWithoutDashes("blockdev", ["--getsize64"], [path]), {
     timeoutMs: patienceMs,
@@ -101,7 +99,7 @@ async function sizeByCommand({ run }: Pick<Host, "run">, path: string, at: numbe
   return { at, device: "", capacityBytes: Number(stdout.trim()), ...nothing };
 }
 
-/** Figures of a driver's answer; undefined when it has none. Pure. */
+/** Converts a driver's response; undefined if it has no usage. Pure. */
 function figures(
   { usage, volumeCondition }: NodeGetVolumeStatsResponse,
   tellsHealth: boolean,

@@ -11,7 +11,7 @@ export type Machine = Pick<
 interface Topology {
   readonly cores: number;
   readonly sockets: number;
-  /** Of a mainframe; 0 elsewhere. */
+  /** CPU books of a mainframe; 0 elsewhere. */
   readonly books: number;
   readonly drawers: number;
 }
@@ -26,8 +26,8 @@ export async function readMachine(
   return { ...facts, ...topology(cpuinfo, facts.cpus) };
 }
 
-/** Cores and sockets from /proc/cpuinfo; on architectures without them, each processor is a core of one socket. Cores of two sockets that
- *  have one number count once. (cAdvisor) */
+/** Cores and sockets from /proc/cpuinfo; on architectures without them, each processor is a core of one socket. Cores of
+ *  different sockets with the same number count once. (cAdvisor) */
 function topology(cpuinfo: string, cpus: number): Topology {
   const count = (name: string) =>
     new Set([...cpuinfo.matchAll(new RegExp(`^${name}\\s*:\\s*(\\d+)$`, "gm"))].map(([, number]) => number)).size;

@@ -24,30 +24,30 @@ export interface NodeStatsDeps extends SamplerDeps, DiskDeps {
   readonly runtime: SamplerDeps["runtime"] & DiskDeps["runtime"];
   readonly nodeName: string;
   readonly facts: HostFacts;
-  /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; below 0, files are not measured. */
+  /** KubeletConfiguration.volumeStatsAggPeriod, milliseconds; a negative value disables disk usage. */
   readonly diskPeriodMs: number;
-  /** Called for pods whose claims are not well; absent where drivers are not asked for that. */
+  /** Receives events of abnormal volumes; absent if drivers are not queried for volume health. */
   readonly healthEvents?: EventSink;
   readonly log: Logger;
 }
 
-/** Usage of a node, by paths of the kubelet API. */
+/** Usage of a node, by path of the kubelet API. */
 export interface NodeStats {
   /** @throws CodedError if nothing can be measured. */
   summary(onlyCpuAndMemory: boolean, signal: AbortSignal): Promise<object>;
   /** The text contains a metric for failed measurements. */
   resource(signal: AbortSignal): Promise<string>;
   cadvisor(signal: AbortSignal): Promise<string>;
-  /** The part of /metrics that tells of claims. */
+  /** The kubelet_volume_stats_* metrics of /metrics. */
   claims(signal: AbortSignal): Promise<string>;
   /** Pods' usage. */
   readonly usages: PodUsages;
 }
 
-/** Maximum age of a sample, milliseconds: as between two rounds of a kubelet. */
+/** Maximum age of a sample, milliseconds: the kubelet's housekeeping interval. */
 const sampleMs = 10_000;
 const longestSampleMs = 60_000;
-/** Interval of two samples for the CPU usage if the last one is missing or too old, milliseconds. */
+/** Interval between two samples for CPU usage if the last one is missing or too old, milliseconds. */
 const secondSampleMs = 1_000;
 const latelyMs = 120_000;
 /** Timeouts of a walk over files, which may be slow, and of the first request that waits for it, milliseconds. */
@@ -75,7 +75,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     },
     freshMs: sampleMs,
     limitMs: longestSampleMs,
-    onError: (error) => log.warn({ err: error }, "the node's resource usage could not be measured"),
+    onError: (error) => log.warn({ err: error }, "cannot measure the node's resource usage"),
     clock,
   });
   const everyMs = diskPeriodMs === 0 ? defaultDiskPeriodMs : diskPeriodMs;
@@ -90,13 +90,13 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
       ),
     freshMs: everyMs,
     limitMs: longestWalkMs,
-    onError: (error) => log.warn({ err: error }, "the pods' disk usage could not be measured"),
+    onError: (error) => log.warn({ err: error }, "cannot measure the pods' disk usage"),
     clock,
   });
   const disk = async (signal: AbortSignal) => (diskPeriodMs < 0 ? undefined : figures.latest(walkPatienceMs, signal));
   const told = (signal: AbortSignal) =>
     samples.fresh(signal).catch((error: unknown) => {
-      if (!signal.aborted) log.warn({ err: error }, "the node's resource usage could not be measured");
+      if (!signal.aborted) log.warn({ err: error }, "cannot measure the node's resource usage");
       return undefined;
     });
   return {
@@ -121,7 +121,7 @@ export function createNodeStats(deps: NodeStatsDeps): NodeStats & { readonly ser
     claims: (signal) => claimMetrics(deps, signal),
     cadvisor: async (signal) => {
       const [now, onDisk] = await Promise.all([told(signal), disk(signal)]);
-      // Constant while the target is up.
+      // Constant until the target reboots.
       machine ??= await readMachine(deps.host.fs, deps.facts, signal);
       return cadvisorMetrics({ sample: now, disk: onDisk, machine });
     },

@@ -3,13 +3,13 @@ import { type PodSample, processesOf, type Sample } from "./sample.ts";
 import type { ContainerUsage, FileUse, PodUsage, PodUsages } from "../usage.ts";
 
 export interface PodUsagesDeps {
-  /** A sample of cgroups, seconds old at most. */
+  /** A sample of cgroups, a few seconds old at most. */
   readonly sample: (signal: AbortSignal) => Promise<Sample>;
-  /** Measures the files of pods now. */
+  /** Measures the pods' files now. */
   readonly readDisk: (pods: readonly MeasuredPod[], signal: AbortSignal) => Promise<DiskFigures>;
 }
 
-/** Pods' usage from the figures of /stats/summary. */
+/** Pods' usage, from the same measurements as /stats/summary. */
 export function createPodUsages({ sample, readDisk }: PodUsagesDeps): PodUsages {
   return {
     async now(files, signal) {

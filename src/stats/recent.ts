@@ -16,9 +16,9 @@ export interface RecentDeps<T> {
 
 /** A value that is read on request and cached. Without requests, nothing is read. */
 export interface Recent<T> extends Service {
-  /** A current value: from the cache, or read now. */
+  /** A fresh value: from the cache, or read now. */
   fresh(signal: AbortSignal): Promise<T>;
-  /** The last value; if it is no longer current, it is refreshed in the background. If it is far too old or missing, waits up to
+  /** The last value; if it is stale, it is refreshed in the background. If it is much too old or missing, waits up to
    *  `patienceMs`. @returns undefined if there is no value by then. */
   latest(patienceMs: number, signal: AbortSignal): Promise<T | undefined>;
 }

@@ -1,7 +1,8 @@
 import { type Family, exposition, type Point } from "./exposition.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with a timestamp. metrics-server reads it.
+/** /metrics/resource: CPU, memory and swap of the node, its pods and their containers, each with a timestamp. Scraped by
+ *  metrics-server.
  *  @param sample undefined if nothing could be measured.
  *  @see https://kubernetes.io/docs/reference/instrumentation/node-metrics/ */
 export function resourceMetrics(sample: Sample | undefined): string {

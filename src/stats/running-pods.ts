@@ -8,13 +8,13 @@ export interface RunningPod {
   readonly name: string;
   readonly namespace: string;
   readonly sandbox: cri.PodSandboxStatus | undefined;
-  /** The newest of each name. */
+  /** The newest container of each name. */
   readonly containers: readonly cri.ContainerStatus[];
-  /** True for a pod on the node's own network. */
+  /** True for a hostNetwork pod. */
   readonly onHostNetwork: boolean;
 }
 
-/** The running pods, without those that have ended. */
+/** The running pods. */
 export function runningPods(cache: PodCache): readonly RunningPod[] {
   return cache.list().flatMap(runningPod);
 }

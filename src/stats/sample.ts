@@ -12,14 +12,14 @@ export interface Sample {
   readonly processes: number;
   /** Names of block devices such as `/dev/sda`, by `major:minor`. */
   readonly devices: ReadonlyMap<string, string>;
-  /** Cgroups that belong to no single pod, by path: that of all pods and those of QoS classes. */
+  /** Cgroups of all pods and of QoS classes, by path. */
   readonly groups: ReadonlyMap<string, Measured>;
   readonly pods: readonly PodSample[];
 }
 
 /** Usage, including the recent CPU usage. */
 export interface Measured extends GroupUsage {
-  /** Billionths of a core between the last two samples; with a single one 0, and undefined where the runtime told it. */
+  /** CPU usage between the last two samples, nanocores; 0 with a single sample, undefined for usage reported by the runtime. */
   readonly nanoCores?: number;
 }
 
@@ -32,15 +32,15 @@ export interface PodSample {
   /** Creation time of its sandbox. */
   readonly startedAt: number;
   readonly measured?: Measured;
-  /** Undefined for a pod on the node's own network, whose traffic is not the pod's. */
+  /** Undefined for a hostNetwork pod, since the traffic is the node's. */
   readonly network?: readonly InterfaceTraffic[];
   /** Running containers, one per name. */
   readonly containers: readonly ContainerSample[];
   readonly sandbox?: ContainerSample;
 }
 
-/** Number of a pod's processes: those of its containers where they are counted, else those of its cgroup; undefined if unknown. That
- *  of the sandbox is not the pod's. (kubelet, with CRI) */
+/** Number of a pod's processes: the sum of its containers' if known, otherwise the cgroup's; undefined if unknown. The
+ *  sandbox's process is not counted. (kubelet, with CRI) */
 export function processesOf({ measured, containers }: PodSample): number | undefined {
   const counts = containers.flatMap((one) => one.measured?.processes ?? []);
   return counts.length > 0 ? counts.reduce((sum, count) => sum + count, 0) : measured?.processes;

@@ -27,8 +27,8 @@ export interface SamplerDeps {
 const tiers: readonly QosClass[] = ["Guaranteed", "Burstable", "BestEffort"];
 const nothing: RuntimeUsage = { containers: new Map(), pods: new Map(), networks: new Map() };
 
-/** Measures the machine, pods and containers. The target's cgroups provide most figures, with one command for all of them; the runtime is
- *  queried for containers whose cgroup is elsewhere. */
+/** Measures the machine, pods and containers. Most values are read from the target's cgroups with one command; the runtime is
+ *  queried for containers whose cgroups are not found. */
 export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promise<Sample> {
   const { host, cache, cgroupVersion: version, clock } = deps;
   const rates = createRates();
@@ -65,13 +65,13 @@ export function createSampler(deps: SamplerDeps): (signal: AbortSignal) => Promi
   };
 }
 
-/** The runtime's statistics; empty if the query fails, because the cgroups' figures are still useful. */
+/** The runtime's statistics; empty if the query fails, since the values from cgroups are still useful. */
 async function asked({ runtime, log }: SamplerDeps, signal: AbortSignal): Promise<RuntimeUsage> {
   try {
     return await readRuntimeUsage(runtime, signal);
   } catch (error) {
     throwIfAborted(signal);
-    log.info({ err: error }, "the runtime does not report usage of containers whose cgroups are not found");
+    log.info({ err: error }, "cannot query the runtime for usage of containers without cgroups");
     return nothing;
   }
 }

@@ -32,7 +32,7 @@ export function summary(input: SummaryInput): object {
   };
 }
 
-/** All pods together. Graftlet and the runtime have no cgroups known to a node. */
+/** The `pods` system container. The cgroups of graftlet and the runtime are unknown. */
 function systemContainers({ sample, podsPath, onlyCpuAndMemory }: SummaryInput): readonly object[] {
   const measured = sample.groups.get(podsPath);
   if (!measured) return [];
@@ -83,7 +83,7 @@ function containerStats(
   };
 }
 
-/** A file system without a known share. */
+/** A file system without usage values. */
 function withoutUse(space: DiskUse | undefined): DiskUse | undefined {
   if (!space) return undefined;
   const { usedBytes: _bytes, inodesUsed: _inodes, ...rest } = space;
@@ -124,7 +124,7 @@ function psi(pressure: Pressure | undefined): object {
   return pressure ? { psi: pressure } : {};
 }
 
-/** Name of a pod's network interface in a kubelet. (kubelet) */
+/** Name of a pod's default network interface. (kubelet) */
 const defaultInterface = "eth0";
 
 function networkStats(network: readonly InterfaceTraffic[], at: number): object {

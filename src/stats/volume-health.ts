@@ -10,13 +10,13 @@ import { runningPods } from "./running-pods.ts";
 export interface VolumeHealthDeps extends ClaimDeps {
   readonly cache: PodCache;
   readonly events: EventSink;
-  /** Pause between two looks, milliseconds. */
+  /** Interval between two checks, milliseconds. */
   readonly everyMs: number;
   readonly clock: Clock;
   readonly log: Logger;
 }
 
-/** Tells by an event of each claim of a running pod whose storage driver says that it is not well, at every look (feature gate
+/** Emits an event for each claim of a running pod that its CSI driver reports as abnormal, at every check (feature gate
  *  CSIVolumeHealth).
  *  @see https://kubernetes.io/docs/concepts/storage/volume-health-monitoring/ */
 export function createVolumeHealth(deps: VolumeHealthDeps): Service {

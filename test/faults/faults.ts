@@ -207,7 +207,7 @@ export const faults: readonly Fault[] = [
     becomes: "if ((usage.volumes.get(name) ?? 0) > bytes)",
     breaks: "A container may write more into its layer than its limit of ephemeral-storage.",
     assertion:
-      '"a containers limit is about its layer and its logs, of its newest run": Expected values to be strictly equal',
+      '"a containers limit covers the writable layer and logs of its latest instance": Expected values to be strictly equal',
     foundBy: [unit("eviction/eviction")],
   },
   {

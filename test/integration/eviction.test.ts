@@ -124,7 +124,7 @@ describe("node-pressure eviction", { timeout: 600_000 }, () => {
     );
     {
       await using _hung = await hangAt(cluster, images);
-      const complaint = /eviction: imagefs cannot be read, thresholds of it do not count until it can/;
+      const complaint = /eviction manager: cannot read imagefs; ignoring its thresholds until it can be read/;
       await cluster.waitFor("the log to name it", () => complaint.test(own.log()), { timeoutMs: 40_000 });
       await cluster.mustKubectl(["exec", "growing", "--", "touch", "/tmp/go"]);
       const { status } = await untilEvicted(pods, "growing");

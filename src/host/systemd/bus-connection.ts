@@ -4,32 +4,33 @@ import { CodedError, messageOf } from "../../lib/errors.ts";
 import { createTokenBucket } from "../../lib/token-bucket.ts";
 import { type IncomingMessage, createMessageReader } from "./wire-format.ts";
 
-/** A connection's two directions: one stream for both, or those of a program. */
+/** The two directions of a connection: one duplex stream, or a process's stdin and stdout. */
 export interface Wire {
   readonly from: Readable;
   readonly to: Writable;
 }
 
-/** A connection to a bus, which logs in by itself. */
+/** An authenticated D-Bus connection. */
 export interface BusConnection {
-  /** Sends bytes, once the bus has accepted the login. */
+  /** Sends bytes; queues them until authentication has succeeded. */
   send(bytes: Uint8Array): void;
-  /** Aborts when the connection is closed: with permission_denied when the bus refuses graftlet's user, else with unavailable. */
+  /** Aborts when the connection is closed: with permission_denied if the bus rejects graftlet's user, otherwise with
+   *  unavailable. */
   readonly lost: AbortSignal;
   close(): void;
 }
 
-/** Longest handshake, bytes: three short lines. */
+/** Maximum handshake size, bytes: it has three short lines. */
 const maxHandshakeBytes = 4096;
-/** Bytes that wait for a bus that does not read. A call has some 500. */
+/** Maximum unsent bytes for a bus that does not read. A call has about 500. */
 const maxUnsentBytes = 1 << 20;
-/** Messages a second, and at once. Beyond them reading pauses: any user of the target may send signals without end. */
+/** Rate limit and burst of received messages. Beyond it reading pauses: any user of the target may flood the bus with signals. */
 const [messagesPerSecond, messageBurst] = [5_000, 10_000];
 const pauseMs = 100;
 
-/** Logs in on a bus as the user whom the bus sees at the other end, and reads its messages. A client that names a user is refused unless
- *  that is the process that has connected, which over SSH is the login's: so none is named. The bus asks by an empty DATA, is answered
- *  by another, and takes the socket's user.
+/** Authenticates as the user that the bus sees at the socket's other end, and reads messages. A client that names a user is
+ *  rejected unless it is the connecting process's user, which over SSH is the login's, so none is named: the bus sends an
+ *  empty DATA, is answered with another, and uses the socket's credentials.
  *  @see https://dbus.freedesktop.org/doc/dbus-specification.html#auth-mechanisms-external */
 export function openBusConnection(
   { from, to }: Wire,
@@ -46,7 +47,8 @@ export function openBusConnection(
   const write = (bytes: Uint8Array | string) => {
     if (lost.signal.aborted) return;
     to.write(bytes);
-    if (to.writableLength > maxUnsentBytes) lose(new CodedError("unavailable", "the system bus does not read"));
+    if (to.writableLength > maxUnsentBytes)
+      lose(new CodedError("unavailable", "the system bus does not read from the connection"));
   };
   const mayRead = createTokenBucket(clock, messagesPerSecond, messageBurst);
   const read = createMessageReader((message) => {
@@ -76,7 +78,7 @@ export function openBusConnection(
     half.once("close", () => lose(connectionLost()));
   }
   from.once("end", () => lose(connectionLost()));
-  // A nul byte comes before all else.
+  // The protocol starts with a NUL byte.
   write("\0");
   write("AUTH EXTERNAL\r\n");
   return {
@@ -86,8 +88,8 @@ export function openBusConnection(
   };
 }
 
-/** The client's part of the handshake.
- *  @returns takes each chunk, and returns what follows the handshake once that is over. @throws unavailable when this is no bus. */
+/** The client side of the handshake. @returns a function for each chunk, which returns the remaining bytes once the handshake
+ *  is complete. @throws unavailable if the peer is not a bus. */
 function createLogin(
   write: (line: string) => void,
   lose: (error: CodedError) => void,
@@ -115,7 +117,7 @@ function createLogin(
 }
 
 function notABus(): CodedError {
-  return new CodedError("unavailable", "this is not a bus");
+  return new CodedError("unavailable", "the peer is not a D-Bus daemon");
 }
 
 function connectionLost(cause?: Error): CodedError {

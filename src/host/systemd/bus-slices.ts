@@ -5,12 +5,12 @@ import { untilAborted } from "../../lib/service-group.ts";
 import type { SystemdBus } from "./bus.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
 
-/** Jobs that ended before it was known which of them is waited for. */
+/** Maximum number of remembered jobs that ended before their call was answered. */
 const maxEndedJobs = 1_000;
-/** Time for systemd to start or stop a slice, milliseconds. */
+/** Timeout for systemd to start or stop a slice, milliseconds. */
 const jobWithinMs = 30_000;
 
-/** Slices by systemd's interface on a bus. */
+/** Manages slices through systemd's D-Bus API. */
 export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
   const forgetFailure = (slice: string, signal: AbortSignal) =>
     bus.call({ member: "ResetFailedUnit", signature: "s", body: [slice] }, signal).catch(() => throwIfAborted(signal));
@@ -47,7 +47,7 @@ export function busSlices(bus: SystemdBus, clock: Clock): SliceUnits {
       if (again === undefined) return false;
       if (again === "done") return true;
       await forgetFailure(slice, signal);
-      throw new CodedError("failed_precondition", `systemd does not start ${slice}: its job ended as ${again}`);
+      throw new CodedError("failed_precondition", `systemd cannot start ${slice}: its job ended with result ${again}`);
     },
     async set(slice, properties, signal) {
       const body = [slice, true, properties.map(asVariant)];
@@ -70,8 +70,8 @@ export function versionOf(text: string): number {
   return Number(/^"?v?(\d+)/.exec(text)?.[1] ?? 0);
 }
 
-/** How a job ended. It may have before the call that began it is answered.
- *  @throws deadline_exceeded when it has not within its time; unavailable when the connection is lost. */
+/** Runs a job and returns its result. The job may end before the call that started it is answered. @throws deadline_exceeded
+ *  on timeout; unavailable if the connection is lost. */
 async function jobOf(
   { bus, clock }: { readonly bus: SystemdBus; readonly clock: Clock },
   begin: () => Promise<unknown>,

@@ -2,48 +2,48 @@ import type { Clock } from "../../lib/clock.ts";
 import { connectMessageBus } from "./message-bus.ts";
 import type { Wire } from "./bus-connection.ts";
 
-/** A call of a method of an object of systemd's. */
+/** A method call of one of systemd's objects. */
 export interface BusCall {
   readonly member: string;
-  /** Types of the arguments in D-Bus's words. */
+  /** D-Bus signature of the arguments. */
   readonly signature?: string;
   readonly body?: readonly unknown[];
-  /** Other than the manager's. */
+  /** Interface; default: the manager's. */
   readonly of?: string;
 }
 
-/** The end of a job of systemd's: the object it was, and `done` or how else it ended. */
+/** The end of a systemd job: its object path, and `done` or another result. */
 export interface JobEnd {
   readonly job: string;
   readonly result: string;
 }
 
-/** A connection to systemd by a bus. */
+/** A connection to systemd over a bus. */
 export interface SystemdBus {
   /** @throws not_found (no such unit), already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable
    *  (the connection is lost); the signal's reason. */
   call(what: BusCall, signal: AbortSignal): Promise<unknown>;
-  /** Hears of every job's end. @returns what ends this. */
+  /** Subscribes to the ends of all jobs. @returns a function that unsubscribes. */
   onJobEnd(listener: (end: JobEnd) => void): () => void;
-  /** Aborts, with unavailable, once nothing can be asked any more. */
+  /** Aborts, with unavailable, once the connection is lost. */
   readonly lost: AbortSignal;
   close(): void;
 }
 
 const destination = "org.freedesktop.systemd1";
-/** systemd's own object. */
+/** systemd's manager object. */
 export const systemdManager = {
   destination,
   path: "/org/freedesktop/systemd1",
   interface: `${destination}.Manager`,
 };
 
-/** Jobs of systemd's, and the longest word for their end: `dependency`, `collected`. */
+/** Object paths of systemd jobs, and their results such as `dependency` or `collected`. */
 const jobPath = /^\/org\/freedesktop\/systemd1\/job\/\d{1,20}$/;
 const resultWord = /^[a-z-]{1,32}$/;
 
-/** Logs in on a bus, and asks systemd to tell of its jobs.
- *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
+/** Connects to a bus and subscribes to systemd's jobs. @throws permission_denied if the bus rejects graftlet's user;
+ *  unavailable, deadline_exceeded. */
 export async function connectBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<SystemdBus> {
   const bus = await connectMessageBus(wire, clock, signal);
   const listeners = new Set<(end: JobEnd) => void>();

@@ -7,16 +7,16 @@ import { type UnitProperty, limitProperties, newSlice, roundedLimits, slicesOf }
 
 export interface SystemdCgroupsDeps {
   readonly host: Host;
-  /** Of the target's cgroups. */
+  /** The target's cgroup version. */
   readonly version: 1 | 2;
   readonly clock: Clock;
 }
 
 type Change<T> = (path: string, limits: CgroupLimits, signal: AbortSignal) => Promise<T>;
 
-/** Cgroups that are systemd's slices, with paths such as `/kubepods.slice/kubepods-burstable.slice`. systemd makes, limits and
- *  removes them where it has hierarchies, so that it does not undo what it does not know of; files hold what it has no property
- *  for, exact values, and the hierarchies that it leaves alone. Nothing is asked of systemd before the first change.
+/** Cgroups managed as systemd slices, with paths such as `/kubepods.slice/kubepods-burstable.slice`. systemd creates, limits
+ *  and removes them in its own hierarchies, so that it does not revert changes it does not know of; limits without a property,
+ *  exact values and the other hierarchies are written to cgroup files. systemd is not contacted before the first change.
  *  @see https://systemd.io/CGROUP_DELEGATION/ */
 export async function openSystemdCgroups(
   { host, version, clock }: SystemdCgroupsDeps,
@@ -25,7 +25,7 @@ export async function openSystemdCgroups(
   const files = await openCgroups(host, version, signal);
   const units = reachSystemd({ host, clock });
   let systemd: number | undefined;
-  /** Slices that run. */
+  /** Running slices. */
   const started = new Set<string>();
   const forget = (path: string) => slicesOf(path).forEach(({ slice }) => started.delete(slice));
   const start = async (path: string, properties: readonly UnitProperty[], stop: AbortSignal) => {
@@ -45,8 +45,7 @@ export async function openSystemdCgroups(
     try {
       await start(path, properties, stop);
     } catch (error) {
-      if (!hasCode(error, "not_found")) throw error;
-      // Somebody has stopped it.
+      if (!hasCode(error, "not_found")) throw error; // The slice was stopped by somebody else.
       forget(path);
       await start(path, properties, stop);
     }
@@ -59,8 +58,7 @@ export async function openSystemdCgroups(
       return await how(path, rounded, stop);
     } catch (error) {
       throwIfAborted(stop);
-      if (!wasStarted) throw error;
-      // Somebody has stopped it.
+      if (!wasStarted) throw error; // The slice was stopped by somebody else.
       forget(path);
       await change(path, limits, stop);
       return await how(path, rounded, stop);

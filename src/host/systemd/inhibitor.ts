@@ -4,7 +4,7 @@ import { type Held, hold, stayingLines } from "../held.ts";
 import type { Pulse } from "../pulse.ts";
 import { type Argv, script, wrapped } from "../../seams/command.ts";
 
-/** The command that holds logind's lock for as long as its standard input is open.
+/** The command that holds logind's inhibitor lock as long as its standard input is open.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd-inhibit.html */
 export function inhibitCommand(silenceSeconds?: number): Argv {
   const lock = {
@@ -17,10 +17,10 @@ export function inhibitCommand(silenceSeconds?: number): Argv {
   return wrapped(["systemd-inhibit", ...options, "--"], script(stayingLines(silenceSeconds).join("\n")));
 }
 
-/** Delays a shutdown of the target, for as long as its logind allows, until disposed of. The lock is a program's on the target, for a
- *  file descriptor, which logind hands out, does not reach another machine. It goes with this process, and with the connection.
- *  @param pulse for a target that may not notice the loss of the connection.
- *  @throws not_found without systemd-inhibit; failed_precondition, with what logind says, when it gives no lock. */
+/** Delays a shutdown of the target, up to logind's maximum delay, until disposed. The lock is held by a process on the target,
+ *  since the file descriptor that logind returns cannot be passed to another machine. It is released with this process and
+ *  with the connection. @param pulse heartbeat, for a target that may not notice the loss of the connection. @throws not_found
+ *  without systemd-inhibit; failed_precondition with logind's message if it grants no lock. */
 export async function inhibitShutdown(host: Pick<Host, "spawn">, signal: AbortSignal, pulse?: Pulse): Promise<Held> {
   const held = await hold(host, inhibitCommand(pulse?.silenceSeconds), signal, pulse);
   if (!("code" in held)) return held;

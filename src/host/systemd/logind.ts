@@ -6,16 +6,16 @@ import { type MessageBus, connectMessageBus } from "./message-bus.ts";
 import { type BusWay, dialed, noBus } from "./reach.ts";
 import { command } from "../../seams/command.ts";
 
-/** The target's logind, which delays a shutdown for those who ask for it, and tells them of it.
+/** The target's logind, which announces shutdowns and delays them for holders of inhibitor locks.
  *  @see https://systemd.io/INHIBITOR_LOCKS/ */
 export interface Logind {
-  /** Longest delay of a shutdown, milliseconds. */
+  /** Maximum delay of a shutdown, milliseconds. */
   inhibitDelayMs(signal: AbortSignal): Promise<number>;
-  /** The machine is about to shut down, and waits for those who delay it. */
+  /** True if a shutdown is in progress and delayed by inhibitors. */
   isShuttingDown(signal: AbortSignal): Promise<boolean>;
-  /** Has it read its configuration anew. Returns before it has. @throws permission_denied. */
+  /** Makes logind reload its configuration, without waiting for it. @throws permission_denied. */
   reload(signal: AbortSignal): Promise<void>;
-  /** Aborts, with unavailable, once nothing can be heard any more. */
+  /** Aborts, with unavailable, once the connection is lost. */
   readonly lost: AbortSignal;
   close(): void;
 }
@@ -30,10 +30,9 @@ const path = "/org/freedesktop/login1";
 const manager = `${destination}.Manager`;
 const unit = "systemd-logind.service";
 
-/** Connects to logind by the target's system bus, and stays connected.
- *  @param onShutdown is called when logind says that a shutdown is about to begin, or that it was called off: `isShuttingDown` then
- *  says which. It is not called when anybody else says so on the bus, though every user of the machine may.
- *  @throws unavailable where there is no system bus or no logind; permission_denied, deadline_exceeded. */
+/** Connects to logind over the target's system bus, and stays connected. @param onShutdown called when logind announces or
+ *  cancels a shutdown; `isShuttingDown` returns which. Not called for signals of other senders, which every user of the
+ *  machine may send. @throws unavailable without a system bus or logind; permission_denied, deadline_exceeded. */
 export async function connectLogind(deps: LogindDeps, onShutdown: () => void, signal: AbortSignal): Promise<Logind> {
   const bus = await connected(deps, signal);
   const property = (name: string, stop: AbortSignal) =>
@@ -61,7 +60,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
       const hangUp = 1;
       const kill = { ...systemdManager, member: "KillUnit", signature: "ssi", body: [unit, "all", hangUp] };
       await bus.call(kill, stop).catch(async (error: unknown) => {
-        // A login that may not may have sudo.
+        // A login user without the permission may have sudo.
         if (!hasCode(error, "permission_denied") || !(await reloadLogind(deps.host, stop))) throw error;
       });
     },
@@ -70,7 +69,7 @@ export async function connectLogind(deps: LogindDeps, onShutdown: () => void, si
   };
 }
 
-/** Has logind read its configuration anew, by a command. @returns whether it could be told to. */
+/** Makes logind reload its configuration with a command. @returns false if that failed. */
 export async function reloadLogind(host: Pick<Host, "run">, signal: AbortSignal): Promise<boolean> {
   const argv = command(["systemctl", "--no-ask-password", "kill"], ["--signal=HUP"], [unit]);
   try {
@@ -99,11 +98,11 @@ async function connected({ host, clock }: LogindDeps, signal: AbortSignal): Prom
   }
 }
 
-/** The file by which a node raises logind's longest delay, where a kubelet has it, and its directory. */
+/** The file that raises logind's maximum delay, at the kubelet's path, and its directory. */
 export const inhibitDelayDirectory = "/etc/systemd/logind.conf.d";
 export const inhibitDelayFile = `${inhibitDelayDirectory}/99-kubelet.conf`;
 
-/** Content of that file. @param delayMs rounded to whole seconds. */
+/** Content of the inhibit delay file. @param delayMs rounded to whole seconds. */
 export function inhibitDelayText(delayMs: number): string {
   return `# Kubelet logind override\n[Login]\nInhibitDelayMaxSec=${Math.round(delayMs / 1000)}\n`;
 }

@@ -4,7 +4,7 @@ import { untilAborted } from "../../lib/service-group.ts";
 import { type Wire, openBusConnection } from "./bus-connection.ts";
 import { type IncomingMessage, type Scalar, encodeCall, valuesOf } from "./wire-format.ts";
 
-/** An object on the bus, by whom it is served. */
+/** An object on the bus, with the service that owns it. */
 export interface BusObject {
   readonly destination: string;
   readonly path: string;
@@ -14,48 +14,48 @@ export interface BusObject {
 /** A call of a method. */
 export interface BusMethod extends BusObject {
   readonly member: string;
-  /** Types of the arguments in D-Bus's words. */
+  /** D-Bus signature of the arguments. */
   readonly signature?: string;
   readonly body?: readonly unknown[];
 }
 
-/** A signal that an object sends. */
+/** A signal emitted by an object. */
 export interface BusSignal extends Omit<BusObject, "destination"> {
   readonly member: string;
-  /** Name of the service that sends it: a signal of anybody else is not heard, though every user of a machine may send it. */
+  /** Name of the sending service: signals of other senders are ignored, since every user of a machine may send them. */
   readonly sender: string;
 }
 
-/** A connection to a bus. What comes from it is taken only from the owner of the name that it is expected of. */
+/** A connection to a bus. Messages are accepted only from the owner of the expected name. */
 export interface MessageBus {
-  /** @returns the first value of the answer, a variant as its value; undefined for none.
-   *  @throws not_found (no such unit), already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable
-   *  (the connection is lost), resource_exhausted (too many calls at once); the signal's reason. */
+  /** @returns the first value of the reply, with a variant unwrapped; undefined without one. @throws not_found (no such unit),
+   *  already_exists, permission_denied, invalid_argument, deadline_exceeded, unavailable (the connection is lost),
+   *  resource_exhausted (too many calls at once); the signal's reason. */
   call(method: BusMethod, signal: AbortSignal): Promise<Scalar | undefined>;
-  /** Has the bus pass a signal on, for as long as the connection lasts. Values other than numbers and texts are not heard. */
+  /** Subscribes to a signal for the lifetime of the connection. Signals with values other than numbers and strings are
+   *  ignored. */
   hear(of: BusSignal, listener: (values: readonly Scalar[]) => void, signal: AbortSignal): Promise<void>;
-  /** Aborts, with unavailable, once nothing can be asked any more. */
+  /** Aborts, with unavailable, once the connection is lost. */
   readonly lost: AbortSignal;
   close(): void;
 }
 
-/** A call's answer is waited for so long, milliseconds. */
+/** Reply timeout of a call, milliseconds. */
 const answerWithinMs = 25_000;
-/** Most calls that wait for their answers. */
+/** Maximum number of calls waiting for a reply. */
 const maxPendingCalls = 4_096;
-/** Longest text of an error that is kept, characters. */
+/** Maximum length of an error text, characters. */
 const maxErrorText = 512;
 const bus = "org.freedesktop.DBus";
 const broker: BusObject = { destination: bus, path: "/org/freedesktop/DBus", interface: bus };
 
 interface PendingCall {
   readonly destination: string;
-  /** Called while the answer is read, before any later message is. */
+  /** Called while the reply is read, before any later message. */
   readonly answered: (message: IncomingMessage) => void;
 }
 
-/** Logs in on a bus.
- *  @throws permission_denied when the bus does not let graftlet's user in; unavailable, deadline_exceeded. */
+/** Connects to a bus. @throws permission_denied if the bus rejects graftlet's user; unavailable, deadline_exceeded. */
 export async function connectMessageBus(wire: Wire, clock: Clock, signal: AbortSignal): Promise<MessageBus> {
   const session = createSession(wire, clock);
   const { ask, lost, close } = session;
@@ -82,17 +82,17 @@ export async function connectMessageBus(wire: Wire, clock: Clock, signal: AbortS
 
 type Listener = (values: readonly Scalar[]) => void;
 
-/** Calls and signals of a connection whose login is under way. */
+/** Calls and signals of a connection that may still be authenticating. */
 interface Session extends Pick<MessageBus, "lost" | "close"> {
-  /** Unique names of those who own well-known ones. Messages of others are dropped. */
+  /** Unique names of the owners of well-known names. Messages of other senders are dropped. */
   readonly owners: Map<string, string>;
-  /** @param answered is called with the answer before any later message is read. */
+  /** @param answered called with the reply before any later message is read. */
   ask(
     method: BusMethod,
     stop: AbortSignal,
     answered?: (value: Scalar | undefined) => void,
   ): Promise<Scalar | undefined>;
-  /** @param more of the match rule. */
+  /** @param more additional match rule. */
   listen(of: BusSignal, listener: Listener, stop: AbortSignal, more?: string): Promise<void>;
 }
 
@@ -103,14 +103,14 @@ function createSession(wire: Wire, clock: Clock): Session {
   const connection = openBusConnection(wire, clock, (message) => {
     if (message.type === "signal") return listeners.forEach((listener) => listener(message));
     const call = message.replySerial === undefined ? undefined : pending.get(message.replySerial);
-    // The bus itself answers for a service that is not there.
+    // The bus itself replies for a missing service.
     if (call && (message.sender === bus || message.sender === owners.get(call.destination))) call.answered(message);
   });
   const { lost, close } = connection;
   let lastSerial = 0;
   const ask: Session["ask"] = async (method, stop, answered) => {
     if (pending.size >= maxPendingCalls)
-      throw new CodedError("resource_exhausted", `${maxPendingCalls} calls wait for the system bus already`);
+      throw new CodedError("resource_exhausted", `${maxPendingCalls} calls are already pending on the system bus`);
     const within = clock.within(answerWithinMs, stop);
     const serial = ++lastSerial;
     const answer = Promise.withResolvers<Scalar | undefined>();
@@ -151,7 +151,7 @@ function createSession(wire: Wire, clock: Clock): Session {
   return { owners, ask, listen, lost, close };
 }
 
-/** Keeps the owners of names true. @returns follows a name, if it is not followed yet. */
+/** Tracks the owners of names. @returns a function that starts tracking a name, if necessary. */
 function followedNames({ owners, ask, listen, lost }: Session): (name: string, stop: AbortSignal) => Promise<void> {
   const follow = async (name: string): Promise<void> => {
     const setOwner = (owner: Scalar | undefined) => {
@@ -163,7 +163,7 @@ function followedNames({ owners, ask, listen, lost }: Session): (name: string, s
     };
     const changed = { sender: bus, path: broker.path, interface: bus, member: "NameOwnerChanged" };
     await listen(changed, onChange, lost, `,arg0='${name}'`);
-    // A service that is not there yet may be started by the first call.
+    // A service that is not running may be started by the first call.
     await unlessCode(
       ask({ ...broker, member: "GetNameOwner", signature: "s", body: [name] }, lost, setOwner),
       "unavailable",
@@ -179,7 +179,7 @@ function followedNames({ owners, ask, listen, lost }: Session): (name: string, s
   };
 }
 
-/** Hands on the values of a message that has only such as are read. */
+/** Passes on a message's values if all of them can be decoded. */
 function withValues(message: IncomingMessage, listener: (values: readonly Scalar[]) => void): void {
   let values: readonly Scalar[];
   try {
@@ -204,7 +204,7 @@ const codes: Readonly<Record<string, ErrorCode>> = {
   "org.freedesktop.systemd1.UnitExists": "already_exists",
 };
 
-/** Names of those who are asked, for messages. */
+/** Names of services for messages. */
 const names: Readonly<Record<string, string>> = { [bus]: "the system bus", "org.freedesktop.login1": "logind" };
 
 function errorOf(asked: string, message: IncomingMessage): CodedError {

@@ -14,22 +14,23 @@ export interface ReachDeps {
   readonly clock: Clock;
 }
 
-/** Ways to systemd. A connection to the bus has the rights of the user who dials, over SSH the login's: where these do not do, a
- *  program that the host runs (as root, if it can) relays to the bus; where there is no connection, commands are run. */
+/** Transports to systemd. A connection to the bus has the permissions of the connecting user, over SSH the login's. If these
+ *  do not suffice, a program that the host runs (as root, if it can) relays to the bus; without a connection, commands are
+ *  run. */
 export type BusWay = "socket" | "bridge";
 type Way = BusWay | "commands";
 
 export const busSocket = "/run/dbus/system_bus_socket";
 const bridge = "systemd-stdio-bridge";
-/** Time to log in on a bus, milliseconds. */
+/** Timeout for connecting to a bus, milliseconds. */
 const loginWithinMs = 30_000;
-/** An unused connection is kept so long, milliseconds: links have few channels. */
+/** How long an idle connection is kept, milliseconds: links have few channels. */
 const idleMs = 5_000;
 
-/** A node's systemd: one connection for all, opened when something is asked, closed when nothing is for a while, opened anew after
- *  a loss; what was in flight then is rejected. */
+/** A node's access to systemd: one shared connection, opened on demand, closed when idle and reopened after a loss, which
+ *  rejects calls in flight. */
 export function reachSystemd({ host, clock }: ReachDeps): SliceUnits & AsyncDisposable {
-  /** Where to begin: at the relay, once that did what the socket may not. */
+  /** Transport to try first: the relay, once it has succeeded where the socket was denied. */
   let first: Way = "socket";
   const connection = createConnection({ host, clock });
   const commands = commandSlices(host);
@@ -64,7 +65,7 @@ export function reachSystemd({ host, clock }: ReachDeps): SliceUnits & AsyncDisp
   };
 }
 
-/** A bus that could not be opened, other than one that was lost. */
+/** The bus could not be opened, in contrast to a lost connection. */
 class NoBus extends CodedError {}
 
 function nextWay(via: Way, error: unknown): Way | undefined {
@@ -110,13 +111,13 @@ function createConnection({ host, clock }: ReachDeps) {
   };
 }
 
-/** @param cause why the bus cannot be reached. */
+/** @param cause why the bus is unreachable. */
 export function noBus(cause: unknown): NoBus {
-  return new NoBus("unavailable", `the target's system bus at ${busSocket} is out of reach`, { cause });
+  return new NoBus("unavailable", `the target's system bus at ${busSocket} is unreachable`, { cause });
 }
 
-/** A connection to the bus.
- *  @throws permission_denied when graftlet's user may not connect; unavailable, not_found when there is no bus, or no relay to it. */
+/** Opens a connection to the bus. @throws permission_denied if graftlet's user may not connect; unavailable, not_found without
+ *  a bus or relay. */
 export async function dialed({ host }: Pick<ReachDeps, "host">, way: BusWay, signal: AbortSignal): Promise<Wire> {
   if (way === "socket") {
     const socket = await host.dial({ unix: busSocket }, signal);

@@ -1,7 +1,7 @@
 import { cpusOf } from "../../lib/cpu-set.ts";
 import type { CgroupLimits } from "../cgroups.ts";
 
-/** A property of a unit, with its type in D-Bus's words: `b` boolean, `t` unsigned of 64 bits, `s` text, `as` texts, `ay` bytes.
+/** A unit property with its D-Bus type: `b` boolean, `t` unsigned 64-bit, `s` string, `as` strings, `ay` bytes.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/org.freedesktop.systemd1.html */
 export type UnitProperty =
   | { readonly name: string; readonly type: "b"; readonly value: boolean }
@@ -10,33 +10,34 @@ export type UnitProperty =
   | { readonly name: string; readonly type: "as"; readonly value: readonly string[] }
   | { readonly name: string; readonly type: "ay"; readonly value: Uint8Array };
 
-/** Slices as graftlet needs them of systemd; one interface whatever the way to it. */
+/** Operations on systemd slices, independent of the transport. */
 export interface SliceUnits {
-  /** Number of systemd's version, such as 252. */
+  /** systemd's version number, such as 252. */
   version(signal: AbortSignal): Promise<number>;
-  /** Starts a transient slice, and waits until it has. @returns false for one that was there: nothing of it is changed then. */
+  /** Starts a transient slice and waits for it. @returns false for an existing slice, which is not changed. */
   start(slice: string, properties: readonly UnitProperty[], signal: AbortSignal): Promise<boolean>;
   /** Changes properties until the next boot. */
   set(slice: string, properties: readonly UnitProperty[], signal: AbortSignal): Promise<void>;
-  /** Stops a slice with all in it, and waits until it has; a missing one is success. */
+  /** Stops a slice with everything in it and waits for it; a missing slice is not an error. */
   stop(slice: string, signal: AbortSignal): Promise<void>;
 }
 
 const infinity = 2n ** 64n - 1n;
-/** The first versions that know CPUQuotaPeriodUSec, and AllowedCPUs. */
+/** The first versions with CPUQuotaPeriodUSec and AllowedCPUs. */
 const [periodSince, cpusSince] = [242, 244];
 const defaultPeriodUs = 100_000;
-/** The step of a quota in microseconds per second of one CPU: systemd counts whole percents. */
+/** Granularity of a quota, microseconds per second of one CPU: systemd uses whole percents. */
 const quotaStepUs = 10_000;
 
-/** Slices of a path from the top, each with its parent: `/a.slice/a-b.slice` has `a.slice` in `-.slice`, `a-b.slice` in `a.slice`. */
+/** Slices of a path, beginning with the topmost, each with its parent: `/a.slice/a-b.slice` has `a.slice` in `-.slice` and
+ *  `a-b.slice` in `a.slice`. */
 export function slicesOf(path: string): readonly { readonly slice: string; readonly parent: string }[] {
   const names = path.split("/").filter((name) => name !== "");
   return names.map((slice, depth) => ({ slice, parent: names[depth - 1] ?? "-.slice" }));
 }
 
-/** Properties of a new slice. Accounting is on from the start: the kernel does not count what ran before. Without default
- *  dependencies, systemd does not stop it before the runtime at a shutdown. */
+/** Properties of a new slice. Accounting is enabled from the start, since the kernel does not count earlier usage. Without
+ *  default dependencies, systemd does not stop the slice before the runtime at shutdown. */
 export function newSlice(slice: string, parent: string, version: 1 | 2): readonly UnitProperty[] {
   const flag = (name: string, value: boolean): UnitProperty => ({ name, type: "b", value });
   return [
@@ -50,8 +51,8 @@ export function newSlice(slice: string, parent: string, version: 1 | 2): readonl
   ];
 }
 
-/** Limits as properties of a slice. Pure. Limits that systemd does not know are files' only.
- *  @param weightOf shares of version 1 as a weight of version 2. */
+/** Converts limits to slice properties. Pure. Limits unknown to systemd are written to files only. @param weightOf converts v1
+ *  shares to a v2 weight. */
 export function limitProperties(
   limits: CgroupLimits,
   cgroupVersion: 1 | 2,
@@ -71,7 +72,7 @@ export function limitProperties(
     ...(cgroupVersion === 2 ? number("CPUWeight", weight) : number("CPUShares", shares)),
     ...number("CPUQuotaPeriodUSec", systemdVersion >= periodSince ? limits.cpuPeriodUs : undefined),
     ...number("CPUQuotaPerSecUSec", quotaPerSecond(limits)),
-    // A slice of no tasks at all is none for systemd.
+    // systemd rejects a limit of 0 tasks.
     ...number("TasksMax", pids === 0 ? 1 : pids),
     ...(cpus === undefined || cpus === "" || systemdVersion < cpusSince
       ? []
@@ -79,7 +80,7 @@ export function limitProperties(
   ];
 }
 
-/** The same limits with the quota that systemd makes of it: files and systemd then agree. */
+/** Rounds the quota as systemd does, so that files and systemd agree. */
 export function roundedLimits(limits: CgroupLimits): CgroupLimits {
   const perSecond = quotaPerSecond(limits);
   const { cpuQuotaUs, cpuPeriodUs = defaultPeriodUs } = limits;
@@ -88,7 +89,7 @@ export function roundedLimits(limits: CgroupLimits): CgroupLimits {
   return { ...limits, cpuQuotaUs: Number((perSecond * BigInt(cpuPeriodUs)) / 1_000_000n) };
 }
 
-/** Microseconds of CPU time a second, rounded up to whole percents of a CPU. */
+/** Microseconds of CPU time per second, rounded up to whole percents of a CPU. */
 function quotaPerSecond({ cpuQuotaUs = 0, cpuPeriodUs = 0 }: CgroupLimits): bigint | undefined {
   if (cpuQuotaUs === 0 && cpuPeriodUs === 0) return undefined;
   if (cpuQuotaUs <= 0) return infinity;
@@ -104,7 +105,7 @@ function bounded(value: number): bigint {
   return value < 0 ? infinity : BigInt(value);
 }
 
-/** A list of CPUs such as `0-3,8` as systemd takes it: a bit for each, the lowest byte first. */
+/** Converts a CPU list such as `0-3,8` to systemd's bit mask, lowest byte first. */
 export function cpuBits(list: string): Uint8Array {
   const cpus = [...cpusOf(list)];
   const bits = new Uint8Array(Math.floor(Math.max(...cpus) / 8) + 1);

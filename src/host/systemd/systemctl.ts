@@ -4,12 +4,13 @@ import { versionOf } from "./bus-slices.ts";
 import type { SliceUnits, UnitProperty } from "./slices.ts";
 import { type Option, command } from "../../seams/command.ts";
 
-/** Exit codes of systemctl; where polkit decides, one who may not is told by the text alone. @see https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
+/** Exit codes of systemctl; denials by polkit can be recognized by the text only. @see
+ *  https://www.freedesktop.org/software/systemd/man/latest/systemctl.html */
 const [denied, notLoaded] = [4, 5];
-/** Properties that a slice gets by itself, or by a start only. */
+/** Properties that are set automatically, or only at start. */
 const notAssigned = new Set(["Description", "Wants", "DefaultDependencies"]);
 
-/** A call of systemctl; the name of a slice has in it what a configuration and a pod's UID say. */
+/** A call of systemctl. Slice names contain configuration values and pod UIDs, so they are passed as operands. */
 interface Call {
   readonly verb: readonly string[];
   readonly options?: readonly Option[];
@@ -22,7 +23,8 @@ const setProperty = (operands: readonly string[]): Call => ({
   operands,
 });
 
-/** Slices by commands, for a target whose bus is out of reach. A slice is started by its name, and gets its properties after. */
+/** Manages slices with systemctl, for a target whose bus is unreachable. A slice is started by name, and gets its properties
+ *  afterwards. */
 export function commandSlices(host: Pick<Host, "run">): SliceUnits {
   const run = async ({ verb, options = [], operands = [] }: Call, signal: AbortSignal) => {
     try {
@@ -52,7 +54,7 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
     async start(slice, properties, signal) {
       const first = await must({ verb: ["start"], operands: [slice] }, signal, [0, notLoaded]);
       if (first.code === notLoaded) {
-        // systemd remembers the file of a slice that was started over the bus, and that went with it.
+        // systemd still remembers the removed unit file of a transient slice that was started over the bus.
         await must({ verb: ["daemon-reload"] }, signal);
         await must({ verb: ["start"], operands: [slice] }, signal);
       }
@@ -63,13 +65,13 @@ export function commandSlices(host: Pick<Host, "run">): SliceUnits {
     async stop(slice, signal) {
       await must({ verb: ["stop"], operands: [slice] }, signal, [0, notLoaded]);
       await run({ verb: ["reset-failed"], operands: [slice] }, signal);
-      // Properties set by commands outlive a slice, and would be those of the next one of its name.
+      // Properties set by systemctl outlive a slice, and would apply to the next one of the same name.
       await run({ verb: ["revert"], options: ["--no-reload"], operands: [slice] }, signal);
     },
   };
 }
 
-/** A property as systemctl's own: times in units, bits as a list.
+/** Formats a property for systemctl: times with units, bit masks as lists.
  *  @see https://www.freedesktop.org/software/systemd/man/latest/systemd.resource-control.html */
 export function assignment({ name, value }: UnitProperty): string {
   const isInfinite = value === 2n ** 64n - 1n;

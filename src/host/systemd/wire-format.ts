@@ -1,10 +1,10 @@
 import { CodedError } from "../../lib/errors.ts";
 
-/** D-Bus messages as bytes: what graftlet sends, and the little that it reads. Written here because a general decoder makes whatever
- *  a sender's signature asks for; this one makes numbers and texts only, of messages that are small.
+/** Encodes and decodes the few D-Bus messages that graftlet uses. A general decoder would allocate whatever a sender's
+ *  signature asks for; this one decodes numbers and strings of small messages only.
  *  @see https://dbus.freedesktop.org/doc/dbus-specification.html#message-protocol */
 
-/** A call of a method, before it is sent. */
+/** A method call to encode. */
 export interface OutgoingCall {
   readonly serial: number;
   readonly destination: string;
@@ -18,10 +18,10 @@ export interface OutgoingCall {
 
 export type MessageType = "call" | "return" | "error" | "signal";
 
-/** A message from the bus: its header is decoded, its body is not. */
+/** A message from the bus with a decoded header; the body is not decoded yet. */
 export interface IncomingMessage {
   readonly type: MessageType;
-  /** Unique name of whoever sent it, which the bus sets. */
+  /** Unique name of the sender, set by the bus. */
   readonly sender: string;
   readonly path?: string;
   readonly interface?: string;
@@ -38,15 +38,15 @@ export type Scalar = string | number | bigint | boolean;
 
 /** Largest message that is read, bytes. Answers are a path, a number or a text; the bus itself allows 32 MiB. */
 export const maxMessageBytes = 64 << 10;
-/** Most values that are read of a message. */
+/** Maximum number of values decoded from a message. */
 const maxValues = 8;
-/** Length of a header up to its fields, bytes. */
+/** Length of the fixed part of a header, bytes. */
 const fixedHeaderBytes = 16;
-/** Largest message of the specification, bytes: one that claims to be longer is none. */
+/** Maximum message length of the specification, bytes; a larger length means that the data is not D-Bus. */
 const longestMessageBytes = 128 << 20;
 
 const types: readonly (MessageType | undefined)[] = [undefined, "call", "return", "error", "signal"];
-/** Codes of header fields, and the type that each has. */
+/** Codes of header fields with their types. */
 const headerFields = {
   1: ["path", "o"],
   2: ["interface", "s"],
@@ -58,8 +58,8 @@ const headerFields = {
   8: ["signature", "g"],
 } as const;
 
-/** Splits a stream of bytes into messages. A message beyond `maxMessageBytes` is passed over without being kept.
- *  @returns takes each chunk. @throws unavailable for bytes that are not D-Bus messages. */
+/** Splits a stream of bytes into messages. A message longer than `maxMessageBytes` is skipped without buffering it. @returns a
+ *  function to call with each chunk. @throws unavailable for bytes that are not D-Bus messages. */
 export function createMessageReader(heard: (message: IncomingMessage) => void): (chunk: Uint8Array) => void {
   let kept: Uint8Array = Buffer.alloc(0);
   let skipBytes = 0;
@@ -79,12 +79,12 @@ export function createMessageReader(heard: (message: IncomingMessage) => void): 
         bytes = bytes.subarray(length);
       }
     }
-    // A copy: a view would hold the whole chunk.
+    // A copy: a view would retain the whole chunk.
     kept = Buffer.from(bytes);
   };
 }
 
-/** @param bytes begin with a message's fixed header. */
+/** @param bytes starting with a message's fixed header. */
 function messageLength(bytes: Uint8Array): number {
   const [order, type, , version] = bytes;
   if ((order !== littleEndian && order !== bigEndian) || version !== 1 || type === 0) throw notDBus();
@@ -97,7 +97,7 @@ function messageLength(bytes: Uint8Array): number {
 
 const [littleEndian, bigEndian] = [0x6c, 0x42];
 
-/** @returns undefined for a header that cannot be read: any user of the target may send one, so it costs that message alone. */
+/** @returns undefined for a malformed header: any user of the target may send one, so only that message is dropped. */
 function decodeMessage(bytes: Uint8Array): IncomingMessage | undefined {
   const isLittleEndian = bytes[0] === littleEndian;
   const bodyBytes = viewOf(bytes).getUint32(4, isLittleEndian);
@@ -133,8 +133,8 @@ function fieldsOf(reader: Reader, end: number): Record<string, Scalar> | undefin
   }
 }
 
-/** The values of a message: scalars, and variants of a scalar as that.
- *  @throws unavailable when the message has other values, more of them, or ends before them. */
+/** Decodes a message's values: scalars, and variants of scalars unwrapped. @throws unavailable if the message has other or too
+ *  many values, or is truncated. */
 export function valuesOf({ signature, body, isLittleEndian }: IncomingMessage): readonly Scalar[] {
   if (signature.length > maxValues) throw notExpected(signature);
   const reader = createReader(body, isLittleEndian);
@@ -150,11 +150,11 @@ interface Reader {
   position(): number;
   seek(to: number): void;
   align(to: number): void;
-  /** @throws unavailable beyond the end, or for a type that is no scalar. */
+  /** @throws unavailable beyond the end, or for a type that is not a scalar. */
   scalar(type: string): Scalar;
 }
 
-/** Reads scalars one after the other. */
+/** Reads scalars sequentially. */
 function createReader(bytes: Uint8Array, isLittleEndian: boolean): Reader {
   const view = viewOf(bytes);
   let at = 0;
@@ -211,7 +211,8 @@ function createReader(bytes: Uint8Array, isLittleEndian: boolean): Reader {
   };
 }
 
-/** A call as bytes. Its arguments may be of any type but `h`. @throws TypeError for arguments that do not fit the signature. */
+/** Encodes a call. Its arguments may be of any type except `h`. @throws TypeError for arguments that do not match the
+ *  signature. */
 export function encodeCall({ serial, signature = "", body = [], ...call }: OutgoingCall): Buffer {
   const values = createWriter();
   values.all(signature, body);
@@ -239,7 +240,7 @@ function createWriter() {
     return part;
   };
   const align = (to: number) => void add(Buffer.alloc(padded(length, to) - length));
-  /** Adds an aligned number of that many bytes. @returns where it is to be written. */
+  /** Reserves an aligned number of that many bytes. @returns the buffer to write it to. */
   const number = (bytes: 1 | 4 | 8): Buffer => {
     align(bytes);
     return add(Buffer.alloc(bytes));
@@ -283,18 +284,18 @@ function createWriter() {
         return write(inner, of);
       }
       default:
-        throw new TypeError(`D-Bus type ${type} is not sent`);
+        throw new TypeError(`unsupported D-Bus type ${type}`);
     }
   };
   const all = (signature: string, values: readonly unknown[]) => {
     const each = typesOf(signature);
-    if (each.length !== values.length) throw new TypeError(`${signature} does not fit ${values.length} values`);
+    if (each.length !== values.length) throw new TypeError(`${signature} does not match ${values.length} values`);
     each.forEach((type, index) => write(type, values[index]));
   };
   return { all, align, bytes: () => Buffer.concat(parts) };
 }
 
-/** The complete types of a signature: `sa(sv)` has `s` and `a(sv)`. */
+/** Splits a signature into complete types: `sa(sv)` has `s` and `a(sv)`. */
 function typesOf(signature: string): readonly string[] {
   const found: string[] = [];
   let begin = 0;
@@ -323,12 +324,9 @@ function viewOf(bytes: Uint8Array): DataView {
 }
 
 function notDBus(): CodedError {
-  return new CodedError("unavailable", "the system bus sends what is not D-Bus");
+  return new CodedError("unavailable", "the system bus sent data that is not D-Bus");
 }
 
 function notExpected(signature: string): CodedError {
-  return new CodedError(
-    "unavailable",
-    `the system bus sends values of type ${signature.slice(0, 16)}, which were not asked for`,
-  );
+  return new CodedError("unavailable", `the system bus sent values of unexpected type ${signature.slice(0, 16)}`);
 }

@@ -26,7 +26,7 @@ function rounds(thresholds: readonly Threshold[]) {
   };
 }
 
-test("a hard threshold is due at once, a soft one after its grace period; both make the condition at once", () => {
+test("a hard threshold evicts at once, a soft one after its grace period; both set the condition at once", () => {
   const round = rounds([soft("memory.available"), hard("memory.available")]);
   assert.deepEqual(round(0, { "memory.available": 150 }), {
     pressure: { memory: true, disk: false, pid: false },
@@ -37,7 +37,7 @@ test("a hard threshold is due at once, a soft one after its grace period; both m
   assert.deepEqual(round(60_001, { "memory.available": 99 }).due, ["memory.available<200", "memory.available<100"]);
 });
 
-test("a soft threshold that was not crossed in between begins its grace period anew", () => {
+test("a soft threshold restarts its grace period when it was not met in between", () => {
   const round = rounds([soft("nodefs.available")]);
   round(0, { "nodefs.available": 1 });
   round(30_000, { "nodefs.available": 500 });
@@ -46,7 +46,7 @@ test("a soft threshold that was not crossed in between begins its grace period a
   assert.deepEqual(round(110_000, { "nodefs.available": 1 }).due, ["nodefs.available<200"]);
 });
 
-test("one that is due stays so until its minimum has been reclaimed", () => {
+test("a threshold stays met until its minimum reclaim is reached", () => {
   const round = rounds([hard("nodefs.available", "50")]);
   assert.deepEqual(round(0, { "nodefs.available": 120 }).due, [], "never crossed");
   assert.equal(round(1, { "nodefs.available": 99 }).due.length, 1);
@@ -54,14 +54,14 @@ test("one that is due stays so until its minimum has been reclaimed", () => {
   assert.equal(round(3, { "nodefs.available": 150 }).due.length, 0);
 });
 
-test("memory comes before everything else", () => {
+test("memory ranks before all other signals", () => {
   const round = rounds([hard("nodefs.available"), hard("pid.available"), hard("allocatableMemory.available")]);
   const { due, pressure } = round(0, { "nodefs.available": 1, "pid.available": 1, "allocatableMemory.available": 1 });
   assert.equal(due[0], "allocatableMemory.available<100");
   assert.deepEqual(pressure, { memory: true, disk: true, pid: true });
 });
 
-test("a condition stands until its cause has been gone for the transition period", () => {
+test("a condition stays until its signal has been clear for the transition period", () => {
   const round = rounds([hard("imagefs.inodesFree")]);
   assert.equal(round(0, { "imagefs.inodesFree": 1 }).pressure.disk, true);
   assert.equal(round(299_999, { "imagefs.inodesFree": 500 }).pressure.disk, true);

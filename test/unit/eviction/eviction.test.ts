@@ -169,7 +169,7 @@ const withVolume = (
 const limited = (name: string, limit: string) =>
   aContainer(name, { resources: { limits: { "ephemeral-storage": limit } } });
 
-test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words", async () => {
+test("evicts a pod whose emptyDir exceeds its size limit, with the kubelet's message", async () => {
   await using t = await node([withVolume("10Mi")], { "volumes/v": 10 });
   await t.pass();
   assert.equal(t.evicted.length, 0, "as much as it may");
@@ -182,7 +182,7 @@ test("an emptyDir that outgrows its limit ends its pod, with the kubelet's words
   assert.deepEqual(t.counted, ["emptydirfs.limit"]);
 });
 
-test("what a container for debugging writes counts as its pod's", async () => {
+test("counts writes of ephemeral containers towards their pod", async () => {
   const debugging = aPod({
     containers: [limited("main", "10Mi")],
     ephemeralContainers: [{ name: "debug", image: "i" }],
@@ -195,7 +195,7 @@ test("what a container for debugging writes counts as its pod's", async () => {
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
-test("only what has a limit is looked at: not a pod without one, one of the system's, one that is over", async () => {
+test("measures only pods with limits: not critical or terminated ones", async () => {
   const over = { ...withVolume("1Mi", {}, { uid: "over" }), status: { phase: "Failed" } };
   await using t = await node(
     [withVolume(undefined), withVolume("0"), withVolume("1Mi", { priority: 2_000_000_000 }), over],
@@ -205,7 +205,7 @@ test("only what has a limit is looked at: not a pod without one, one of the syst
   assert.deepEqual([t.world.walks, t.world.filters], [[], []]);
 });
 
-test("a pod that is being deleted is held to its limits until it has ended", async () => {
+test("enforces limits of a terminating pod until it has ended", async () => {
   await using t = await node([withVolume("1Mi", {}, { deletionTimestamp: "2026-01-01T00:00:00Z" })], {
     "volumes/v": 2,
   });
@@ -216,7 +216,7 @@ test("a pod that is being deleted is held to its limits until it has ended", asy
   );
 });
 
-test("volumes of all pods are measured in one walk, and nobody else is asked", async () => {
+test("measures volumes of all pods in one walk, without other calls", async () => {
   const two = [
     { name: "v", emptyDir: { sizeLimit: "1Mi" } },
     { name: "w", emptyDir: {} },
@@ -237,7 +237,7 @@ const layer = (name: string, mebibytes: number, attempt: number, uid = "uid-1") 
     writableLayer: { usedBytes: { value: BigInt(mebibytes * mebibyte) } },
   });
 
-test("a container's limit is about its layer and its logs, of its newest run", async () => {
+test("a container's limit covers the writable layer and logs of its latest instance", async () => {
   const pod = aPod({ containers: [limited("a", "10Mi"), limited("b", "90Mi")] });
   await using t = await node([pod], { "uid-1/a": 3, "uid-1/b": 20 }, [
     layer("a", 8, 1),
@@ -250,7 +250,7 @@ test("a container's limit is about its layer and its logs, of its newest run", a
   assert.deepEqual(t.counted, ["ephemeralcontainerfs.limit"]);
 });
 
-test("layers on a file system of their own do not count for a container, but for the whole pod", async () => {
+test("layers on a dedicated file system count towards the pod's limit, not the container's", async () => {
   const pod = aPod({ containers: [limited("a", "10Mi"), limited("b", "50Mi")] });
   const layers = [layer("a", 20, 0)];
   await using together = await node([pod], {}, layers);
@@ -268,7 +268,7 @@ test("layers on a file system of their own do not count for a container, but for
   );
 });
 
-test("all that a pod keeps on the disk counts towards the sum of its containers' limits", async () => {
+test("all of a pod's disk usage counts towards the sum of its containers' limits", async () => {
   const volumes = [
     { name: "v", emptyDir: {} },
     { name: "w", configMap: { name: "c" } },
@@ -286,7 +286,7 @@ test("all that a pod keeps on the disk counts towards the sum of its containers'
   assert.ok(t.world.walks.flat().every((path) => !path.endsWith("volumes/m")));
 });
 
-test("logs of containers that have ended count for no limit", async () => {
+test("logs of terminated containers count towards no limit", async () => {
   const containers = [limited("a", "10Mi")];
   const pod = aPod({ containers, initContainers: [limited("first", "10Mi")] });
   await using t = await node([pod], { "uid-1/first": 30, "uid-1/a": 1 });
@@ -298,7 +298,7 @@ test("logs of containers that have ended count for no limit", async () => {
   assert.deepEqual(t.counted, ["ephemeralpodfs.limit"]);
 });
 
-test("what an emptyDir takes of memory counts for its own limit alone, not for the pod's on disk", async () => {
+test("a memory-backed emptyDir counts towards its own limit only, not the pod's disk limit", async () => {
   for (const medium of ["Memory", "HugePages-2Mi"]) {
     const volumes = [{ name: "m", emptyDir: { medium, sizeLimit: "60Mi" } }];
     await using t = await node([aPod({ containers: [limited("a", "10Mi")], volumes })], { "volumes/m": 50 });
@@ -310,7 +310,7 @@ test("what an emptyDir takes of memory counts for its own limit alone, not for t
   }
 });
 
-test("a long walk is followed by a pause that is longer", async () => {
+test("waits longer after a longer walk", async () => {
   await using t = await node([withVolume("1Mi")], { "volumes/v": 1 });
   t.world.walkMs = 4_000;
   await t.pass();
@@ -320,7 +320,7 @@ test("a long walk is followed by a pause that is longer", async () => {
   assert.equal(t.world.walks.length, 2);
 });
 
-test("a target that cannot tell is asked again, and one that is away is not asked", async () => {
+test("retries a target that fails, and does not query an unreachable one", async () => {
   await using t = await node([withVolume("1Mi")], { "volumes/v": 2 });
   t.world.fails = true;
   await t.pass();
@@ -334,7 +334,7 @@ test("a target that cannot tell is asked again, and one that is away is not aske
   assert.equal(t.evicted.length, 1);
 });
 
-test("after a start nothing is done before pods that had ended are gone, and the node is looked at anew then", async () => {
+test("after a start waits until terminated pods are removed, then observes the node again", async () => {
   await using t = await node([]);
   t.world.sourcesSeen = false;
   await t.pass();
@@ -352,7 +352,7 @@ test("after a start nothing is done before pods that had ended are gone, and the
   assert.deepEqual(t.world.acts, [3, 4], "it waits once");
 });
 
-test("a source that stays silent holds up nothing for longer than 30 seconds, and what ended before is waited for once it speaks", async () => {
+test("waits at most 30 seconds for a silent source, and for terminated pods once it reports", async () => {
   await using t = await node([]);
   t.world.sourcesSeen = false;
   await t.pass();
@@ -370,7 +370,7 @@ test("a source that stays silent holds up nothing for longer than 30 seconds, an
   assert.deepEqual([t.world.looks, t.world.acts], [6, [4, 6]]);
 });
 
-test("remains that do not go hold up nothing for longer than 30 seconds", async () => {
+test("waits at most 30 seconds for pods that are not removed", async () => {
   await using t = await node([]);
   t.world.former.set("stuck", false);
   await t.pass();
@@ -380,7 +380,7 @@ test("remains that do not go hold up nothing for longer than 30 seconds", async 
   assert.deepEqual(t.world.acts, [2]);
 });
 
-test("the node is looked at again when an evicted pod is gone, or has had its time: to end, and to give back what it used", async () => {
+test("observes the node again once an evicted pod is gone, or after its termination and cleanup timeouts", async () => {
   await using t = await node([withVolume("10Mi")], { "volumes/v": 11 });
   t.world.lingers = "terminating";
   await t.pass();

@@ -33,7 +33,7 @@ async function listening(...given: readonly Spawned[]) {
 
 const bound = (name: string, bytes: number) => ({ name, directory: "/sys/fs/cgroup/memory/kubepods", bytes });
 
-test("bounds are usages: what leaves as much as the threshold wants, and the files that could be dropped", () => {
+test("computes usage bounds: capacity minus the threshold plus inactive files", () => {
   const thresholds = [
     { signal: "memory.available", value: "10%", graceMs: 0 },
     { signal: "memory.available", value: "300", graceMs: 1000 },
@@ -57,7 +57,7 @@ test("bounds are usages: what leaves as much as the threshold wants, and the fil
   assert.equal(memoryBounds(thresholds, new Map([["memory.available", machine]])).length, 2);
 });
 
-test("a crossing is news once, also one of a moment when nobody waited", async () => {
+test("reports a crossing once, also one that happened while nothing was waiting", async () => {
   const kernel = spokenProcess();
   const { stop, done, said, isNews } = await listening(kernel);
   assert.equal(await isNews(), false);
@@ -71,7 +71,7 @@ test("a crossing is news once, also one of a moment when nobody waited", async (
   assert.ok(kernel.stdin.writableEnded, "the listener is left to its end");
 });
 
-test("the kernel is told of bounds as they change, and a new listener of those that stand", async () => {
+test("passes changed bounds to the kernel, and the current ones to a new listener", async () => {
   const [one, other] = [spokenProcess(), spokenProcess()];
   const { clock, stop, done, notifier } = await listening(one, other);
   notifier.tellOf([bound("hard memory", 10), bound("soft memory", 20)]);
@@ -86,7 +86,7 @@ test("the kernel is told of bounds as they change, and a new listener of those t
   await done;
 });
 
-test("why the kernel does not tell is said once; a target that is away says nothing", async () => {
+test("logs once why notifications are unavailable; nothing for an unreachable target", async () => {
   const [mute, again] = [spokenProcess(), spokenProcess()];
   const missing = new CodedError("not_found", "perl: no such program");
   const { clock, stop, done, said, isNews } = await listening(
@@ -111,7 +111,7 @@ test("why the kernel does not tell is said once; a target that is away says noth
   await done;
 });
 
-test("a target that gives ever other reasons, and crossings without end, fills no log and has nobody look each time", async () => {
+test("rate-limits log lines and observations for a target with endless reasons and crossings", async () => {
   const kernel = spokenProcess();
   const { clock, stop, done, said, isNews } = await listening(kernel);
   for (let n = 0; n < 1_000; n++) kernel.stdout.write(`failed ${n} ${"x".repeat(1_000)}\ncrossed hard memory ${n}\n`);

@@ -8,7 +8,7 @@ const mebibyte = 2 ** 20;
 const memory: Threshold = { signal: "memory.available", value: "100Mi", graceMs: 0 };
 const lowMemory = new Map([["memory.available", { available: 90 * mebibyte, capacity: 2 ** 30 }]] as const);
 
-test("a notice names the resource, the threshold and each container that uses more than it has requested", () => {
+test("names the resource, the threshold and each container over its request", () => {
   const pod = aPod({
     containers: [
       aContainer("hog", { resources: { requests: { memory: "100Mi" } } }),
@@ -37,7 +37,7 @@ test("a notice names the resource, the threshold and each container that uses mo
   });
 });
 
-test("a pod that requests memory as a whole is named with its request", () => {
+test("names a pod with a pod-level memory request together with it", () => {
   const pod = aPod({ resources: { requests: { memory: "1Gi" } } }, { name: "whole" });
   const usage = { memoryBytes: 2 ** 31, containers: new Map(), volumes: new Map() };
   const { message, annotations } = evictionNotice({
@@ -52,7 +52,7 @@ test("a pod that requests memory as a whole is named with its request", () => {
   assert.equal(annotations["offending_pod_usage"], "2Gi");
 });
 
-test("inodes and processes are counted in thousands; a share of them in powers of two, as the kubelet has it", () => {
+test("formats inodes and processes with decimal suffixes, and percentages of them with binary ones, like the kubelet", () => {
   const thresholds: Threshold[] = [{ signal: "nodefs.inodesFree", value: "50%", graceMs: 0 }];
   const observations = new Map([["nodefs.inodesFree", { available: 3000, capacity: 131_072 }]] as const);
   const pod = aPod();
@@ -60,7 +60,7 @@ test("inodes and processes are counted in thousands; a share of them in powers o
   assert.equal(message, "The node was low on resource: inodes. Threshold quantity: 64Ki, available: 3k. ");
 });
 
-test("files of a container are its layer and its logs, where both are known", () => {
+test("a container's disk usage is its layer and logs, if both are known", () => {
   const pod = aPod({ containers: [aContainer("a"), aContainer("b")] });
   const use = (bytes: number) => ({ bytes, inodes: 1 });
   const containers = new Map([

@@ -94,7 +94,7 @@ const big = aPod({ terminationGracePeriodSeconds: 40 }, { name: "big", uid: "big
 const critical = aPod({ priority: 2_000_000_000 }, { name: "critical", uid: "critical" });
 const using = (memoryBytes: number): PodUsage => ({ memoryBytes, containers: new Map(), volumes: new Map() });
 
-test("a node with enough of everything evicts nobody, and measures no pod", async () => {
+test("evicts nothing and measures no pod when no threshold is met", async () => {
   const { world, did, cell, round } = node([small]);
   world.available = { "memory.available": 500, "nodefs.available": 500 };
   assert.equal(await round(), undefined);
@@ -103,7 +103,7 @@ test("a node with enough of everything evicts nobody, and measures no pod", asyn
   assert.deepEqual(did, ["tell"], "once, when it was known at last");
 });
 
-test("short memory evicts the pod that uses most, one a round, none twice, in the kubelet's words", async () => {
+test("memory pressure evicts the pod that uses most: one per round, none twice, with the kubelet's messages", async () => {
   const { world, did, ended, events, round } = node([small, critical, big]);
   world.available = { "memory.available": 90 };
   world.usage = new Map([
@@ -128,7 +128,7 @@ test("short memory evicts the pod that uses most, one a round, none twice, in th
   assert.equal(await round(), undefined, "only a critical pod is left");
 });
 
-test("a full disk is cleared of what nobody uses first, and pods go only where that was not enough", async () => {
+test("disk pressure first removes unused containers and images, and evicts pods only if that is not enough", async () => {
   const { world, did, round } = node([small]);
   world.available = { "nodefs.available": 50 };
   world.afterImages = { "nodefs.available": 500 };
@@ -140,7 +140,7 @@ test("a full disk is cleared of what nobody uses first, and pods go only where t
   assert.deepEqual(did.slice(3), ["containers", "images", "measure files", "count nodefs.available"]);
 });
 
-test("what is removed lies on the file system that runs short", async () => {
+test("garbage-collects on the file system that is under pressure only", async () => {
   const steps = async (signal: NodeSignal, disks: DiskLayout) => {
     const { world, did, round } = node([], { evictionHard: { "nodefs.available": "100", "imagefs.available": "100" } });
     world.disks = disks;
@@ -157,7 +157,7 @@ test("what is removed lies on the file system that runs short", async () => {
   assert.equal(await steps("imagefs.available", split), "images");
 });
 
-test("a soft threshold leaves a pod the time that it and the configuration allow", async () => {
+test("a soft eviction allows the shorter of the pod's and the configured grace period", async () => {
   const soft = {
     evictionHard: {},
     evictionSoft: { "pid.available": "100" },
@@ -174,7 +174,7 @@ test("a soft threshold leaves a pod the time that it and the configuration allow
   assert.deepEqual([await grace(60, big), await grace(20, big), await grace(0, big)], [40, 20, 0]);
 });
 
-test("a target that cannot be read is told of, and what was short stays so", async () => {
+test("reports an unreadable target, and keeps the conditions", async () => {
   const { world, cell, did, round } = node([]);
   world.available = { "memory.available": 1 };
   await round();

@@ -40,7 +40,7 @@ async function target(cgroupVersion: 1 | 2 = 2) {
   return { clock, host, world, lines, observe: () => observe(never) };
 }
 
-test("everything that has a signal is read; a cgroup without a limit has none", async () => {
+test("observes every signal; none for a cgroup without a limit", async () => {
   const { host, observe } = await target();
   const { observations, disks, problem } = await observe();
   assert.deepEqual(observations.get("memory.available"), { available: 900 * 1024, capacity: 1000 * 1024 });
@@ -61,7 +61,7 @@ test("everything that has a signal is read; a cgroup without a limit has none", 
   });
 });
 
-test("on cgroup v1 the memory of all pods is in a hierarchy of its own", async () => {
+test("v1: reads allocatable memory from the memory hierarchy", async () => {
   const { host, observe } = await target(1);
   const pods = "/sys/fs/cgroup/memory/kubepods";
   host.files.put(`${pods}/memory.usage_in_bytes`, { data: "600\n" });
@@ -72,7 +72,7 @@ test("on cgroup v1 the memory of all pods is in a hierarchy of its own", async (
   assert.equal((await observe()).observations.get("allocatableMemory.available")?.available, 600);
 });
 
-test("a runtime that is away hides its file systems alone, is told of once, and is asked again", async () => {
+test("an unreachable runtime hides only its own file systems, is logged once, and is retried", async () => {
   const { world, lines, observe } = await target();
   world.runtimeAway = true;
   await observe();
@@ -83,7 +83,7 @@ test("a runtime that is away hides its file systems alone, is told of once, and 
   assert.ok((await observe()).observations.has("imagefs.available"));
 });
 
-test("a file system that hangs holds nothing up for long, and is not asked again while it does", async () => {
+test("a hanging file system blocks only for its timeout, and is not queried again while it hangs", async () => {
   const { clock, host, observe } = await target();
   await observe();
   let asked = 0;
@@ -107,7 +107,7 @@ test("a file system that hangs holds nothing up for long, and is not asked again
   assert.ok((await observe()).observations.has("imagefs.available"));
 });
 
-test("a target without its memory figures cannot be read", async () => {
+test("fails for a target without memory figures", async () => {
   const { host, observe } = await target();
   await host.fs.apply([{ do: "remove", path: "/proc/meminfo" }]);
   const { observations, problem } = await observe();

@@ -19,7 +19,7 @@ function candidate(name: string, usage: Partial<PodUsage> | undefined, spec: Par
 const order = (signal: NodeSignal, candidates: readonly Candidate[], disks = oneDisk) =>
   ranked(candidates, signal, disks).map(({ pod }) => pod.metadata.name);
 
-test("short memory: unknown usage first, then what exceeds its request, then low priority, then the most beyond it", () => {
+test("memory: ranks unknown usage first, then over request, then low priority, then most over request", () => {
   const candidates = [
     candidate("within", { memoryBytes: 900 }, requesting({ memory: "1000" })),
     candidate("important", { memoryBytes: 900 }, { priority: 10 }),
@@ -30,7 +30,7 @@ test("short memory: unknown usage first, then what exceeds its request, then low
   assert.deepEqual(order("memory.available", candidates), ["unknown", "much", "little", "important", "within"]);
 });
 
-test("overhead counts where something is requested", () => {
+test("counts overhead for pods with a request", () => {
   const overhead = { memory: "100" };
   const candidates = [
     candidate("within", { memoryBytes: 190 }, { ...requesting({ memory: "100" }), overhead }),
@@ -39,7 +39,7 @@ test("overhead counts where something is requested", () => {
   assert.deepEqual(order("memory.available", candidates), ["beyond", "within"]);
 });
 
-test("few process IDs: low priority first, then the most processes", () => {
+test("PIDs: ranks low priority first, then most processes", () => {
   const candidates = [
     candidate("a", { processes: 9 }, { priority: 1 }),
     candidate("b", { processes: 2 }),
@@ -53,7 +53,7 @@ const files = (layer: number, logs: number, volume: number): Partial<PodUsage> =
   volumes: new Map([["v", { bytes: volume, inodes: 50 }]]),
 });
 
-test("a full disk: what counts is what lies on it", () => {
+test("disk: counts only usage on the file system under pressure", () => {
   const candidates = [candidate("layers", files(90, 5, 0)), candidate("files", files(0, 10, 70))];
   assert.deepEqual(order("nodefs.available", candidates), ["layers", "files"]);
   const apart = { imagesApart: true, layersApart: false };
@@ -64,7 +64,7 @@ test("a full disk: what counts is what lies on it", () => {
   assert.deepEqual(order("nodefs.available", candidates, split), ["layers", "files"]);
 });
 
-test("no inodes left: those of files count, and requests of bytes are taken off", () => {
+test("inodes: counts inodes used, minus byte requests like the kubelet", () => {
   const candidates = [
     candidate("few", files(0, 0, 0), {}),
     candidate("requesting", { ...files(0, 0, 9), containers: new Map() }, requesting({ "ephemeral-storage": "51" })),
@@ -72,7 +72,7 @@ test("no inodes left: those of files count, and requests of bytes are taken off"
   assert.deepEqual(order("nodefs.inodesFree", candidates), ["few", "requesting"]);
 });
 
-test("a full disk: what is within its request goes last", () => {
+test("disk: ranks pods within their request last", () => {
   const candidates = [
     candidate("within", files(500, 0, 0), requesting({ "ephemeral-storage": "1000" })),
     candidate("beyond", files(1, 0, 0)),
@@ -80,7 +80,7 @@ test("a full disk: what is within its request goes last", () => {
   assert.deepEqual(order("nodefs.available", candidates), ["beyond", "within"]);
 });
 
-test("a full disk: of a pod with resources of its own the containers' requests do not count", () => {
+test("disk: ignores container requests of a pod with pod-level resources", () => {
   const own = { ...requesting({ "ephemeral-storage": "1000" }), resources: { requests: { cpu: "1" } } };
   const candidates = [
     candidate("small", files(100, 0, 0), requesting({ "ephemeral-storage": "1000" })),

@@ -22,7 +22,7 @@ const names = (thresholds: readonly Threshold[]) =>
 const seen = (all: Readonly<Record<string, Observation>>) =>
   new Map(Object.entries(all) as (readonly [NodeSignal, Observation])[]);
 
-test("the hard threshold of memory holds for all pods together where they are held to what is allocatable", () => {
+test("adds the hard memory threshold for allocatable memory when it is enforced", () => {
   const given = {
     evictionHard: { "memory.available": "100Mi", "nodefs.available": "10%" },
     evictionSoft: { "memory.available": "200Mi" },
@@ -38,12 +38,12 @@ test("the hard threshold of memory holds for all pods together where they are he
   assert.ok(!names(unheld).some((name) => name.startsWith("allocatable")));
 });
 
-test("a percentage of none or all is no threshold, and neither is an unknown signal", () => {
+test("drops thresholds of 0 % and 100 %, and unknown signals", () => {
   const evictionHard = { "memory.available": "0%", "nodefs.available": "100%", "imagefs.available": "1%", odd: "1" };
   assert.deepEqual(names(thresholdsOf(settings({ evictionHard }))), ["imagefs.available<1%"]);
 });
 
-test("layers are bound by the file system that they are on, whatever is configured for them", () => {
+test("replaces thresholds of containerfs by those of its actual file system", () => {
   const configured = thresholdsOf(
     settings({
       evictionHard: { "nodefs.available": "10%", "imagefs.available": "15%", "containerfs.available": "50%" },
@@ -56,7 +56,7 @@ test("layers are bound by the file system that they are on, whatever is configur
   assert.deepEqual(containers(true, true), ["containerfs.available<10%"]);
 });
 
-test("a threshold is crossed below its value, not at it; what is not known is not crossed", () => {
+test("a threshold is met below its value, not at it; never without an observation", () => {
   const [bytes, share] = thresholdsOf(
     settings({ evictionHard: { "memory.available": "100", "nodefs.inodesFree": "5%" }, enforceNodeAllocatable: [] }),
   );
@@ -68,7 +68,7 @@ test("a threshold is crossed below its value, not at it; what is not known is no
   assert.deepEqual(crossed([bytes], new Map(), { reclaimed: false }), []);
 });
 
-test("a minimum to reclaim comes on top of the value", () => {
+test("adds the minimum reclaim to the value", () => {
   const [one] = thresholdsOf(
     settings({
       evictionHard: { "nodefs.available": "100" },

@@ -30,7 +30,7 @@ const cases: readonly (readonly [what: string, table: readonly string[], base: s
 ];
 
 for (const [what, table, base, verdict] of cases)
-  test(`${what} is ${verdict ? "" : "not "}of the tree`, () => {
+  test(`${what} is ${verdict ? "" : "not "}inside the volume`, () => {
     assert.equal(isPartOf(parseShown(table.join("\n")), base, "/t"), verdict);
   });
 
@@ -47,7 +47,7 @@ function machineThatSays(...lines: readonly string[]) {
 
 const part = (name: string) => ({ base: "/v", below: name, target: `/pods/${name}` });
 
-test("what is of another tree is unmounted again before anybody hears of it, the others stay", async () => {
+test("unmounts a bind mount that leads outside its volume before returning; keeps the others", async () => {
   const said = ["bound", "/v", "/pods/a", "bound", "/v", "/pods/b", ""];
   const host = machineThatSays(...said, "8:1 / /", "8:1 /v/a /pods/a", "8:1 /etc /pods/b");
   await host.fs.apply([
@@ -63,7 +63,7 @@ test("what is of another tree is unmounted again before anybody hears of it, the
   );
 });
 
-test("the first that fails is told, with its step", async () => {
+test("reports the first failure with its step", async () => {
   const told = (...lines: readonly string[]) => bindParts(machineThatSays(...lines), [part("a"), part("b")], never);
   const bound = ["bound", "/v", "/pods/a"];
   const table = ["", "8:1 / /", "8:1 /v/a /pods/a"];

@@ -26,7 +26,7 @@ const told = (changes: readonly FileChange[]) =>
       : [],
   );
 
-test("each cgroup above a new one hands its controllers down, those that it does not yet", async () => {
+test("enables missing controllers in every ancestor of a new cgroup", async () => {
   const host = machine(["cpu", "memory", "pids"]);
   const cgroups = await openCgroups(host, 2, never);
   await cgroups.ensure("/kubepods/pod1", { pids: 10 }, never);
@@ -40,7 +40,7 @@ test("each cgroup above a new one hands its controllers down, those that it does
   assert.equal(host.files.changes.length, before);
 });
 
-test("a controller that the kernel refuses to hand down does not stop the others", async () => {
+test("a controller that the kernel refuses to enable does not stop the others", async () => {
   const host = machine(["cpu", "cpuset", "pids"]);
   host.files.onChange((change) => {
     if (change.do === "write" && change.data === "+cpuset") throw new CodedError("failed_precondition", "busy");

@@ -34,7 +34,7 @@ function shellWith(files: Readonly<Record<string, string>>): Pick<Host, "run"> &
 
 const pod = "/kubepods/burstable/pod1";
 
-test("version 1: a pod, its containers and its network in one command", async () => {
+test("v1: reads a pod, its containers and its network with one command", async () => {
   const main = `memory${pod}/${id("a")}`;
   using host = shellWith({
     [`memory${pod}/memory.usage_in_bytes`]: "5000000\n",
@@ -101,7 +101,7 @@ test("version 1: a pod, its containers and its network in one command", async ()
   assert.ok(proc.get("/proc/meminfo")?.includes("MemTotal"));
 });
 
-test("version 2, under systemd: scopes by their IDs, but conmon's", async () => {
+test("v2 with systemd: finds scopes by container ID, except conmon's", async () => {
   const slice = "/kubepods.slice/kubepods-besteffort.slice/kubepods-besteffort-pod1.slice";
   const scope = `${slice}/cri-containerd-${id("c")}.scope`;
   const pressure =
@@ -165,14 +165,14 @@ test("version 2, under systemd: scopes by their IDs, but conmon's", async () => 
   });
 });
 
-test("a machine that cannot tell says so", async () => {
+test("reports a machine whose cgroups cannot be read", async () => {
   const silent: Pick<Host, "run"> = { run: async () => ({ code: 1, stdout: "", stderr: "", truncated: false }) };
   await assert.rejects(readCgroups(silent, 1, [{ path: "/" }], signal), { code: "failed_precondition" });
   const endless: Pick<Host, "run"> = { run: async () => ({ code: 0, stdout: "", stderr: "", truncated: true }) };
   await assert.rejects(readCgroups(endless, 1, [{ path: "/" }], signal), { code: "resource_exhausted" });
 });
 
-test("the interfaces of a network, but those that lead nowhere or to others", () => {
+test("lists a network's interfaces, without loopback and veth devices", () => {
   const table = `Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:    5       1    0    0    0     0          0         0     5       1    0    0    0     0       0          0

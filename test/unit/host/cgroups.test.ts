@@ -29,7 +29,7 @@ async function withVersion1(): Promise<FakeHost> {
   return host;
 }
 
-test("version 1: a directory in each hierarchy that is there, limits in the files of each controller", async () => {
+test("v1: creates a directory in each mounted hierarchy, and writes limits to each controller's files", async () => {
   const host = await withVersion1();
   const cgroups = await openCgroups(host, 1, never);
   await cgroups.ensure("/kubepods/pod1", limits, never);
@@ -47,7 +47,7 @@ test("version 1: a directory in each hierarchy that is there, limits in the file
   assert.deepEqual(host.files.tree("/sys/fs/cgroup").filter((path) => path.endsWith("/pod1")).length, 4);
 });
 
-test("version 1: a new cpuset takes its parent's CPUs and memory nodes, at every depth", async () => {
+test("v1: a new cpuset inherits its parent's CPUs and memory nodes, at every depth", async () => {
   const host = await withVersion1();
   await (await openCgroups(host, 1, never)).ensure("/kubepods/burstable/pod1", {}, never);
   for (const path of ["kubepods", "kubepods/burstable", "kubepods/burstable/pod1"]) {
@@ -56,7 +56,7 @@ test("version 1: a new cpuset takes its parent's CPUs and memory nodes, at every
   }
 });
 
-test("version 2: one directory, shares as a weight, a quota of -1 as max", async () => {
+test("v2: creates one directory, converts shares to a weight, and writes a quota of -1 as max", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   await cgroups.ensure("/kubepods/pod1", limits, never);
@@ -72,7 +72,7 @@ test("version 2: one directory, shares as a weight, a quota of -1 as max", async
   assert.deepEqual([weightOf(2), weightOf(1024), weightOf(262_144)], [1, 39, 10_000]);
 });
 
-test("removal goes depth first, through directories only, and names a cgroup that still has processes", async () => {
+test("removes depth first, directories only, and names a cgroup that still has processes", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   await cgroups.ensure("/kubepods/pod1/c1", {}, never);
@@ -91,7 +91,7 @@ test("removal goes depth first, through directories only, and names a cgroup tha
   });
 });
 
-test("below a cgroup that was seen to, a new one is made by changes alone, and step by step when those no longer fit", async () => {
+test("below a prepared cgroup creates a new one without checks, and falls back to checks on failure", async () => {
   const host = await withVersion1();
   const cgroups = await openCgroups(host, 1, never);
   await cgroups.ensure("/kubepods", {}, never);
@@ -118,7 +118,7 @@ test("below a cgroup that was seen to, a new one is made by changes alone, and s
   assert.equal(host.files.text("/sys/fs/cgroup/pids/kubepods/pod2/pids.max"), "42");
 });
 
-test("what a runtime left in several cgroups goes with them, in one go where there is nothing", async () => {
+test("removes several cgroups with a runtime's leftovers, in one command if there are none", async () => {
   const host = fakeHost({ clock: fakeClock() });
   const cgroups = await openCgroups(host, 2, never);
   for (const path of ["/kubepods/pod1/c1/init", "/kubepods/burstable/pod1"]) await cgroups.ensure(path, {}, never);
@@ -134,7 +134,7 @@ test("what a runtime left in several cgroups goes with them, in one go where the
   assert.deepEqual(await cgroups.children("/kubepods", never), ["burstable"]);
 });
 
-test("CPUs are a list, which cgroups below take over; both versions", async () => {
+test("v1 and v2: sets a CPU list, which child cgroups inherit", async () => {
   const host = await withVersion1();
   const cgroups = await openCgroups(host, 1, never);
   await cgroups.ensure("/kubepods", {}, never);
@@ -146,7 +146,7 @@ test("CPUs are a list, which cgroups below take over; both versions", async () =
   assert.equal(unified.files.text("/sys/fs/cgroup/kubepods/cpuset.cpus"), "0-1");
 });
 
-test("version 1: a directory without a hierarchy is passed over, one of several controllers is used by each name", async () => {
+test("v1: ignores directories without a hierarchy, and uses a shared hierarchy under each controller's name", async () => {
   const host = await withVersion1();
   const at = (name: string) => `/sys/fs/cgroup/${name}`;
   for (const name of ["hugetlb", "cpu,cpuacct"]) await host.fs.apply([{ do: "mkdir", path: at(name), parents: true }]);
@@ -156,7 +156,7 @@ test("version 1: a directory without a hierarchy is passed over, one of several 
   assert.ok(!host.files.tree("/sys/fs/cgroup").includes(at("hugetlb/kubepods")));
 });
 
-test("version 1: what is not mounted limits nothing, and what a node needs of it is named", async () => {
+test("v1: ignores limits of controllers that are not mounted, and names the required ones", async () => {
   const host = await withVersion1();
   for (const name of ["cpu,cpuacct", "cpuset"]) {
     await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
@@ -171,7 +171,7 @@ test("version 1: what is not mounted limits nothing, and what a node needs of it
   assert.deepEqual(await unmountedControllers(host, never), ["memory"]);
 });
 
-test("a cgroup that others make is refused for its missing paths with version 1, for its missing controllers with version 2", async () => {
+test("validates a cgroup created by others: missing paths with v1, missing controllers with v2", async () => {
   const kube = { path: "/kube", name: '["kube"]' };
   const first = await withVersion1();
   const version1 = await openCgroups(first, 1, never);

@@ -14,7 +14,7 @@ function reading(maxLineBytes?: number, heard?: (line: string) => void) {
   return { ...program, lines, said };
 }
 
-test("hands on whole lines, however they are cut, and returns what was said on standard error", async () => {
+test("emits whole lines however they are chunked, and returns standard error", async () => {
   const { stdout, lines, said, end } = reading();
   for (const byte of Buffer.from("one\n\nzwölf\nrest")) stdout.write(Buffer.from([byte]));
   end("  why\n");
@@ -22,7 +22,7 @@ test("hands on whole lines, however they are cut, and returns what was said on s
   assert.deepEqual(lines, ["one", "", "zwölf"]);
 });
 
-test("fails on a line beyond its limit, and ends the command", async () => {
+test("fails on a line over the limit, and ends the command", async () => {
   const { stdout, lines, said } = reading(100);
   stdout.write(`${"x".repeat(100)}\n`);
   stdout.write("y".repeat(60));
@@ -41,7 +41,7 @@ test("keeps 4 KiB of standard error", async () => {
   assert.equal((await said).length, 4_096);
 });
 
-test("fails with what its listener throws", async () => {
+test("fails with the error that its listener throws", async () => {
   const { stdout, said } = reading(undefined, () => {
     throw new Error("not understood");
   });

@@ -72,7 +72,7 @@ test("addresses: the default route's interface first, IPv4 before IPv6; no loopb
   ]);
 });
 
-test("addresses of one interface: the primary one before what the machine holds besides, where it says so", async () => {
+test("addresses of one interface: the primary one first, if flagged as such", async () => {
   const virtual = `${trie}     |-- 192.168.0.5\n        /32 host LOCAL\n`.replace(
     "     |-- 192.168.0.12\n",
     "     |-- 192.168.0.10\n        /32 host LOCAL\n     |-- 192.168.0.12\n",
@@ -95,7 +95,7 @@ test("addresses of a machine without IPv6 and without a default route", async ()
   assert.deepEqual(await targetAddresses(host, never), ["172.17.0.1", "192.168.0.12"]);
 });
 
-test("facts are read from the target's files, in Kubernetes' units and Go's names", async () => {
+test("reads facts from the target's files, in Kubernetes' units and Go's names", async () => {
   const host = machine({
     "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages": "3\n",
     "/sys/kernel/mm/hugepages/hugepages-1048576kB/nr_hugepages": "0\n",
@@ -125,7 +125,7 @@ test("facts are read from the target's files, in Kubernetes' units and Go's name
   );
 });
 
-test("AppArmor has to be switched on, and its profiles within reach", async () => {
+test("AppArmor counts as enabled if it is on and its profiles are readable", async () => {
   const appArmor = async (enabled: string, profiles: boolean) => {
     const host = machine({ "/sys/module/apparmor/parameters/enabled": enabled });
     if (profiles)
@@ -138,13 +138,13 @@ test("AppArmor has to be switched on, and its profiles within reach", async () =
   );
 });
 
-test("the boot is as long ago as the target says, by our clock", async () => {
+test("computes the boot time from the target's uptime and the local clock", async () => {
   const clock = fakeClock();
   assert.equal(await readBootTime(machine({ "/proc/uptime": "100.50 50.00\n" }), clock, never), clock.now() - 100_500);
   assert.equal(await readBootTime(machine(), clock, never), undefined);
 });
 
-test("usage: memory from the root cgroup less inactive files, or from meminfo; processes from loadavg", async () => {
+test("usage: memory from the root cgroup minus inactive files, or from meminfo; processes from loadavg", async () => {
   const v2 = machine({ "/sys/fs/cgroup/memory.stat": "anon 5000\nfile 900\nkernel 70\ninactive_file 600\n" });
   const unified = await readUsage(v2, never);
   assert.deepEqual(
@@ -165,7 +165,7 @@ test("usage: memory from the root cgroup less inactive files, or from meminfo; p
   assert.deepEqual([usageBytes, workingSetBytes], [1000, 700]);
 });
 
-test("facts that a node tells of are compared; swap, the boot and further addresses are not", async () => {
+test("compares the facts that a Node reports; not swap, boot time and secondary addresses", async () => {
   const before = await readFacts(machine(), never);
   assert.deepEqual(changedFacts(before, await readFacts(machine(), never)), []);
   const grown = { ...before, memoryBytes: before.memoryBytes * 2, cpus: 64, hugepages: { "hugepages-2Mi": 4 } };
@@ -176,7 +176,7 @@ test("facts that a node tells of are compared; swap, the boot and further addres
   assert.deepEqual(changedFacts(before, { ...before, addresses: ["10.88.0.1", first] }), ["address"]);
 });
 
-test("passes over lines of the kernel's address tables that are malformed", async () => {
+test("skips malformed lines of the kernel's address tables", async () => {
   const files = new Map([
     [
       "/proc/net/route",

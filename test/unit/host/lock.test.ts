@@ -18,7 +18,7 @@ async function lockFile(t: TestContext): Promise<string> {
   return join(directory, "lock");
 }
 
-test("a lock is one holder's until it gives it back", async (t) => {
+test("a lock has one holder until it is released", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const held = await acquireLocks(host, [{ path }], never);
@@ -30,7 +30,7 @@ test("a lock is one holder's until it gives it back", async (t) => {
   await using _again = await acquireLocks(host, [{ path }], never);
 });
 
-test("a lock on this machine needs no process beside graftlet's own", async (t) => {
+test("a lock on this machine needs no helper process", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   await using held = await acquireLocks(host, [{ path }], never);
@@ -40,7 +40,7 @@ test("a lock on this machine needs no process beside graftlet's own", async (t) 
   assert.equal(held.isProved(), true);
 });
 
-test("a lock on another machine outlives the signal that limited how long it was waited for", async (t) => {
+test("a lock on another machine outlives the signal that limited its acquisition", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const attempt = new AbortController();
@@ -51,7 +51,7 @@ test("a lock on another machine outlives the signal that limited how long it was
   await assert.rejects(acquireLocks({ spawn }, [{ path }], never), { code: "failed_precondition" });
 });
 
-test("a lock on another machine is lost with the process that holds it", async (t) => {
+test("a lock on another machine is lost when its holder process dies", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const pids: number[] = [];
@@ -69,7 +69,7 @@ test("a lock on another machine is lost with the process that holds it", async (
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
-test("a holder that has not answered yet is ended by its signal", async (t) => {
+test("the signal ends a holder that has not answered yet", async (t) => {
   const { spawn } = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const attempt = new AbortController();
@@ -84,14 +84,14 @@ test("a holder that has not answered yet is ended by its signal", async (t) => {
   await using _next = await acquireLocks({ spawn }, [{ path }], never);
 });
 
-test("a lock file that cannot be opened is no other agent's lock", async (t) => {
+test("a lock file that cannot be opened is not reported as held by another agent", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = `${await lockFile(t)}/below/nothing`;
   const refused = await acquireLocks(host, [{ path }], never).catch((error: unknown) => error);
   assert.ok(refused instanceof Error && !refused.message.includes("another agent"), String(refused));
 });
 
-test("of several locks all are held or none, directories too, and shared ones by many", async (t) => {
+test("acquires several locks all or none, on directories too; shared locks by many holders", async (t) => {
   const host = localHost({ clock: systemClock() });
   const path = await lockFile(t);
   const directory = dirname(path);
@@ -107,7 +107,7 @@ test("of several locks all are held or none, directories too, and shared ones by
   assert.equal(first.isOver(), true);
 });
 
-test("a holder that gets no sign of life for so long gives its locks up; one that does keeps them", async (t) => {
+test("a holder releases its locks when heartbeats stop, and keeps them while they come", async (t) => {
   const clock = systemClock();
   const { spawn } = localHost({ clock });
   const host = { spawn };

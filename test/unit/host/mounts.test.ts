@@ -23,7 +23,7 @@ const table = [
   "",
 ].join("\n");
 
-test("the kernel's table of mounts is read with optional fields and octal escapes", () => {
+test("parses mountinfo with optional fields and octal escapes", () => {
   assert.deepEqual(parseMounts(table)[2], {
     path: "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s",
     device: "0:44",
@@ -43,7 +43,7 @@ test("the kernel's table of mounts is read with optional fields and octal escape
   assert.equal(parseMounts(table).length, 5);
 });
 
-test("labels of SELinux are those of the mount that a path lies on, told among its options or its file system's", async () => {
+test("reads SELinux labels from mount or super options of the mount that holds a path", async () => {
   const labelled = [
     "22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,seclabel",
     "30 22 0:50 / /v/nfs/mount rw,relatime - nfs4 server:/ rw,vers=4.2",
@@ -59,7 +59,7 @@ test("labels of SELinux are those of the mount that a path lies on, told among i
   ]);
 });
 
-test("mounts below a directory come in the order of unmounting; a name that only begins alike is not below", () => {
+test("lists mounts below a directory in unmount order; excludes siblings with the same prefix", () => {
   const below = mountsBelow(parseMounts(table), "/var/lib/kubelet/pods/u");
   assert.deepEqual(below, [
     "/var/lib/kubelet/pods/u/volumes/kubernetes.io~secret/s/with blank",
@@ -80,7 +80,7 @@ async function machine(kernel = "6.1.0") {
   return host;
 }
 
-test("a tmpfs is mounted with its size, and out of swap where the kernel can", async () => {
+test("mounts a tmpfs with its size, and with noswap if the kernel supports it", async () => {
   const old = await machine("5.10.0");
   await mountTmpfs(old, "/m", { sizeBytes: 4096 });
   assert.deepEqual(old.commands, [["mount", "-t", "tmpfs", "-o", "size=4096", "tmpfs", "/m"]]);
@@ -94,14 +94,14 @@ test("a tmpfs is mounted with its size, and out of swap where the kernel can", a
   assert.deepEqual(young.commands, [["mount", "-t", "tmpfs", "-o", "noswap", "tmpfs", "/m"]]);
 });
 
-test("a kernel that refuses noswap gets none", async () => {
+test("retries without noswap when the kernel rejects it", async () => {
   const host = await machine("6.8.0");
   host.program("mount", (args) => (args.includes("noswap") ? 32 : 0));
   await mountTmpfs(host, "/m");
   assert.equal(host.commands.length, 2);
 });
 
-test("a mount that fails is permission_denied only where the user may not mount at all", async () => {
+test("a failed mount is permission_denied only if the user may not mount at all", async () => {
   const host = await machine();
   host.program("mount", (_args, { stderr }) => {
     stderr.write("mount: nope\n");
@@ -115,7 +115,7 @@ test("a mount that fails is permission_denied only where the user may not mount 
   await assert.rejects(mountTmpfs(host, "/m"), { code: "permission_denied" });
 });
 
-test("unmounting what is not mounted is success; what is busy is an error that names it", async () => {
+test("unmounting an unmounted path succeeds; a busy one fails with its path", async () => {
   const host = await machine();
   await unmount(host, "/m");
   await mountTmpfs(host, "/m");
@@ -129,7 +129,7 @@ test("unmounting what is not mounted is success; what is busy is an error that n
   });
 });
 
-test("a directory is shared by the mount that it lies in, by its own, or by one that is made for it", async () => {
+test("shares a directory through its parent mount, its own mount, or a new bind mount", async () => {
   const mounts = [
     ["root shared:1", "/d"],
     ["root", "/d", "mount --bind /d /d", "mount --make-shared /d"],
@@ -161,7 +161,7 @@ test("a directory is shared by the mount that it lies in, by its own, or by one 
   }
 });
 
-test("a directory that cannot be shared is said to be so", async () => {
+test("reports a directory that cannot be shared", async () => {
   const host = await machine();
   host.program("mount", () => 32);
   await assert.rejects(shareDirectory(host, "/m", new AbortController().signal), {
@@ -170,7 +170,7 @@ test("a directory that cannot be shared is said to be so", async () => {
   });
 });
 
-test("mounts are read once for all who ask at about the same time, and never before they asked", async () => {
+test("concurrent callers share one read of the mount table, started after their calls", async () => {
   const host = await machine();
   let reads = 0;
   const { fs } = host;

@@ -56,7 +56,7 @@ async function start() {
   };
 }
 
-test("a command that answers its heartbeats is known to hold, and is asked no more often than they come", async () => {
+test("a command that answers heartbeats has a valid lease, and is probed only at each heartbeat", async () => {
   const { clock, held, state } = await start();
   for (let minutes = 0; minutes < 10; minutes++) {
     await clock.advance(60_000);
@@ -66,7 +66,7 @@ test("a command that answers its heartbeats is known to hold, and is asked no mo
   assert.equal(state.beats, 40);
 });
 
-test("after a time in which this process stood still the command is asked at once", async () => {
+test("probes the command at once after this process was suspended", async () => {
   for (const how of ["standStill", "sleep"] as const) {
     const t = await start();
     t[how](50_000);
@@ -76,7 +76,7 @@ test("after a time in which this process stood still the command is asked at onc
   }
 });
 
-test("an answer to a heartbeat of before that time proves nothing", async () => {
+test("an answer to a heartbeat sent before the suspension does not renew the lease", async () => {
   const t = await start();
   t.state.answers = false;
   await t.clock.advance(15_000);
@@ -91,7 +91,7 @@ test("an answer to a heartbeat of before that time proves nothing", async () => 
   assert.equal(t.held.isProved(), true);
 });
 
-test("more answers than heartbeats prove nothing", async () => {
+test("more answers than heartbeats do not renew the lease", async () => {
   const t = await start();
   t.say(".".repeat(1000));
   await t.clock.advance(0);
@@ -101,7 +101,7 @@ test("more answers than heartbeats prove nothing", async () => {
   assert.equal(t.held.isProved(), false);
 });
 
-test("a command that has ended fails those who wait for its proof", async () => {
+test("waiters for the lease fail when the command has ended", async () => {
   const t = await start();
   t.state.answers = false;
   t.standStill(90_000);
@@ -112,7 +112,7 @@ test("a command that has ended fails those who wait for its proof", async () => 
   assert.deepEqual([t.held.isProved(), t.held.isOver()], [false, true]);
 });
 
-test("a command that answers none for as long as it would wait for one is killed and counts as ended", async () => {
+test("a command that misses heartbeats for its own timeout is killed and counts as ended", async () => {
   const t = await start();
   t.state.answers = false;
   await t.clock.advance(74_000);

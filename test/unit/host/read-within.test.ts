@@ -24,17 +24,17 @@ after(() => rm(root, { recursive: true }));
 const read = (below: string, maxBytes = 100) =>
   readWithin(localFs(), { base: join(root, "tree"), below, maxBytes }, signal).then(String);
 
-test("a file of the tree is read, by way of a link in it too", async () => {
+test("reads a file inside the tree, also through a link within it", async () => {
   assert.deepEqual([await read("a/file"), await read("b/file")], ["inside", "inside"]);
 });
 
-test("no link leads out of the tree", async () => {
+test("refuses links that lead out of the tree", async () => {
   for (const below of ["out", "up/secret", "beside/file"]) {
     await assert.rejects(read(below), { code: "failed_precondition" });
   }
 });
 
-test("what is missing, too large or no file is not read", async () => {
+test("refuses missing, oversized and non-regular files", async () => {
   await assert.rejects(read("none"), { code: "not_found" });
   await assert.rejects(read("a/file", 5), { code: "resource_exhausted" });
   await assert.rejects(read("a"), { code: "failed_precondition" });

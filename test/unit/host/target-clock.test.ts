@@ -41,7 +41,7 @@ function start(offset: number | undefined) {
   };
 }
 
-test("the target's times are ours shifted, whichever way its clock is wrong", async () => {
+test("converts times for a target clock that is ahead or behind", async () => {
   for (const offset of [hour, -hour, 0]) {
     await using t = start(offset);
     await t.ready();
@@ -50,7 +50,7 @@ test("the target's times are ours shifted, whichever way its clock is wrong", as
   }
 });
 
-test("a clock that somebody sets is noticed within a minute", async () => {
+test("notices a clock change within a minute", async () => {
   await using t = start(0);
   await t.ready();
   t.state.offset = hour;
@@ -60,7 +60,7 @@ test("a clock that somebody sets is noticed within a minute", async () => {
   assert.equal(t.ahead(), hour);
 });
 
-test("while the target is out of reach it is not asked; once it is back it is, at once", async () => {
+test("does not query an unreachable target; queries it as soon as it is back", async () => {
   await using t = start(5);
   await t.ready();
   t.link.cut();
@@ -72,7 +72,7 @@ test("while the target is out of reach it is not asked; once it is back it is, a
   assert.equal(t.ahead(), hour);
 });
 
-test("a target that does not answer holds nothing up, and what was last known stays", async () => {
+test("a target that does not answer blocks nothing, and the last offset stays", async () => {
   await using t = start(undefined);
   await t.ready();
   assert.equal(t.ahead(), 0);

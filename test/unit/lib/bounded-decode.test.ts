@@ -67,14 +67,14 @@ const bombs: readonly (readonly [string, () => unknown])[] = [
 ];
 
 for (const [what, decode] of bombs)
-  test(`refuses a message with too many ${what} before it takes much memory`, () => {
+  test(`rejects a message with too many ${what} before allocating much memory`, () => {
     const before = process.memoryUsage().heapUsed;
     assert.throws(decode, { code: "resource_exhausted", message: /^a message of \d+ bytes has too many entries/ });
     const grown = (process.memoryUsage().heapUsed - before) / mebibyte;
     assert.ok(grown < 96, `the heap grew by ${grown} MiB`);
   });
 
-test("refuses a message beyond the length before anything is read", () => {
+test("rejects an oversized message before reading it", () => {
   const limits = { maxMessageBytes: 10, maxDecodedBytes: mebibyte };
   assert.throws(() => decodeBounded(() => assert.fail("decoded"), new Uint8Array(11), limits), {
     code: "resource_exhausted",
@@ -104,7 +104,7 @@ test("decodes the lists of a node with 500 pods, 2,000 containers and 5,000 imag
   assert.equal(decodeBounded(ListImagesResponse.decode, stored, runtimeLimits).images.length, 5_000);
 });
 
-test("decodes 10,000 devices of a plugin with their NUMA nodes", () => {
+test("decodes 10,000 plugin devices with their NUMA nodes", () => {
   const devices = Array.from({ length: 10_000 }, (_, at) => ({
     ID: `device-${at}`,
     health: "Healthy",
@@ -114,7 +114,7 @@ test("decodes 10,000 devices of a plugin with their NUMA nodes", () => {
   assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 10_000);
 });
 
-test("decodes 5,000 devices with long names, whose content is not taken for entries", () => {
+test("decodes 5,000 devices with long names without counting the names' bytes as entries", () => {
   const devices = Array.from({ length: 5000 }, (_, index) => ({
     ID: `gpu-${"x".repeat(50)}-${index}`,
     health: "Healthy",
@@ -123,7 +123,7 @@ test("decodes 5,000 devices with long names, whose content is not taken for entr
   assert.equal(decodeBounded(ListAndWatchResponse.decode, bytes, pluginLimits).devices.length, 5000);
 });
 
-test("charges a target for what it has decoded, and for a message that is refused", () => {
+test("charges the target's budget for decoded and for rejected messages", () => {
   const spent: number[] = [];
   const budget = { spend: (bytes: number) => void spent.push(bytes), exceeded: () => undefined };
   const sum = () => spent.splice(0).reduce((all, one) => all + one, 0);

@@ -19,7 +19,7 @@ for (const [what, text] of [
   ["members", `{${full('"a":1,')}"b":0}`],
   ["lists within lists", full("[")],
 ] as const)
-  test(`refuses 16 MiB of JSON that consist of ${what} before they are parsed`, () => {
+  test(`rejects 16 MiB of JSON made of ${what} before parsing it`, () => {
     const json = Buffer.from(text);
     const grown = grownBy(() =>
       assert.throws(() => parseBoundedJson(json), { code: "resource_exhausted", message: /^a JSON text/ }),
@@ -27,7 +27,7 @@ for (const [what, text] of [
     assert.ok(grown < 16, `the heap grew by ${grown} MiB`);
   });
 
-test("does not count what stands in strings", () => {
+test("does not count separators inside strings", () => {
   const text = JSON.stringify({ text: '{[,:"\\'.repeat(1_000_000), more: [true, "\\", '"'] });
   assert.deepEqual(parseBoundedJson(Buffer.from(text)), JSON.parse(text));
 });
@@ -43,7 +43,7 @@ for (const text of ["", "{", '{"a', '"\\', "]]", "{}x", "nul"])
     assert.throws(() => parseBoundedJson(Buffer.from(text)), SyntaxError);
   });
 
-test("refuses a table of mounts with more than 100,000 lines before it is parsed", () => {
+test("rejects a mount table of more than 100,000 lines before parsing it", () => {
   // A repeated text is put together when it is first read, which the measurement must not count.
   const table = Buffer.from(full("a b c d e - f\n")).toString();
   const grown = grownBy(() =>
@@ -55,7 +55,7 @@ test("refuses a table of mounts with more than 100,000 lines before it is parsed
   assert.ok(grown < 16, `the heap grew by ${grown} MiB`);
 });
 
-test("gives the lines of a table, and charges the target for them", () => {
+test("splits a table into lines and charges the target's budget for them", () => {
   const spent: number[] = [];
   const budget = { spend: (amount: number) => void spent.push(amount), exceeded: () => undefined };
   assert.deepEqual(linesOf("a\nb\n", budget), ["a", "b", ""]);

@@ -14,7 +14,7 @@ function gated() {
 
 const settle = () => new Promise(setImmediate);
 
-test("calls during a run share one that starts after it", async () => {
+test("calls made during a run share one later run", async () => {
   const { gates, call } = gated();
   const first = call();
   const [second, third] = [call(), call()];
@@ -30,7 +30,7 @@ test("calls during a run share one that starts after it", async () => {
   await second;
 });
 
-test("it never runs twice at once, however calls fall", async () => {
+test("never runs twice at once, whatever the order of calls", async () => {
   let running = 0;
   let runs = 0;
   const call = coalesce(async () => {
@@ -49,7 +49,7 @@ test("it never runs twice at once, however calls fall", async () => {
   assert.ok(runs > 1 && runs <= 200);
 });
 
-test("a failure reaches those who asked for that run, and the next one starts all the same", async () => {
+test("a failed run rejects its own callers only; the next run still starts", async () => {
   let runs = 0;
   const call = coalesce(async () => {
     runs += 1;

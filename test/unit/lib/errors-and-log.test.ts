@@ -21,7 +21,7 @@ import { createLogger, createTextLogger } from "../../../src/lib/log.ts";
 import { createVerbosity } from "../../../src/lib/verbosity.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("codes are told apart, everything else is unknown", () => {
+test("hasCode distinguishes codes; uncoded errors are unknown", () => {
   const error = new CodedError("not_found", "gone", { cause: new Error("ENOENT") });
   assert.equal(codeOf(error), "not_found");
   assert.equal(codeOf(new Error("x")), "unknown");
@@ -34,7 +34,7 @@ test("codes are told apart, everything else is unknown", () => {
   );
 });
 
-test("an aborted signal throws its own coded reason, or cancelled", () => {
+test("throwIfAborted throws the signal's coded reason, or else cancelled", () => {
   const deadline = new CodedError("deadline_exceeded", "late");
   assert.equal(abortError(AbortSignal.abort(deadline)), deadline);
   assert.throws(() => throwIfAborted(AbortSignal.abort()), { code: "cancelled" });
@@ -42,7 +42,7 @@ test("an aborted signal throws its own coded reason, or cancelled", () => {
   throwIfAborted(new AbortController().signal);
 });
 
-test("secrets do not reach the log, and errors show their chain of causes", () => {
+test("redacts secrets, and logs the chain of causes of an error", () => {
   const lines: string[] = [];
   const log = createLogger(5, { write: (line: string) => void lines.push(line) });
   const error = new CodedError("unavailable", "outer", { cause: new CodedError("not_found", "inner") });
@@ -56,7 +56,7 @@ test("secrets do not reach the log, and errors show their chain of causes", () =
   assert.deepEqual(err, { message: "outer", code: "unavailable", cause: { message: "inner", code: "not_found" } });
 });
 
-test("one sentence about one node is limited in number, and says how many lines it left out; other lines are written", async () => {
+test("rate-limits repeated messages per node and logs how many were dropped; other lines are written", async () => {
   const lines: string[] = [];
   const clock = fakeClock();
   const root = createLogger(5, { write: (line: string) => void lines.push(line) }, () => createLineLimit(clock));
@@ -73,7 +73,7 @@ test("one sentence about one node is limited in number, and says how many lines 
   assert.deepEqual([n, leftOut], [1_000, 800]);
 });
 
-test("texts and lists of a line are cut, in errors and their causes, too", () => {
+test("truncates long texts and lists of a line, in errors and their causes too", () => {
   const lines: string[] = [];
   const log = createLogger(0, { write: (line: string) => void lines.push(line) });
   const long = "x".repeat(1 << 20);
@@ -87,7 +87,7 @@ test("texts and lists of a line are cut, in errors and their causes, too", () =>
   assert.match(lines[0] ?? "", /… \(9801 more\)/);
 });
 
-test("a process whose standard error is a file on a full disk goes on", async () => {
+test("keeps running when standard error is a file on a full disk", async () => {
   const log = join(import.meta.dirname, "../../../src/lib/log.ts");
   const code = `
     const { createProcessLog } = await import(${JSON.stringify(log)});
@@ -102,7 +102,7 @@ test("a process whose standard error is a file on a full disk goes on", async ()
   assert.equal(status, 0);
 });
 
-test("verbosity chooses the level", () => {
+test("verbosity selects the level", () => {
   const lines: string[] = [];
   const destination = { write: (line: string) => void lines.push(line) };
   createLogger(2, destination).debug({}, "hidden");
@@ -115,7 +115,7 @@ test("verbosity chooses the level", () => {
   );
 });
 
-test("verbosity changes while the process runs, for child loggers too, and a line that is not shown costs nothing", () => {
+test("verbosity can change at run time, for child loggers too; suppressed lines are not formatted", () => {
   const lines: string[] = [];
   const verbosity = createVerbosity(0);
   const log = createLogger(verbosity, { write: (line: string) => void lines.push(line) }).child({ node: "a" });
@@ -135,7 +135,7 @@ test("verbosity changes while the process runs, for child loggers too, and a lin
   );
 });
 
-test("files whose names match have a verbosity of their own, and the first match counts", () => {
+test("vmodule sets the verbosity of matching files; the first match wins", () => {
   const shown = (files: Record<string, number>, file: string): number => {
     const own = Object.entries(files).map(([filePattern, level]) => ({ filePattern, verbosity: level }));
     const verbosity = createVerbosity(1, own);
@@ -154,7 +154,7 @@ test("files whose names match have a verbosity of their own, and the first match
   assert.match(lines.join(), / errors-and-log\.test\.ts:\d+\] "traced"\n$/);
 });
 
-test("what is gone is undefined, other failures are thrown", async () => {
+test("ignoreNotFound returns undefined for not_found and throws other errors", async () => {
   const failing = (code: ErrorCode) => Promise.reject(new CodedError(code, "it is so"));
   assert.equal(await unlessGone(Promise.resolve(0)), 0);
   assert.equal(await unlessGone(failing("not_found")), undefined);

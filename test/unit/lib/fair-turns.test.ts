@@ -33,7 +33,7 @@ function start(options: Partial<FairTurnsOptions> = {}) {
   return { clock, ask, begun, refused, endOne };
 }
 
-test("parties take turns, however much one of them asks for", async () => {
+test("serves clients in turn, however much one of them requests", async () => {
   const { clock, ask, begun, endOne } = start();
   for (const name of ["a1", "a2", "a3", "a4", "b1", "c1", "b2"]) ask(name);
   await clock.advance(0);
@@ -42,7 +42,7 @@ test("parties take turns, however much one of them asks for", async () => {
   assert.deepEqual(begun, ["a1", "a2", "b1", "c1", "a3", "b2"]);
 });
 
-test("one too many is refused at once; a party with a long line gives way to one that has none", async () => {
+test("rejects work beyond the limit at once; a client with a long queue makes room for one without", async () => {
   const { clock, ask, begun, refused, endOne } = start();
   for (const name of ["a0", "a1", "a2", "a3", "a4", "b1", "b2", "c1"]) ask(name);
   await clock.advance(0);
@@ -51,7 +51,7 @@ test("one too many is refused at once; a party with a long line gives way to one
   assert.deepEqual(begun, ["a0", "a1", "b1", "c1", "a2", "b2"]);
 });
 
-test("whoever waits too long, or goes, leaves the line and takes no turn", async () => {
+test("waiters that time out or abort leave the queue without running", async () => {
   const { clock, ask, begun, refused, endOne } = start();
   const going = new AbortController();
   ask("a1");
@@ -70,7 +70,7 @@ test("whoever waits too long, or goes, leaves the line and takes no turn", async
   assert.deepEqual(begun, ["a1", "c1", "d1"]);
 });
 
-test("no more begin than the rate allows", async () => {
+test("starts no more work than the rate allows", async () => {
   let due = 0;
   const { clock, ask, begun } = start({ atOnce: 9, take: () => due });
   due = 300;

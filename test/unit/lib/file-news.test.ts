@@ -13,7 +13,7 @@ const clock = { ...fakeClock(), sleep: () => Promise.resolve() };
 const came = async (news: Promise<void>, withinMs: number): Promise<boolean> =>
   Promise.race([news.then(() => true), sleep(withinMs, false)]);
 
-test("files that are written, replaced, or changed while nobody waited are news; their neighbours are not", async () => {
+test("detects files that were written, replaced, or changed between waits; ignores their siblings", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-news-"));
   const at = (name: string): string => join(folder.path, name);
   await writeFile(at("ca.crt"), "one");
@@ -41,7 +41,7 @@ test("files that are written, replaced, or changed while nobody waited are news;
   assert.ok(await came(last, 5_000), "the wait ends with its signal");
 });
 
-test("a mounted Secret, whose files are links into a folder that is exchanged, is news", async () => {
+test("detects an update of a mounted Secret, whose files link into a swapped directory", async () => {
   await using folder = await mkdtempDisposable(join(tmpdir(), "graftlet-news-"));
   const at = (name: string): string => join(folder.path, name);
   for (const version of ["..1", "..2"]) {
@@ -58,7 +58,7 @@ test("a mounted Secret, whose files are links into a folder that is exchanged, i
   assert.ok(await came(news, 5_000));
 });
 
-test("a folder that is not there is no failure: the wait lasts", async () => {
+test("keeps waiting when the directory does not exist", async () => {
   const stop = new AbortController();
   const news = createFileNews(["/nowhere/of/graftlet/ca.crt"], clock)(stop.signal);
   assert.ok(!(await came(news, 50)));

@@ -17,7 +17,7 @@ function held() {
   return { stream, end };
 }
 
-test("a large block is there until it has been written, and freed then, whatever a packet had around it", async () => {
+test("frees a large block once it has been written, whatever its offset in the packet", async () => {
   const { stream, end } = held();
   const blocks = [Buffer.alloc(size), Buffer.from(new ArrayBuffer(size), 10, size - 20)];
   for (const block of blocks) assert.equal(stream.write(block), false);
@@ -34,7 +34,7 @@ test("a large block is there until it has been written, and freed then, whatever
   assert.equal(blocks[1]?.length, 0);
 });
 
-test("a small block, a part of a larger one, and one of Node's pool stay", async () => {
+test("does not free small blocks, slices of larger blocks, or blocks of Node's pool", async () => {
   const { stream, end } = held();
   const blocks = [Buffer.alloc(1_000), Buffer.alloc(2 * size).subarray(0, size), Buffer.from("pooled")];
   for (const block of blocks) stream.write(block);
@@ -45,14 +45,14 @@ test("a small block, a part of a larger one, and one of Node's pool stay", async
   );
 });
 
-test("nothing of the pool is large and whole, whatever its size", () => {
+test("a pooled buffer never counts as a large whole block", () => {
   for (let length = 16 * 1024; length < 2 * Buffer.poolSize; length += 509) {
     const { byteLength } = Buffer.allocUnsafe(length).buffer;
     assert.ok(byteLength === length || byteLength - length > 64, `${length} of ${byteLength}`);
   }
 });
 
-test("whoever waits for a write keeps the block, and so does one that failed", async () => {
+test("keeps a block whose write is pending or failed", async () => {
   const { stream, end } = held();
   const [waited, failed] = [Buffer.alloc(size), Buffer.alloc(size)];
   let told = 0;

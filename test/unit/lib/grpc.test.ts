@@ -38,13 +38,13 @@ function* piecesOf(bytes: Buffer, size: number): Iterable<Buffer> {
 }
 
 for (const size of [1, 2, 5, 6, 7, 100])
-  test(`puts messages together from pieces of ${size} bytes`, async () => {
+  test(`assembles messages from chunks of ${size} bytes`, async () => {
     const texts = ["", "one", "", "a longer message", ""];
     const messages = await messagesOf(piecesOf(framed(...texts), size));
     assert.deepEqual(messages.map(String), texts);
   });
 
-test("puts a message of 4 MiB together in time that grows with its length alone", async () => {
+test("assembles a 4 MiB message in linear time", async () => {
   const bytes = framed("x".repeat(4 * 1024 * 1024));
   const began = performance.now();
   const [message] = await messagesOf(piecesOf(bytes, 256));
@@ -52,7 +52,7 @@ test("puts a message of 4 MiB together in time that grows with its length alone"
   assert.ok(performance.now() - began < 2_000, `took ${performance.now() - began} ms`);
 });
 
-test("refuses a message beyond 4 MiB by its prefix", async () => {
+test("rejects a message over 4 MiB by its length prefix", async () => {
   const prefix = Buffer.from([0, 0, 0x40, 0, 1]);
   await assert.rejects(messagesOf([prefix]), {
     code: "resource_exhausted",
@@ -64,6 +64,6 @@ for (const [where, bytes] of [
   ["prefix", framed("text").subarray(0, 3)],
   ["message", framed("text").subarray(0, 7)],
 ] as const)
-  test(`reports an answer that ends within a ${where}`, async () => {
+  test(`reports a response that ends within a ${where}`, async () => {
     await assert.rejects(messagesOf([bytes]), { message: "rpc error: code = Internal desc = unexpected EOF" });
   });

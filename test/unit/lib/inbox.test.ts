@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createInbox } from "../../../src/lib/inbox.ts";
 
-test("things are handled one after the other, and it is not empty before the last is done", async () => {
+test("handles items one at a time, and is not idle until the last is done", async () => {
   const inbox = createInbox<{ readonly name: string }>();
   const stop = new AbortController();
   const said: string[] = [];

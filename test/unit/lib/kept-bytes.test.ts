@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { KeptBytes } from "../../../src/lib/kept-bytes.ts";
 
-test("the first bytes are kept, in whatever pieces they come, and it is told when that was not all", () => {
+test("keeps the first bytes of any sequence of chunks, and reports truncation", () => {
   const kept = new KeptBytes(5);
   assert.deepEqual(
     ["ab", "", "cd"].map((piece) => kept.add(Buffer.from(piece))),
@@ -17,7 +17,7 @@ test("the first bytes are kept, in whatever pieces they come, and it is told whe
   assert.equal(kept.bytes().toString(), "next");
 });
 
-test("a million pieces of a byte cost no more than what is kept of them", () => {
+test("a million one-byte chunks cost no more than the bytes kept", () => {
   const kept = new KeptBytes(2 ** 20);
   const block = Buffer.alloc(64 * 1024, "x");
   const before = process.memoryUsage().rss;

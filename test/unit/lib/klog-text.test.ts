@@ -9,7 +9,7 @@ function logged() {
   return { lines, log: createTextLogger(5, { write: (line: string) => void lines.push(line) }, { pid: 42 }) };
 }
 
-test("a line has klog's header, the quoted message and its fields", () => {
+test("writes klog's header, the quoted message and the fields", () => {
   const { lines, log } = logged();
   log.child({ node: "a" }).info({ pod: "x/y", bytes: 5, cause: { of: ["it"] } }, 'said "so"');
   const [header, rest] = lines.join("").split("] ", 2);
@@ -17,7 +17,7 @@ test("a line has klog's header, the quoted message and its fields", () => {
   assert.equal(rest, '"said \\"so\\"" node="a" pod="x/y" bytes=5 cause={"of":["it"]}\n');
 });
 
-test("severities are klog's three, and its times are local ones", () => {
+test("uses klog's three severities and local time", () => {
   const { lines, log } = logged();
   for (const level of ["trace", "debug", "info", "warn", "error"] as const) log[level]({}, level);
   assert.equal(lines.map(([letter]) => letter).join(""), "IIIWE");
@@ -28,7 +28,7 @@ test("severities are klog's three, and its times are local ones", () => {
   assert.equal(lines.at(-1), 'I1102 03:04:05.067000       1 a.ts:2] "m"\n');
 });
 
-test("no field makes a line of its own, errors show their causes, and secrets stay out", () => {
+test("escapes line breaks in fields, logs causes of errors, and redacts secrets", () => {
   const { lines, log } = logged();
   const err = new CodedError("unavailable", "outer\nE1122 forged", { cause: new CodedError("not_found", "inner") });
   log.error({ err, token: "s3cret", pod: "a\nb" }, "failed");

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Mailbox } from "../../../src/lib/mailbox.ts";
 
-test("work is serial and the newest value wins", async () => {
+test("runs serially and drops all but the newest value", async () => {
   const gate = Promise.withResolvers<void>();
   const handled: number[] = [];
   let atOnce = 0;
@@ -24,7 +24,7 @@ test("work is serial and the newest value wins", async () => {
   assert.equal(box.busy, false);
 });
 
-test("a failure is told and the box carries on", async () => {
+test("reports a failure and keeps running", async () => {
   const errors: unknown[] = [];
   const handled: number[] = [];
   const box = new Mailbox<number>(
@@ -41,7 +41,7 @@ test("a failure is told and the box carries on", async () => {
   assert.deepEqual(handled, [2]);
 });
 
-test("a value put at the very end of the work before is not lost", async () => {
+test("does not lose a value put at the very end of the previous run", async () => {
   const handled: number[] = [];
   const box = new Mailbox<number>(
     async (value) => {

@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { paced } from "../../../src/lib/paced.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("the first call is made at once, those that come too soon together when their time has come", async () => {
+test("makes the first call at once, and calls within the interval once at its end", async () => {
   const clock = fakeClock();
   const calls: number[] = [];
   const call = paced(() => calls.push(clock.monotonic()), 1000, clock);

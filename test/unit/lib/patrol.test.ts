@@ -32,7 +32,7 @@ function patrolling(options: Options, round: (signal: AbortSignal, at: number) =
   };
 }
 
-test("a patrol starts at once, or after its first pause, and repeats after every pause", async () => {
+test("starts at once or after the first delay, and repeats after each interval", async () => {
   await using atOnce = patrolling({}, () => {});
   await atOnce.clock.advance(2500);
   assert.deepEqual(atOnce.rounds, [0, 1000, 2000]);
@@ -41,21 +41,21 @@ test("a patrol starts at once, or after its first pause, and repeats after every
   assert.deepEqual(later.rounds, [300, 1300, 2300]);
 });
 
-test("a pause may depend on how long the round took", async () => {
+test("an interval may depend on how long the run took", async () => {
   const clock = fakeClock();
   await using t = patrolling({ clock, everyMs: (tookMs) => 10 * tookMs }, () => clock.sleep(100));
   await clock.advance(2500);
   assert.deepEqual(t.rounds, [0, 1100, 2200]);
 });
 
-test("a failed round is logged, and the next one comes in its time", async () => {
+test("logs a failed run and runs again after the interval", async () => {
   await using t = patrolling({}, (_, at) => (at === 0 ? Promise.reject(new Error("full")) : undefined));
   await t.clock.advance(1000);
   assert.deepEqual(t.rounds, [0, 1000]);
-  assert.deepEqual(t.lines, ["watch failed, will try again"]);
+  assert.deepEqual(t.lines, ["watch failed; retrying"]);
 });
 
-test("no round starts without the target; one that loses it is cut off without a word", async () => {
+test("does not run while the target is unreachable; a run that loses it is aborted without a log line", async () => {
   const target = fakePresence();
   const cut = async (signal: AbortSignal) => {
     await onAbort(signal);
@@ -72,7 +72,7 @@ test("no round starts without the target; one that loses it is cut off without a
   assert.deepEqual(t.lines, []);
 });
 
-test("a round that the end cuts off is no failure", async () => {
+test("a run aborted by shutdown is not logged as a failure", async () => {
   let lines: readonly string[] = [];
   {
     await using t = patrolling({}, async (signal) => {
@@ -85,7 +85,7 @@ test("a round that the end cuts off is no failure", async () => {
   assert.deepEqual(lines, []);
 });
 
-test("news ends a patrol's pause early, and is asked for in each", async () => {
+test("an event ends the interval early, and is awaited in each", async () => {
   const asked: AbortSignal[] = [];
   let tell = () => {};
   const news = (signal: AbortSignal) => {
@@ -105,7 +105,7 @@ test("news ends a patrol's pause early, and is asked for in each", async () => {
   );
 });
 
-test("a pause ends in time, with news, or with its signal, and leaves no timer", async () => {
+test("a pause ends with its timer, its event or its signal, and leaves no timer", async () => {
   const clock = fakeClock();
   const stop = new AbortController();
   const news = Promise.withResolvers<void>();

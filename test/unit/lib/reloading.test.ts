@@ -4,7 +4,7 @@ import { createReloading } from "../../../src/lib/reloading.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { silent } from "../api/fake-client.ts";
 
-test("a value is read every so often; a source that fails is asked again sooner, and the old value stays", async () => {
+test("reloads a value periodically; after a failure retries sooner and keeps the old value", async () => {
   const clock = fakeClock();
   const reads: number[] = [];
   let answer: () => string = () => "one";

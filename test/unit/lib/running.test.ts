@@ -19,7 +19,7 @@ function service(name: string, seen: string[], more: Partial<Service> = {}): Ser
   };
 }
 
-test("services start in order, wait for readiness, and stop in reverse", async () => {
+test("starts services in order once each is ready, and stops them in reverse", async () => {
   const seen: string[] = [];
   const ready = Promise.withResolvers<void>();
   const stop = new AbortController();
@@ -33,20 +33,20 @@ test("services start in order, wait for readiness, and stop in reverse", async (
   assert.deepEqual(seen, ["a runs", "b runs", "b ended", "a ended"]);
 });
 
-test("the first failure stops all and is thrown", async () => {
+test("the first failure stops all services and is thrown", async () => {
   const seen: string[] = [];
   const bad: Service = { name: "bad", run: () => Promise.reject(new Error("broken")) };
   await assert.rejects(runGroup([service("a", seen), bad], new AbortController().signal), /broken/);
   assert.deepEqual(seen, ["a runs", "a ended"]);
 });
 
-test("a group that is stopped before it starts runs nothing", async () => {
+test("a group stopped before its start runs nothing", async () => {
   const seen: string[] = [];
   await runGroup([service("a", seen)], AbortSignal.abort());
   assert.deepEqual(seen, []);
 });
 
-test("callers of one key share a call; the next one after it makes its own", async () => {
+test("singleFlight: concurrent callers of a key share a call; later ones start a new one", async () => {
   const flight = createSingleFlight<number>();
   let calls = 0;
   const call = async () => {
@@ -63,7 +63,7 @@ test("callers of one key share a call; the next one after it makes its own", asy
   assert.equal(await flight("k", call), 4);
 });
 
-test("no more than the limit runs at once, in order, failures included", async () => {
+test("semaphore: runs at most n at once, in order, and releases on failure", async () => {
   const turn = createTurns(2);
   let atOnce = 0;
   let most = 0;
@@ -86,7 +86,7 @@ test("no more than the limit runs at once, in order, failures included", async (
   );
 });
 
-test("a wait ends with the promise or the signal, whichever is first; an aborted signal is not waited with", async () => {
+test("a wait ends with the promise or the signal, whichever comes first; rejects at once for an aborted signal", async () => {
   const stop = new AbortController();
   const reason = new CodedError("cancelled", "stopped");
   assert.equal(await untilAborted(Promise.resolve(1), stop.signal), 1);
@@ -103,7 +103,7 @@ test("a wait ends with the promise or the signal, whichever is first; an aborted
   await turnOver();
 });
 
-test("work is done once, then undone at the end of the service", async () => {
+test("onceThenIdle does its work once, and undoes it when the service ends", async () => {
   const seen: string[] = [];
   const stop = new AbortController();
   const running = onceThenIdle("link", () => {
@@ -117,7 +117,7 @@ test("work is done once, then undone at the end of the service", async () => {
   assert.deepEqual(seen, ["done", "undone"]);
 });
 
-test("work that fails stops the service, work that the end cuts off does not", async () => {
+test("failed work stops the service; work aborted by shutdown does not", async () => {
   const broken = onceThenIdle("broken", () => Promise.reject(new Error("broken")));
   await assert.rejects(broken.run(new AbortController().signal), /broken/);
   const stop = new AbortController();

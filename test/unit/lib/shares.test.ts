@@ -9,13 +9,13 @@ function takeAll(shares: ReturnType<typeof createShares>, owner: string): readon
   return taken;
 }
 
-test("an owner by itself gets half of the places, and the next one half of the rest", () => {
+test("a single owner gets half of the slots, and the next one half of the rest", () => {
   const shares = createShares(100);
   assert.deepEqual([takeAll(shares, "a").length, takeAll(shares, "b").length], [50, 25]);
   assert.ok(shares.take("c"), "a third one finds room");
 });
 
-test("a place that is given back twice is one place", () => {
+test("releasing a slot twice frees one slot", () => {
   const shares = createShares(4);
   const [first] = takeAll(shares, "a");
   first?.();
@@ -23,7 +23,7 @@ test("a place that is given back twice is one place", () => {
   assert.equal(takeAll(shares, "a").length, 1);
 });
 
-test("a bound around it holds for all inside, and gets its places back", () => {
+test("an outer limit applies to all inner ones, and gets its slots back", () => {
   const outer = createShares(8);
   const one = createShares(100, () => outer.take("one"));
   const other = createShares(100, () => outer.take("other"));

@@ -5,7 +5,7 @@ import { sideBySide } from "../../../src/lib/side-by-side.ts";
 
 const never = new AbortController().signal;
 
-test("works run at the same time, and all have ended when the first failure is told", async () => {
+test("runs tasks concurrently, and throws the first failure once all have ended", async () => {
   const told: string[] = [];
   const bothBegan = Promise.withResolvers<void>();
   await sideBySide([async () => bothBegan.promise, async () => bothBegan.resolve()], never);
@@ -21,7 +21,7 @@ test("works run at the same time, and all have ended when the first failure is t
   assert.deepEqual(told, ["ended"]);
 });
 
-test("the caller's signal reaches all", async () => {
+test("passes the caller's signal to all tasks", async () => {
   const giveUp = new AbortController();
   const waiting = sideBySide([onAbort, onAbort], giveUp.signal);
   giveUp.abort();

@@ -21,7 +21,7 @@ test("lets a target decode 512 MiB at once, and 64 MiB a second", async () => {
   assert.equal(budget.exceeded(), undefined);
 });
 
-test("refuses a target over its budget for 30 seconds, and tells why once", async () => {
+test("rejects a target over its budget for 30 seconds, and logs the reason once", async () => {
   const clock = fakeClock();
   const told: string[] = [];
   const budget = createTargetBudget({ clock, onExceeded: (message) => void told.push(message) });
@@ -36,7 +36,7 @@ test("refuses a target over its budget for 30 seconds, and tells why once", asyn
   budget.spend(512 * mebibyte);
 });
 
-test("a node with 500 pods and 5,000 images that is relisted every second stays within its budget", async () => {
+test("relisting 500 pods and 5,000 images every second stays within the budget", async () => {
   const clock = fakeClock();
   const budget = createTargetBudget({ clock });
   const map = (count: number) =>
@@ -78,7 +78,7 @@ test("a node with 500 pods and 5,000 images that is relisted every second stays 
   assert.equal(budget.exceeded(), undefined, `a relist takes ${relist} bytes`);
 });
 
-test("ends a stream whose bytes exceed the budget, and charges those within it", async () => {
+test("ends a stream that exceeds the budget, and charges one that does not", async () => {
   const budget = createTargetBudget({ clock: fakeClock() });
   const stream = new PassThrough();
   const read: number[] = [];

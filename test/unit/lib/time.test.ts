@@ -9,7 +9,7 @@ import { rfc3339 } from "../../../src/lib/rfc3339.ts";
 import { createWorkQueue } from "../../../src/lib/work-queue.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("the fake clock runs timers in order and settles promises in between", async () => {
+test("the fake clock fires timers in order and settles promises in between", async () => {
   const clock = fakeClock(0);
   const seen: string[] = [];
   clock.after(20, () => seen.push(`b${clock.now()}`));
@@ -24,7 +24,7 @@ test("the fake clock runs timers in order and settles promises in between", asyn
   assert.equal(clock.pending, 0);
 });
 
-test("sleep ends at once when its signal aborts, and leaves no timer", async () => {
+test("sleep rejects at once when its signal aborts, and leaves no timer", async () => {
   const clock = fakeClock();
   const stop = new AbortController();
   const sleeping = clock.sleep(1000, stop.signal);
@@ -47,7 +47,7 @@ test("within aborts with deadline_exceeded, or earlier with the caller's signal"
   assert.equal(joined.aborted, true);
 });
 
-test("an answer that came in while the process was held up is heard, and the time that it lacked is given again", async () => {
+test("a deadline is extended by the time the process was stalled, so that pending input is handled first", async () => {
   const server = createServer((connection) => connection.end());
   await once(server.listen(0, "127.0.0.1"), "listening");
   const { port } = server.address() as AddressInfo;
@@ -69,7 +69,7 @@ test("an answer that came in while the process was held up is heard, and the tim
   assert.equal(codeOf(deadline.reason), "deadline_exceeded");
 });
 
-test("back-off doubles to its limit, is forgotten after twice the limit, and can be reset", async () => {
+test("back-off doubles up to its maximum, expires after twice the maximum, and can be reset", async () => {
   const clock = fakeClock();
   const backoff = createBackoff({ clock, initialMs: 10, maxMs: 35 });
   assert.deepEqual([backoff.next("k"), backoff.next("k"), backoff.next("k"), backoff.next("k")], [10, 20, 35, 35]);
@@ -84,7 +84,7 @@ test("back-off doubles to its limit, is forgotten after twice the limit, and can
   assert.equal(backoff.delay("k"), 0);
 });
 
-test("collect drops only what is long unused", async () => {
+test("collect drops only expired entries", async () => {
   const clock = fakeClock();
   const backoff = createBackoff({ clock, initialMs: 10, maxMs: 10 });
   backoff.next("old");
@@ -95,7 +95,7 @@ test("collect drops only what is long unused", async () => {
   assert.deepEqual([backoff.delay("old"), backoff.delay("new")], [0, 10]);
 });
 
-test("the work queue keeps the earliest wish for a key, and each key falls due once", async () => {
+test("the work queue keeps the earliest due time of a key, and returns each key once", async () => {
   const clock = fakeClock();
   const due: string[] = [];
   const queue = createWorkQueue(clock, (key) => due.push(`${key}@${clock.monotonic()}`));

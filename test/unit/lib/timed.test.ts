@@ -3,7 +3,7 @@ import { test } from "node:test";
 import { timed } from "../../../src/lib/timed.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-test("work is told with how long it took and whether it failed, and ends as it did", async () => {
+test("reports duration and failure of the work, and passes its result on", async () => {
   const clock = fakeClock();
   const told: [number, boolean][] = [];
   const tell = (ms: number, failed: boolean) => told.push([ms, failed]);

@@ -14,7 +14,7 @@ async function compress(path: string): Promise<void> {
   await rm(path);
 }
 
-test("several rotations behind, it reads each file in turn, compressed ones too", async () => {
+test("reads every file in turn when several rotations behind, compressed ones too", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));
@@ -32,7 +32,7 @@ test("several rotations behind, it reads each file in turn, compressed ones too"
   assert.equal(on.openFiles(), 0);
 });
 
-test("the file that it reads is told by its age once it has been compressed, and by its name if it had one", async () => {
+test("recognizes the file it reads after compression by its time, or by its name if rotated before", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));
@@ -54,7 +54,7 @@ test("the file that it reads is told by its age once it has been compressed, and
   assert.equal(on.openFiles(), 0);
 });
 
-test("a compressed file that is no gzip fails the reading", async () => {
+test("fails on a compressed file that is not gzip", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -66,7 +66,7 @@ test("a compressed file that is no gzip fails the reading", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("a target that is lost while a compressed file is read: it goes on in that file", async () => {
+test("resumes in a compressed file after the target was lost", async () => {
   await using on = await disk();
   const rotated = (second: number) => `${on.log}.20260101-00000${second}`;
   await writeFile(on.log, line("one"));

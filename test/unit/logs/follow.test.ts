@@ -6,7 +6,7 @@ import type { LogHost } from "../../../src/logs/file.ts";
 import { disk } from "./disk.ts";
 import { ended, following, line, losable, turns } from "./following.ts";
 
-test("shows what is added, line by line, until the container is gone", async () => {
+test("streams appended lines until the container is gone", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -22,7 +22,7 @@ test("shows what is added, line by line, until the container is gone", async () 
   assert.equal(on.openFiles(), 0);
 });
 
-test("survives rotation, losing nothing of the old file", async () => {
+test("survives rotation without losing lines of the old file", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -40,7 +40,7 @@ test("survives rotation, losing nothing of the old file", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("several rotations behind in a log that Docker rotates, it reads each file in turn", async () => {
+test("reads every file in turn when several rotations behind in a log that Docker rotates", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -55,7 +55,7 @@ test("several rotations behind in a log that Docker rotates, it reads each file 
   assert.equal(on.openFiles(), 0);
 });
 
-test("a file that rotation moves while it is opened is not taken for another", async () => {
+test("does not mistake a file that is rotated while being opened for another", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   let moved = false;
@@ -86,7 +86,7 @@ test("a file that rotation moves while it is opened is not taken for another", a
   assert.equal(on.openFiles(), 0);
 });
 
-test("stays with the old file until the new one has lines and the old one is at rest", async () => {
+test("stays with the old file until the new one has lines and the old one stops growing", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -107,7 +107,7 @@ test("stays with the old file until the new one has lines and the old one is at 
   assert.equal(on.openFiles(), 0);
 });
 
-test("a file that was cut short is read from its start", async () => {
+test("reads a truncated file from its start", async () => {
   await using on = await disk();
   await writeFile(on.log, line("a long first line"));
   const reading = following(on);
@@ -120,7 +120,7 @@ test("a file that was cut short is read from its start", async () => {
   assert.equal(on.openFiles(), 0);
 });
 
-test("a runtime that is away does not end it, a container that is gone does", async () => {
+test("an unreachable runtime does not end the stream; a removed container does", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -132,7 +132,7 @@ test("a runtime that is away does not end it, a container that is gone does", as
   await ended(reading);
 });
 
-test("after the loss of its target it goes on at the byte where it stopped", async () => {
+test("resumes at the same byte after the target was lost", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -153,7 +153,7 @@ test("after the loss of its target it goes on at the byte where it stopped", asy
   assert.equal(on.openFiles(), 0);
 });
 
-test("what was rotated away while the target was lost is read before the new file", async () => {
+test("reads files rotated while the target was lost before the new file", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -170,7 +170,7 @@ test("what was rotated away while the target was lost is read before the new fil
   assert.equal(on.openFiles(), 0);
 });
 
-test("a log that is gone when its target is back has come to its end", async () => {
+test("ends when the log is gone after the target's return", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const target = losable(on);
@@ -184,7 +184,7 @@ test("a log that is gone when its target is back has come to its end", async () 
   assert.equal(on.openFiles(), 0);
 });
 
-test("any other failure of the runtime fails the reading", async () => {
+test("fails on any other error of the runtime", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   const reading = following(on);
@@ -192,7 +192,7 @@ test("any other failure of the runtime fails the reading", async () => {
   await assert.rejects(ended(reading), { code: "permission_denied" });
 });
 
-test("with a host that watches nothing is read or asked without need, and a change shows at once", async () => {
+test("with file watches reads and queries only on changes, and shows them at once", async () => {
   await using on = await disk();
   await writeFile(on.log, line("one"));
   let tell = () => {};
@@ -223,7 +223,7 @@ test("with a host that watches nothing is read or asked without need, and a chan
   await assert.rejects(ended(reading));
 });
 
-test("follows Docker's rotation: the file gets a number, a new one takes its name, parts of lines are joined", async () => {
+test("follows Docker's numbered rotation and joins partial lines", async () => {
   await using on = await disk();
   const entry = (text: string) =>
     `${JSON.stringify({ log: text, stream: "stdout", time: "2026-01-01T00:00:01.5Z" })}\n`;

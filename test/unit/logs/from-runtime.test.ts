@@ -65,7 +65,7 @@ async function read(on: Disk, options: Partial<LogOptions>, given = giving(lines
   return text();
 }
 
-test("a file that may not be read: the runtime's lines, cut as asked", async () => {
+test("reads from the runtime, with the requested limits, when the file is unreadable", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   assert.equal(await read(on, {}), "one\ntwo\nthree\n");
@@ -78,7 +78,7 @@ test("a file that may not be read: the runtime's lines, cut as asked", async () 
   );
 });
 
-test("the runtime is asked for what is wanted, and left when there is enough", async () => {
+test("requests only the wanted lines from the runtime, and stops when there are enough", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const given = giving(lines);
@@ -90,7 +90,7 @@ test("the runtime is asked for what is wanted, and left when there is enough", a
   assert.equal(given.closed(), 1);
 });
 
-test("what the runtime fails with fails the reading; without such a container the file's failure does", async () => {
+test("fails with the runtime's error, or the file's when the runtime has no such container", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const broken = giving([...lines.slice(0, 1), new CodedError("unavailable", "daemon gone")]);
@@ -99,7 +99,7 @@ test("what the runtime fails with fails the reading; without such a container th
   await assert.rejects(read(on, {}, unknown), { code: "permission_denied", message: /failed to open log file/ });
 });
 
-test("a runtime is not asked when the file is readable, when it fails otherwise, or when it gives no logs", async () => {
+test("does not query the runtime when the file is readable, fails otherwise, or the runtime serves no logs", async () => {
   await using on = await disk();
   await writeFile(on.log, "2026-01-01T00:00:01Z stdout F from the file\n");
   const given = giving(lines);
@@ -114,7 +114,7 @@ test("a runtime is not asked when the file is readable, when it fails otherwise,
   await assert.rejects(denied, { code: "permission_denied" });
 });
 
-test("a reader that is slow holds the runtime's lines back; one that leaves ends them", async () => {
+test("applies back-pressure to the runtime for a slow client, and ends its stream when the client leaves", async () => {
   await using on = await disk();
   await writeFile(on.log, "");
   const big = { ...lines[0], text: Buffer.alloc(100_000, "x") } as LogLine;
@@ -129,7 +129,7 @@ test("a reader that is slow holds the runtime's lines back; one that leaves ends
   assert.equal(given.closed(), 1);
 });
 
-test("the runtime's own directories count, and are asked for once, when a log lies there", async () => {
+test("accepts logs in the runtime's own directories, queried once when needed", async () => {
   await using on = await disk();
   await using elsewhere = await disk();
   await writeFile(elsewhere.log, "2026-01-01T00:00:01Z stdout F elsewhere\n");

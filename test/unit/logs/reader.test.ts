@@ -40,7 +40,7 @@ const cri = [
   "",
 ].join("\n");
 
-test("CRI lines: text, timestamps in nine digits, partial lines joined", async () => {
+test("CRI lines: text, nine-digit timestamps, joined partial lines", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on), "one\ntwo\nthree\nfour\n");
@@ -68,28 +68,28 @@ test("Docker's JSON lines", async () => {
   assert.equal(await read(on, { stream: "Stderr", timestamps: true }), "2026-01-01T00:00:02.000000000Z half line\n");
 });
 
-test("since leaves out older lines, to the millisecond", async () => {
+test("since omits older lines, to the millisecond", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 123) }), "two\nthree\nfour\n");
   assert.equal(await read(on, { since: Date.UTC(2026, 0, 1, 0, 0, 2, 124) }), "three\nfour\n");
 });
 
-test("stdout and stderr can be told apart", async () => {
+test("selects stdout or stderr", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { stream: "Stderr" }), "two\n");
   assert.equal(await read(on, { stream: "Stdout" }), "one\nthree\nfour\n");
 });
 
-test("limitBytes is a hard cut, timestamps included", async () => {
+test("limitBytes is a hard limit that includes timestamps", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { limitBytes: 6 }), "one\ntw");
   assert.equal(await read(on, { limitBytes: 10, timestamps: true }), "2026-01-01");
 });
 
-test("tailLines counts the file's lines from the end, across blocks", async () => {
+test("tailLines counts lines from the end of the file, across blocks", async () => {
   await using on = await disk();
   await writeFile(on.log, cri);
   assert.equal(await read(on, { tailLines: 0 }), "");
@@ -102,13 +102,13 @@ test("tailLines counts the file's lines from the end, across blocks", async () =
   assert.equal(await read(on, { tailLines: 7_000 }), expected);
 });
 
-test("a last line without its newline is shown as it stands; lines that do not parse are left out", async () => {
+test("shows a last line without newline as is; skips lines that do not parse", async () => {
   await using on = await disk();
   await writeFile(on.log, "2026-01-01T00:00:01Z stdout F one\nnonsense\n2026-01-01T00:00:02Z stdout F tw");
   assert.equal(await read(on), "one\ntw");
 });
 
-test("a file of no known format is an error; an empty one is empty", async () => {
+test("fails on an unknown format; an empty file gives empty output", async () => {
   await using on = await disk();
   await writeFile(on.log, "nonsense\n");
   await assert.rejects(read(on), /unsupported log format: "nonsense\\n"/);
@@ -116,7 +116,7 @@ test("a file of no known format is an error; an empty one is empty", async () =>
   assert.equal(await read(on), "");
 });
 
-test("a line of more than 1 MiB is left out, and the next one read", async () => {
+test("skips a line of more than 1 MiB and reads the next", async () => {
   await using on = await disk();
   await writeFile(
     on.log,
@@ -125,7 +125,7 @@ test("a line of more than 1 MiB is left out, and the next one read", async () =>
   assert.equal(await read(on), "one\ntwo\n");
 });
 
-test("a missing file is told in the kubelet's words", async () => {
+test("reports a missing file with the kubelet's message", async () => {
   await using on = await disk();
   await assert.rejects(read(on), {
     code: "not_found",
@@ -133,7 +133,7 @@ test("a missing file is told in the kubelet's words", async () => {
   });
 });
 
-test("a link to what is not this container's log is refused, wherever it leads; a FIFO is not opened", async () => {
+test("refuses links to anything but this container's log; does not open a FIFO", async () => {
   await using on = await disk();
   await symlink("/etc/passwd", on.log);
   await assert.rejects(read(on), { code: "permission_denied" });
@@ -150,7 +150,7 @@ test("a link to what is not this container's log is refused, wherever it leads; 
   await assert.rejects(read(on, {}, join(on.directory, "2.log")), { code: "failed_precondition" });
 });
 
-test("a reader that is slow holds the reading back; one that leaves ends it", async () => {
+test("applies back-pressure for a slow client, and stops reading when it leaves", async () => {
   await using on = await disk();
   const line = `2026-01-01T00:00:01Z stdout F ${"x".repeat(1000)}\n`;
   await writeFile(on.log, line.repeat(10_000));
@@ -171,7 +171,7 @@ test("a reader that is slow holds the reading back; one that leaves ends it", as
   assert.equal(on.openFiles(), 0);
 });
 
-test("a large log is read in bounded memory", async () => {
+test("reads a large log in bounded memory", async () => {
   await using on = await disk();
   const block = `2026-01-01T00:00:01.123456789Z stdout F ${"x".repeat(470)}\n`.repeat(4096);
   const file = await open(on.log, "w");

@@ -4,12 +4,12 @@ import { planRotation, rotatedLogs } from "../../../src/logs/rotated-files.ts";
 
 const at = (second: number, suffix = "") => `0.log.20260101-00000${second}${suffix}`;
 
-test("what rotations left that were cut short is of no use", () => {
+test("treats leftovers of interrupted rotations as garbage", () => {
   const half = [at(1, ".tmp"), at(1), at(2), at(2, ".gz"), at(3)];
   assert.deepEqual(planRotation(half, 10), { remove: [at(1, ".tmp"), at(2)], compress: [at(1), at(3)] });
 });
 
-test("the oldest go, so many that with the log and the one being rotated there are as many as may be", () => {
+test("removes the oldest files so that the total with the log and its rotated copy meets the limit", () => {
   const names = [at(3), at(1, ".gz"), at(2, ".gz")];
   assert.deepEqual(planRotation(names, 5), { remove: [], compress: [at(3)] });
   assert.deepEqual(planRotation(names, 4), { remove: [at(1, ".gz")], compress: [at(3)] });
@@ -17,7 +17,7 @@ test("the oldest go, so many that with the log and the one being rotated there a
   assert.deepEqual(planRotation(names, 2), { remove: [at(1, ".gz"), at(2, ".gz"), at(3)], compress: [] });
 });
 
-test("rotated files are told by their time, newest first, whether compressed or not", () => {
+test("sorts rotated files by time, newest first, compressed or not", () => {
   const names = ["0.log", at(1), at(3), at(2, ".gz"), at(1, ".gz"), "0.log.x", "10.log.20260101-000009", at(4, ".tmp")];
   assert.deepEqual(rotatedLogs(names, "0.log"), [
     { name: at(3), rotatedAt: ".20260101-000003" },
@@ -26,7 +26,7 @@ test("rotated files are told by their time, newest first, whether compressed or 
   ]);
 });
 
-test("Docker's rotated files are told by their number, the lowest first", () => {
+test("sorts Docker's rotated files by number, lowest first", () => {
   const names = ["a-json.log", "a-json.log.10", "a-json.log.2", "a-json.log.1", "a-json.log.3.gz", "a-json.log.0"];
   const found = rotatedLogs(names, "a-json.log");
   assert.deepEqual(found, [{ name: "a-json.log.1" }, { name: "a-json.log.2" }, { name: "a-json.log.10" }]);

@@ -101,7 +101,7 @@ async function rotatedBefore(log: string, ...suffixes: readonly string[]): Promi
     await writeFile(`${log}.20260101-00000${second}${suffix}`, `${second}`);
 }
 
-test("a log of the limit's size is renamed and begun anew, a smaller one left alone, all sizes asked for at once", async () => {
+test("rotates a log that reached the limit, not a smaller one; reads all sizes at once", async () => {
   await using at = await world(["full", "small"]);
   await writeFile(at.log("full"), full);
   await writeFile(at.log("small"), full.slice(1));
@@ -114,7 +114,7 @@ test("a log of the limit's size is renamed and begun anew, a smaller one left al
   assert.deepEqual(at.said, []);
 });
 
-test("on the machine that graftlet runs on no command is run to know sizes", async () => {
+test("reads sizes without commands on the local machine", async () => {
   await using at = await world(["full", "small", "gone"], true);
   await writeFile(at.log("full"), full);
   await writeFile(at.log("small"), full.slice(1));
@@ -125,7 +125,7 @@ test("on the machine that graftlet runs on no command is run to know sizes", asy
   assert.equal(at.ran.filter((script) => script.includes("stat")).length, 0);
 });
 
-test("older ones are compressed with their mode, those beyond the limit and leftovers go", async () => {
+test("compresses older logs keeping their mode, and removes those over the limit and leftovers", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   await rotatedBefore(at.log(), ".gz", ".gz", "", ".tmp");
@@ -141,20 +141,20 @@ test("older ones are compressed with their mode, those beyond the limit and left
   assert.deepEqual([mode & 0o777, mtimeMs], [0o640, 1_000_000]);
 });
 
-test("the rename is undone when the runtime begins no new log, but not when it has", async () => {
+test("undoes the rename when the runtime fails to reopen the log, unless a new log exists", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   at.state.fails = new CodedError("unknown", "no");
   at.state.begins = false;
   await at.round();
   assert.deepEqual(at.files(), ["0.log"]);
-  assert.match(at.said.join(""), /could not be rotated, will try again/);
+  assert.match(at.said.join(""), /cannot rotate container log; retrying/);
   at.state.begins = true;
   await at.round();
   assert.deepEqual(at.files().map(nameless), ["0.log", "0.log.TIME"]);
 });
 
-test("a rename that was followed by nothing is healed: the log is missing, and begun anew", async () => {
+test("recovers from an interrupted rotation: reopens a missing log", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   await rename(at.log(), `${at.log()}.20260101-000000`);
@@ -163,7 +163,7 @@ test("a rename that was followed by nothing is healed: the log is missing, and b
   assert.deepEqual(at.reopened, ["c"]);
 });
 
-test("a compression that was cut short begins anew, and one that was nearly done is finished", async () => {
+test("restarts an interrupted compression, and finishes one that was complete", async () => {
   await using at = await world();
   await rotatedBefore(at.log(), "", "");
   const [half, whole] = [0, 1].map((second) => `${at.log()}.20260101-00000${second}`);
@@ -175,7 +175,7 @@ test("a compression that was cut short begins anew, and one that was nearly done
   assert.equal(gunzipSync(await readFile(`${half}.gz`)).toString(), "0");
 });
 
-test("a second rotation in the same second waits for the next round", async () => {
+test("defers a second rotation within the same second", async () => {
   await using at = await world();
   const rounds = 12;
   for (let round = 0; round < rounds; round++) {
@@ -191,7 +191,7 @@ test("a second rotation in the same second waits for the next round", async () =
   assert.ok(at.reopened.length < rounds, "no two rounds in one second");
 });
 
-test("a container that ends in mid-rotation keeps its log under its name, and is not complained of", async () => {
+test("a container that ends during rotation keeps its log's name, without a warning", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   at.state.begins = false;
@@ -203,7 +203,7 @@ test("a container that ends in mid-rotation keeps its log under its name, and is
   assert.deepEqual(at.said, []);
 });
 
-test("a link is another's log: not touched, and not looked at again", async () => {
+test("does not touch a log that is a link, and does not check it again", async () => {
   await using at = await world();
   const elsewhere = join(at.log(), "..", "elsewhere");
   await writeFile(elsewhere, full);
@@ -213,7 +213,7 @@ test("a link is another's log: not touched, and not looked at again", async () =
   assert.deepEqual(at.reopened, []);
 });
 
-test("a planted link beside the log is not followed: what it leads to is not compressed", async () => {
+test("does not follow or compress a planted link next to the log", async () => {
   await using at = await world();
   await writeFile(at.log(), full);
   const secret = join(at.log(), "..", "..", "secret");
@@ -223,7 +223,7 @@ test("a planted link beside the log is not followed: what it leads to is not com
   assert.equal(existsSync(`${at.log()}.20260101-000000.gz`), false);
 });
 
-test("without gzip rotated logs stay as they are, which is said once", async () => {
+test("keeps rotated logs uncompressed without gzip, and logs it once", async () => {
   await using at = await world();
   const path = process.env["PATH"];
   const programs = await mkdtemp(join(tmpdir(), "graftlet-rotation-"));
@@ -238,10 +238,10 @@ test("without gzip rotated logs stay as they are, which is said once", async () 
     await rm(programs, { recursive: true });
   }
   assert.deepEqual(at.files().map(nameless), ["0.log", "0.log.TIME", "0.log.TIME", "0.log.TIME"]);
-  assert.equal(at.said.join("").split("the target has no gzip").length, 2);
+  assert.equal(at.said.join("").split("gzip not found on the target").length, 2);
 });
 
-test("a log path that is not a pod's is left alone", async () => {
+test("ignores log paths outside of pod log directories", async () => {
   await using at = await world(["..", "a b"]);
   await at.round();
   assert.deepEqual([at.reopened, at.ran], [[], []]);

@@ -43,7 +43,7 @@ const pod = (uid: string, more: Partial<TestPod> = {}): TestPod => ({
   ...more,
 });
 
-test("a node that has measured nothing yet shows who it is, in a text that a scraper reads", async () => {
+test("a new node exposes its info metrics in valid exposition format", async () => {
   const { metrics, families, value } = rig();
   assert.equal(await value(String.raw`kubelet_node_name{node=node-\"1\"}`), 1);
   const [build] = (await families()).get("kubernetes_build_info")?.samples ?? [];
@@ -63,7 +63,7 @@ test("a node that has measured nothing yet shows who it is, in a text that a scr
   );
 });
 
-test("the docs name every metric that there is, and no other", async () => {
+test("the docs list exactly the metrics that exist", async () => {
   const { metrics, measures, families } = rig();
   measures.cgroups.outdated();
   measures.cgroups.kept(1, 1);
@@ -76,7 +76,7 @@ test("the docs name every metric that there is, and no other", async () => {
   assert.deepEqual(named.toSorted(), [...there].sort());
 });
 
-test("what two nodes of a process measure is kept apart", async () => {
+test("keeps metrics of two nodes of a process apart", async () => {
   const [one, other] = [rig(), rig()];
   one.measures.starts.podStarting();
   assert.deepEqual(
@@ -85,7 +85,7 @@ test("what two nodes of a process measure is kept apart", async () => {
   );
 });
 
-test("buckets are the kubelet's", async () => {
+test("uses the kubelet's buckets", async () => {
   const { measures, families } = rig();
   measures.runtime.called("status", 7, false);
   measures.pulls.pulling("u")(5, 1n);
@@ -111,7 +111,7 @@ test("buckets are the kubelet's", async () => {
   assert.deepEqual([ages.length, ages[0], ages[4], ages.at(-1)], [10, 60, 604_800, 124_416_000]);
 });
 
-test("calls to the runtime and requests are counted with how they ended", async () => {
+test("counts runtime calls and HTTP requests by outcome", async () => {
   const { measures, value } = rig();
   measures.runtime.called("status", 7, false);
   measures.runtime.called("status", 3, true);
@@ -135,7 +135,7 @@ test("calls to the runtime and requests are counted with how they ended", async 
   assert.equal(await value(`kubelet_http_requests_total{${odd}}`), 1);
 });
 
-test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes taken down, certificates, event streams", async () => {
+test("counts evictions, cgroup operations, resizes, volume teardowns, certificate rotations and event streams", async () => {
   const { metrics, measures, families, value } = rig();
   assert.deepEqual((await families()).get("kubelet_evictions")?.samples, [], "nothing is shown that never happened");
   measures.evictions.evicted("emptydirfs.limit");
@@ -193,7 +193,7 @@ test("what a node does beside pods' starts: evictions, cgroups, resizes, volumes
   assert.ok(!(await metrics.text()).includes("client_rotation"));
 });
 
-test("images by size; rejections by reasons that are few", async () => {
+test("observes images by size; counts rejections by a bounded set of reasons", async () => {
   const { measures, value } = rig();
   for (const bytes of [0n, 10n << 20n, (10n << 20n) + 1n, 2n << 30n, 200n << 30n])
     measures.pulls.pulling("u")(1_500, bytes);
@@ -207,7 +207,7 @@ test("images by size; rejections by reasons that are few", async () => {
     assert.equal(await value(`kubelet_admission_rejections_total{reason=${reason}}`), 1, reason);
 });
 
-test("a pod's start: from the first news to its first pass, to Running, to the API server showing it", async () => {
+test("pod start: from first seen to the first sync, to Running, to the API server's watch", async () => {
   const { clock, measures, value } = rig();
   const waiting = pod("p");
   measures.seen([waiting]);
@@ -257,7 +257,7 @@ test("a pod's start: from the first news to its first pass, to Running, to the A
   );
 });
 
-test("pods that were begun before, hold volumes of their own or are gone tell nothing of starts", async () => {
+test("the start SLI excludes pods that started earlier, have volumes, or are gone", async () => {
   const { measures, value } = rig();
   const running = { phase: "Running", containerStatuses: [aShown("c", { running: {} })] };
   const old = pod("old", { status: { startTime: "2026-01-01T00:00:00Z" } });
@@ -277,7 +277,7 @@ test("pods that were begun before, hold volumes of their own or are gone tell no
   assert.equal(await value("kubelet_pod_start_sli_duration_seconds_count"), 0);
 });
 
-test("gauges show the node as it is when somebody asks", async () => {
+test("gauges are read at scrape time", async () => {
   const { clock, metrics, families, value } = rig();
   const volumes = [
     { name: "a", emptyDir: {} },
@@ -360,7 +360,7 @@ test("gauges show the node as it is when somebody asks", async () => {
   assert.equal(await value("kubelet_certificate_manager_server_ttl_seconds"), 0);
 });
 
-test("relists: how long, how often, and when the last one was", async () => {
+test("relists: duration, interval and last-seen time", async () => {
   const { clock, measures, value } = rig();
   measures.pleg.relistBegan(undefined);
   await clock.advance(250);

@@ -5,7 +5,7 @@ import { createMetrics } from "../../../src/metrics/registry.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { parseExposition } from "./exposition.ts";
 
-test("the start of a new node, by parts; one that was there already has none", async () => {
+test("records the phases of a new node's start; none for an existing node", async () => {
   const clock = fakeClock();
   const metrics = createMetrics();
   const measures = nodeStartMetrics(metrics, clock);

@@ -9,7 +9,7 @@ import { fakeRuntime } from "../../fakes/runtime.ts";
 
 const { signal } = new AbortController();
 
-test("every call is counted and timed under the kubelet's name for it; what a runtime lacks stays lacking", async () => {
+test("counts and times every call under the kubelet's operation name; keeps optional methods absent", async () => {
   const clock = fakeClock();
   const runtime = fakeRuntime({ clock, events: false });
   const said: string[] = [];
@@ -44,7 +44,7 @@ test("every call is counted and timed under the kubelet's name for it; what a ru
   await measured[Symbol.asyncDispose]();
 });
 
-test("a runtime of a class keeps what it inherits and what it keeps to itself", async () => {
+test("wraps a class instance with its inherited and private members", async () => {
   class OddRuntime {
     readonly #answer = "not here";
     constructor() {

@@ -52,7 +52,7 @@ function rigWith(capabilities: readonly Capability[] | undefined, ...answers: re
   return { clock, host, said, asked, space };
 }
 
-test("a driver's figures, asked for once a minute", async () => {
+test("reads a driver's volume stats once a minute", async () => {
   const usage = [
     { unit: Unit.BYTES, total: 10n, available: 7n, used: 2n },
     { unit: Unit.INODES, total: 5n, available: 4n, used: 1n },
@@ -76,13 +76,13 @@ test("a driver's figures, asked for once a minute", async () => {
   );
 });
 
-test("a driver that fails, or says nothing, tells no space; others do", async () => {
+test("reports no capacity for a driver that fails or returns none; reports the others'", async () => {
   const { said, space } = rig(new CodedError("unavailable", "away"), {});
   assert.deepEqual(await Promise.all(["/a", "/b"].map((path) => space(path, volume))), [undefined, undefined]);
-  assert.match(said.join(""), /does not tell the space of its volume/);
+  assert.match(said.join(""), /did not report the usage of a volume/);
 });
 
-test("a remote file system is read by a command, which has five seconds and is not repeated within a minute", async () => {
+test("measures a remote file system with a command: 5 s timeout, at most once a minute", async () => {
   const { clock, host, said, space } = rig();
   host.program("stat", (_args, { stdout }) => {
     stdout.write("4096 100 70 60 50 40\n");
@@ -106,7 +106,7 @@ test("a remote file system is read by a command, which has five seconds and is n
   assert.equal(said.length, 1);
 });
 
-test("a driver is asked for a device's figures where the node has the device", async () => {
+test("queries the driver for a block volume if the node has its device", async () => {
   const { asked, space } = rig({ usage: [{ unit: Unit.BYTES, total: 10n }] });
   assert.equal((await space("/link", { ...volume, at: "/device" }))?.capacityBytes, 10);
   assert.deepEqual(
@@ -115,7 +115,7 @@ test("a driver is asked for a device's figures where the node has the device", a
   );
 });
 
-test("of a device without a driver the size is read, once a minute, and nothing of what is on it", async () => {
+test("reads only the size of a device without a driver, once a minute", async () => {
   const { clock, host, space } = rig();
   host.program("blockdev", (_args, { stdout }) => {
     stdout.write("16777216\n");
@@ -130,7 +130,7 @@ test("of a device without a driver the size is read, once a minute, and nothing 
   assert.equal(await space("/gone", "device"), undefined);
 });
 
-test("the health of a volume is told by drivers that can do so, also without figures", async () => {
+test("reports volume health of drivers that support it, also without usage", async () => {
   const answer = { volumeCondition: { abnormal: true, message: "worn out" } };
   const able = rigWith([Capability.GET_VOLUME_STATS, Capability.VOLUME_CONDITION], answer, {});
   assert.deepEqual((await able.space("/a", volume))?.condition, answer.volumeCondition);

@@ -16,7 +16,7 @@ interface Shown {
 const shown = (answer: object) => answer as Shown;
 const cpuOf = (of: Record<string, unknown> | undefined) => of?.["cpu"] as Record<string, number> | undefined;
 
-test("the summary: the node, the pods that run, their containers, what each uses and since when", async () => {
+test("summary: the node, running pods and their containers, with usage and start time", async () => {
   const t = await rigged({
     "volumes/scratch": 3,
     "volumes/memory": 50,
@@ -84,7 +84,7 @@ test("the summary: the node, the pods that run, their containers, what each uses
   assert.equal((container["logs"] as Record<string, number>)["usedBytes"], 2 * mebibyte);
 });
 
-test("version 2's root tells the machine's memory by its statistics: that of programs and of files", async () => {
+test("v2: computes the machine's memory from the root's memory.stat (anon and file)", async () => {
   const t = await rigged();
   t.files["./memory.stat"] = "anon 5000\nfile 900\nkernel 70\ninactive_file 600\npgfault 7\npgmajfault 1";
   const { node } = shown(await meanwhile(t, t.stats.summary(true, signal)));
@@ -92,13 +92,13 @@ test("version 2's root tells the machine's memory by its statistics: that of pro
   assert.deepEqual(node["memory"], { time, ...memory, pageFaults: 7, majorPageFaults: 1 });
 });
 
-test("of a pod's volumes those on the node's disk alone count where the disk runs short", async () => {
+test("counts only volumes on the node's disk towards a pod's ephemeral storage", async () => {
   const t = await rigged({ "volumes/scratch": 3, "volumes/memory": 50, "volumes/huge": 4 });
   const usages = await meanwhile(t, t.stats.usages.now(true, signal));
   assert.deepEqual([...(usages.get("uid-1")?.volumes ?? [])], [["scratch", { bytes: 3 * 2 ** 20, inodes: 3 }]]);
 });
 
-test("only CPU and memory: nothing of networks and disks, and no disk is looked at", async () => {
+test("only_cpu_and_memory omits networks and disks, and walks no disk", async () => {
   const t = await rigged();
   const { node, pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
   assert.deepEqual(Object.keys(node), ["nodeName", "systemContainers", "startTime", "cpu", "memory", "swap"]);
@@ -106,7 +106,7 @@ test("only CPU and memory: nothing of networks and disks, and no disk is looked 
   assert.deepEqual(t.calls, ["cgroups", "cgroups"]);
 });
 
-test("how much CPU is used is what was used between two samples, of which the first ask takes two", async () => {
+test("computes CPU usage between two samples; the first request takes both", async () => {
   const t = await rigged();
   const nanoCores = async () => {
     const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
@@ -121,7 +121,7 @@ test("how much CPU is used is what was used between two samples, of which the fi
   assert.equal(t.calls.length, 3);
 });
 
-test("a container that has just started shows no CPU usage yet, as 0", async () => {
+test("a container that has just started shows a CPU usage of 0", async () => {
   const t = await rigged();
   const before = t.files;
   t.files = Object.fromEntries(Object.entries(before).filter(([name]) => !name.includes("/main/")));
@@ -132,7 +132,7 @@ test("a container that has just started shows no CPU usage yet, as 0", async () 
   assert.equal(cpuOf(pods[0]?.containers[0])?.["usageNanoCores"], 0);
 });
 
-test("what was used before a long pause is not taken for what is used now", async () => {
+test("does not average CPU usage over a long pause between requests", async () => {
   const t = await rigged();
   const nanoCores = async () => {
     const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
@@ -145,7 +145,7 @@ test("what was used before a long pause is not taken for what is used now", asyn
   assert.equal(t.calls.length, 4);
 });
 
-test("nothing is measured while nobody asks, and once for all who ask at a time", async () => {
+test("measures only on request, and once for concurrent requests", async () => {
   const t = await rigged();
   await t.clock.advance(600_000);
   assert.deepEqual(t.calls, []);
@@ -156,7 +156,7 @@ test("nothing is measured while nobody asks, and once for all who ask at a time"
   assert.equal(t.calls.length, 2);
 });
 
-test("disks are walked in the background: who asks gets what was found last, and waits only for the first", async () => {
+test("walks disks in the background: requests get the last result, and wait for the first only", async () => {
   const t = await rigged({ "volumes/scratch": 3 });
   const used = async () => {
     const { pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
@@ -174,7 +174,7 @@ test("disks are walked in the background: who asks gets what was found last, and
   assert.equal(await used(), 3 * 2 ** 20, "the walk that has begun is not waited for");
 });
 
-test("a walk that takes too long: the answer comes without disks", async () => {
+test("answers without disk usage when the first walk takes too long", async () => {
   const t = await rigged();
   t.host.program("du", () => new Promise(() => {}));
   const asked = t.stats.summary(false, signal);
@@ -184,13 +184,13 @@ test("a walk that takes too long: the answer comes without disks", async () => {
   assert.ok(node["cpu"]);
 });
 
-test("volumeStatsAggPeriod below 0: disks are not looked at", async () => {
+test("a negative volumeStatsAggPeriod disables disk usage", async () => {
   const t = await rigged({}, -1);
   await meanwhile(t, t.stats.summary(false, signal));
   assert.ok(!t.calls.includes("du"));
 });
 
-test("a container whose cgroup is elsewhere is measured by the runtime, as far as it can", async () => {
+test("falls back to the runtime's stats for a container whose cgroup is not found", async () => {
   const t = await rigged();
   for (const name of Object.keys(t.files)) if (name.includes("poduid-1")) delete t.files[name];
   const of = (ms: bigint) => ({
@@ -214,17 +214,17 @@ test("a container whose cgroup is elsewhere is measured by the runtime, as far a
   assert.deepEqual(await seen(), [cpu, 3e9]);
 });
 
-test("a runtime that does not answer hides nothing of what cgroups say", async () => {
+test("reports cgroup usage when the runtime does not answer", async () => {
   const t = await rigged();
   for (const name of Object.keys(t.files)) if (name.includes("/main/")) delete t.files[name];
   t.runtimeFails = true;
   const { pods } = shown(await meanwhile(t, t.stats.summary(true, signal)));
   assert.equal(cpuOf(pods[0])?.["usageCoreNanoSeconds"], 3e9);
   assert.deepEqual(Object.keys(pods[0]?.containers[0] ?? {}), ["name", "startTime"]);
-  assert.match(t.logged(), /the runtime does not report usage/);
+  assert.match(t.logged(), /cannot query the runtime for usage/);
 });
 
-test("a pod on the node's network shows none, one that is over is absent", async () => {
+test("omits network stats of hostNetwork pods, and terminated pods", async () => {
   const t = await rigged();
   t.pods = [running(true), { ...running(), sandboxes: [], containers: [] }];
   const { pods } = shown(await meanwhile(t, t.stats.summary(false, signal)));
@@ -234,7 +234,7 @@ test("a pod on the node's network shows none, one that is over is absent", async
   );
 });
 
-test("/metrics/resource: what metrics-server reads, each with the time of its measuring", async () => {
+test("/metrics/resource: the metrics that metrics-server reads, with timestamps", async () => {
   const t = await rigged();
   const families = parseExposition(await meanwhile(t, t.stats.resource(signal)));
   const at = t.clock.now();
@@ -260,13 +260,13 @@ test("/metrics/resource: what metrics-server reads, each with the time of its me
   assert.equal(families.get("node_cpu_usage_seconds_total")?.type, "counter");
 });
 
-test("what cannot be measured is said, and why is in the log", async () => {
+test("answers with an error when usage cannot be measured, and logs the cause", async () => {
   const t = await rigged();
   t.files = {};
   assert.equal(parseExposition(await t.stats.resource(signal)).get("resource_scrape_error")?.samples[0]?.value, 1);
   assert.equal(parseExposition(await t.stats.cadvisor(signal)).get("container_scrape_error")?.samples[0]?.value, 1);
   await assert.rejects(t.stats.summary(false, signal), { code: "failed_precondition" });
-  assert.match(t.logged(), /could not be measured/);
+  assert.match(t.logged(), /cannot measure/);
 });
 
 test("/metrics/cadvisor: rows of the machine, of groups, pods, sandboxes and containers", async () => {
@@ -353,7 +353,7 @@ test("/metrics/cadvisor: the machine", async () => {
   ]);
 });
 
-test("/metrics/cadvisor: processors are counted once, and shown of a target that is out of reach", async () => {
+test("/metrics/cadvisor: reads the CPU topology once, and reports it for an unreachable target", async () => {
   const t = await rigged();
   await meanwhile(t, t.stats.cadvisor(signal));
   const read = mock.method(t.host.fs, "readFile", async () => {

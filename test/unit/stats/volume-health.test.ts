@@ -47,7 +47,7 @@ function rig() {
   return { clock, events, deps };
 }
 
-test("an event tells of each volume that is not well, once a period", async () => {
+test("emits one event per period for each abnormal volume", async () => {
   const { clock, events, deps } = rig();
   const stop = new AbortController();
   const running = createVolumeHealth({ ...deps, events, everyMs: 60_000 }).run(stop.signal);
@@ -62,7 +62,7 @@ test("an event tells of each volume that is not well, once a period", async () =
   await running;
 });
 
-test("the metric has the claims whose drivers tell their health", async () => {
+test("the metric covers claims whose drivers report health", async () => {
   const text = await claimMetrics(rig().deps, never);
   const health = text.split("\n").filter((line) => line.startsWith("kubelet_volume_stats_health_status_abnormal{"));
   assert.deepEqual(health, [

@@ -22,7 +22,7 @@ async function start(options: Parameters<typeof fakeSystemd>[1] = {}, hasBus = t
   return { clock, host, systemd, cgroups, heard, read, [Symbol.asyncDispose]: () => cgroups[Symbol.asyncDispose]() };
 }
 
-test("a pod's slice is started below its own, with its limits; files have them too, as systemd rounds them", async () => {
+test("starts a pod's slice below its parent with its limits; cgroup files have them as systemd rounds them", async () => {
   await using t = await start();
   assert.equal(t.systemd.connections(), 0, "nothing is asked before there is a pod");
   await t.cgroups.make(pod, limits, never);
@@ -51,7 +51,7 @@ test("a pod's slice is started below its own, with its limits; files have them t
   ]);
 });
 
-test("limits of a slice that runs are set; those that were there are not started again", async () => {
+test("sets limits of a running slice; does not restart existing ones", async () => {
   await using t = await start();
   for (const unit of ["kubepods.slice", "kubepods-burstable.slice", slice]) t.systemd.units.add(unit);
   await t.cgroups.ensure(pod, { memoryBytes: 1 << 21, cpus: "0-9" }, never);
@@ -67,7 +67,7 @@ test("limits of a slice that runs are set; those that were there are not started
   assert.deepEqual(t.systemd.connections(), 1);
 });
 
-test("removal stops the slice and takes away what systemd left; a missing one is success", async () => {
+test("removal stops the slice and deletes what systemd left; a missing slice is a success", async () => {
   await using t = await start();
   await t.cgroups.make(pod, limits, never);
   await t.host.fs.apply([{ do: "remove", path: `/sys/fs/cgroup${pod}`, recursive: true }]);
@@ -81,7 +81,7 @@ test("removal stops the slice and takes away what systemd left; a missing one is
   assert.ok(t.systemd.units.has(slice));
 });
 
-test("a slice that somebody has stopped is started again by the next change", async () => {
+test("the next change restarts a slice that was stopped by others", async () => {
   await using t = await start();
   await t.cgroups.make(pod, limits, never);
   t.systemd.units.delete(slice);
@@ -92,7 +92,7 @@ test("a slice that somebody has stopped is started again by the next change", as
   assert.equal(t.read("pids.max"), "7");
 });
 
-test("a slice whose start fails is reset and started once more; then it is an error that names the result", async () => {
+test("resets and restarts a slice whose start fails; then fails with the job's result", async () => {
   await using t = await start();
   t.systemd.results.push("failed");
   await t.cgroups.ensure("/kubepods.slice", {}, never);
@@ -107,7 +107,7 @@ test("a slice whose start fails is reset and started once more; then it is an er
   });
 });
 
-test("a job that does not end is waited for no longer than half a minute, and not when the caller has gone", async () => {
+test("waits at most 30 seconds for a job, and not after the caller aborts", async () => {
   await using t = await start();
   t.systemd.results.push("never");
   const late = assert.rejects(t.cgroups.ensure("/kubepods.slice", {}, never), { code: "deadline_exceeded" });
@@ -123,7 +123,7 @@ test("a job that does not end is waited for no longer than half a minute, and no
   await given;
 });
 
-test("an unused connection is closed; after a loss what was in flight is rejected, and the next change connects anew", async () => {
+test("closes an idle connection; rejects calls in flight when it is lost, and reconnects for the next change", async () => {
   await using t = await start();
   await t.cgroups.ensure("/kubepods.slice", {}, never);
   assert.equal(t.systemd.connections(), 1);
@@ -140,7 +140,7 @@ test("an unused connection is closed; after a loss what was in flight is rejecte
 });
 
 for (const refusal of [{ denies: true }, { rejects: true }])
-  test(`where the login may not (${JSON.stringify(refusal)}), a relay that the host runs does it, from then on`, async () => {
+  test(`falls back to the relay for good when the login is denied (${JSON.stringify(refusal)})`, async () => {
     await using t = await start(refusal);
     t.host.program("systemd-stdio-bridge", (_args, { stdin, stdout, killed }) => {
       const [near, far] = duplexPair();
@@ -155,12 +155,12 @@ for (const refusal of [{ denies: true }, { rejects: true }])
     assert.equal(t.host.commands.length, 1);
   });
 
-test("a user who may nothing is told so", async () => {
+test("reports a user without any permission", async () => {
   await using t = await start({ denies: true });
   await assert.rejects(t.cgroups.make(pod, limits, never), { code: "permission_denied" });
 });
 
-test("without a bus commands do it", async () => {
+test("uses systemctl when there is no bus", async () => {
   await using t = await start({}, false);
   const commands: string[] = [];
   t.host.program("systemctl", ([, ...args], { stdout }) => {
@@ -183,7 +183,7 @@ test("without a bus commands do it", async () => {
   assert.deepEqual(commands, ["stop other.slice", "reset-failed other.slice", "revert --no-reload other.slice"]);
 });
 
-test("a slice that systemctl does not find has left a memory behind, which systemd is told to drop", async () => {
+test("resets a failed unit that systemctl no longer finds", async () => {
   await using t = await start({}, false);
   const commands: string[] = [];
   t.host.program("systemctl", ([, ...args], { stdout }) => {
@@ -195,7 +195,7 @@ test("a slice that systemctl does not find has left a memory behind, which syste
   assert.deepEqual(commands.slice(1, 4), ["start kubepods.slice", "daemon-reload", "start kubepods.slice"]);
 });
 
-test("a login that polkit asks for a password may not", async () => {
+test("treats a polkit password prompt as permission denied", async () => {
   await using t = await start({}, false);
   t.host.program("systemctl", ([, verb], { stdout, stderr }) => {
     if (verb === "--version") stdout.write("systemd 252\n");
@@ -208,7 +208,7 @@ test("a login that polkit asks for a password may not", async () => {
   });
 });
 
-test("a machine without systemd says what it lacks", async () => {
+test("names what a machine without systemd lacks", async () => {
   await using t = await start({}, false);
   await assert.rejects(t.cgroups.make(pod, limits, never), {
     code: "unavailable",

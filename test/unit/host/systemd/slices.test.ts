@@ -15,7 +15,7 @@ const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
   ]);
 
 // What libcontainer v0.0.6 of opencontainers/cgroups gives for the kubelet's resources.
-describe("limits as properties of a slice", () => {
+describe("converts limits to slice properties", () => {
   const all = {
     memoryBytes: 1 << 26,
     cpuShares: 512,
@@ -98,7 +98,7 @@ describe("limits as properties of a slice", () => {
   for (const [of, limits, cgroups, systemd, expected] of cases)
     it(of, () => assert.deepEqual(told(limits, cgroups, systemd), expected));
 
-  it("files get the quota that systemd makes of it", () => {
+  it("rounds the quota in files as systemd does", () => {
     const quota = (cpuQuotaUs: number, cpuPeriodUs?: number) =>
       roundedLimits({ cpuQuotaUs, ...(cpuPeriodUs !== undefined && { cpuPeriodUs }) }).cpuQuotaUs;
     assert.deepEqual(
@@ -115,12 +115,12 @@ describe("limits as properties of a slice", () => {
   });
 });
 
-it("CPUs are bits, the lowest byte first", () => {
+it("encodes CPUs as a bit mask, lowest byte first", () => {
   assert.deepEqual([...cpuBits("0-3")], [0x0f]);
   assert.deepEqual([...cpuBits("1, 8,17-18")], [0x02, 0x01, 0x06]);
 });
 
-it("a new slice wants its parent, counts all, and has no default dependencies", () => {
+it("a new slice wants its parent, enables accounting, and has no default dependencies", () => {
   const [first, second] = slicesOf("/kubepods.slice/kubepods-burstable.slice");
   assert.deepEqual(first, { slice: "kubepods.slice", parent: "-.slice" });
   const properties = newSlice(second?.slice ?? "", second?.parent ?? "", 2);
@@ -138,11 +138,11 @@ it("a new slice wants its parent, counts all, and has no default dependencies", 
   assert.ok(newSlice("a.slice", "-.slice", 1).some(({ name }) => name === "BlockIOAccounting"));
 });
 
-it("versions as distributions write them", () => {
+it("parses systemd versions of distributions", () => {
   assert.deepEqual(["v245.4-1.fc32", "252.38-1~deb12u1", "245", "none"].map(versionOf), [245, 252, 245, 0]);
 });
 
-it("systemctl gets the same in its own words", () => {
+it("passes the same properties to systemctl as text", () => {
   const limits = { memoryBytes: -1, cpuShares: 2, cpuPeriodUs: 50_000, cpuQuotaUs: 12_500, pids: 42, cpus: "0-1,9" };
   assert.deepEqual(limitProperties(limits, 2, 252, weightOf).map(assignment), [
     "MemoryMax=infinity",

@@ -37,7 +37,7 @@ function raw(signature: string, body: Buffer): Buffer {
   return Buffer.concat([header, Buffer.alloc((8 - (header.length % 8)) % 8), body]);
 }
 
-test("calls are what an independent implementation reads", () => {
+test("encodes calls that an independent implementation decodes", () => {
   const properties: readonly (readonly [string, readonly [string, unknown]])[] = [
     ["Wants", ["as", ["-.slice", "é.slice"]]],
     ["CPUAccounting", ["b", true]],
@@ -66,7 +66,7 @@ test("calls are what an independent implementation reads", () => {
   ]);
 });
 
-test("reads messages however their bytes are cut, of either byte order", () => {
+test("decodes messages of either byte order, however they are chunked", () => {
   const bytes = Buffer.concat([signal("uoss", 1, "/job/1", "é.slice", "done"), signal("b", true), signal("")]);
   for (const size of [1, 7, 64, bytes.length]) {
     const chunks = Array.from({ length: Math.ceil(bytes.length / size) }, (_, n) =>
@@ -83,13 +83,13 @@ test("reads messages however their bytes are cut, of either byte order", () => {
   assert.equal(read(big).length, 1);
 });
 
-test("passes over a message that is too long, and reads the next", () => {
+test("skips an oversized message and decodes the next", () => {
   const long = signal("s", "x".repeat(maxMessageBytes));
   const heard = read(long.subarray(0, 1000), long.subarray(1000), signal("b", true));
   assert.deepEqual(heard.map(valuesOf), [[true]]);
 });
 
-test("passes over a header that it does not know how to read, for any user of the target may send one", () => {
+test("skips a message whose header it cannot decode, as any user of the target may send one", () => {
   const twice = signal("");
   const fields = Buffer.concat([twice.subarray(16), twice.subarray(16)]);
   const doubled = Buffer.concat([twice.subarray(0, 16), fields]);
@@ -99,7 +99,7 @@ test("passes over a header that it does not know how to read, for any user of th
   assert.deepEqual(read(doubled, strange, signal("b", false)).map(valuesOf), [[false]]);
 });
 
-test("decodes numbers and texts alone: no arrays, no structs, no variants of variants", () => {
+test("decodes numbers and strings only: no arrays, structs or nested variants", () => {
   for (const [signature, body] of [
     ["a()", Buffer.from("0800000000000000", "hex")],
     ["aay", Buffer.alloc(1 << 15)],
@@ -118,7 +118,7 @@ test("decodes numbers and texts alone: no arrays, no structs, no variants of var
   assert.deepEqual(variant && valuesOf(variant), [true]);
 });
 
-test("bytes that are no messages end the connection", async () => {
+test("bytes that are not D-Bus end the connection", async () => {
   for (const bytes of [
     Buffer.from("HTTP/1.1 400 Bad Request\r\n"),
     Buffer.from("6c0400010000ff7f0000000100000000", "hex"),
@@ -136,10 +136,10 @@ test("an endless handshake ends the connection", async () => {
   const [from, to] = [new PassThrough(), new PassThrough()];
   const connecting = connectMessageBus({ from, to }, fakeClock(), never);
   from.write("x".repeat(5_000));
-  await assert.rejects(connecting, { code: "unavailable", message: /not a bus/ });
+  await assert.rejects(connecting, { code: "unavailable", message: /not a D-Bus daemon/ });
 });
 
-test("a bus that floods is read no faster than 5,000 messages a second", async () => {
+test("reads at most 5,000 messages a second", async () => {
   const clock = fakeClock();
   const [from, to] = [new PassThrough({ highWaterMark: 1 << 24 }), new PassThrough()];
   const connecting = connectMessageBus({ from, to }, clock, never);
