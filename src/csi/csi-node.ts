@@ -127,7 +127,7 @@ function createOwnCsiNode({ client, nodeName }: Pick<CsiNodesDeps, "client" | "n
   let owner = "";
   const read = (signal: AbortSignal) => unlessGone(client.get<CSINode>(path, { signal }));
   const write = (changed: CSINode, signal: AbortSignal) => client.update<CSINode>(path, changed, { signal });
-  /** Reads the CSINode, and deletes it if it belongs to an earlier Node of the same name. */
+  /** Reads or creates the CSINode. @throws conflict after deleting one of an earlier Node of the same name. */
   const owned = async (signal: AbortSignal): Promise<CSINode> => {
     const made = () => client.create<CSINode>(all, newCsiNode(nodeName, owner), { signal });
     const found = (await read(signal)) ?? (await made());

@@ -51,7 +51,7 @@ const republishMs = 60_000;
 const republishSpread = 1.5;
 
 /** Has a driver publish a volume to a pod.
- *  @param about the driver's CSIDriver object. @throws CodedError in the kubelet's words.
+ *  @param csiDriver the driver's CSIDriver object. @throws CodedError in the kubelet's words.
  *  @see https://github.com/container-storage-interface/spec/blob/master/spec.md#nodepublishvolume */
 export async function publishVolume(
   deps: SetUpDeps,
