@@ -34,7 +34,7 @@ fi >/dev/null 2>&1
 echo "$name"
 `;
 
-/** The program that `findProgram` printed; undefined if none was found. */
+/** The program that `findProgramScript` printed; undefined if none was found. */
 export function relayProgram(told: string): RelayProgram | undefined {
   return programs[told.trim()];
 }
