@@ -17,7 +17,7 @@ export interface Method<Request, Response> {
 export type Limit = number | "none";
 
 /** A gRPC connection to a unix socket. It connects on the first call and reconnects automatically. While the socket does not respond, calls
- *  fail with `unavailable`: at once, or after `patienceMs`. */
+ *  fail with `unavailable`: at once, or after `reconnectTimeoutMs`. */
 export interface Channel {
   /** @param limit deadline of the call; the channel's own when omitted. @throws CodedError with the server's message. */
   call<Request, Response>(

@@ -61,7 +61,7 @@ export function createCarrier({ leadsTo, send, unsent }: CarrierDeps): Carrier {
       send({ type: "data", connection, data: typeof read === "string" ? Buffer.from(read) : read }, room.goOn);
     });
     socket.on("drain", () => {
-      // While the server has paused us, its own write side would miss this; it gets it with our answer to its resume.
+      // While the server has paused us, its own write side would miss this; our answer to its resume repeats it.
       if (known.full && !known.paused) send({ type: "resume", connection });
       known.full = false;
     });

@@ -33,7 +33,6 @@ export interface TunnelDeps {
   readonly log: Logger;
 }
 
-/** The tunnels of a node. */
 export interface Tunnels extends Service {
   /** Servers with an open tunnel, each as `address:port`. */
   standing(): readonly string[];

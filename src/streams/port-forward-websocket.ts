@@ -12,7 +12,7 @@ const dialects = {
 } as const;
 export type ForwardSubprotocol = keyof typeof dialects;
 
-/** Subprotocol of a WebSocket that carries a SPDY connection. */
+/** Subprotocol of a WebSocket that tunnels a SPDY connection. */
 export const tunnelSubprotocol = "SPDY/3.1+portforward.k8s.io";
 
 /** WebSocket subprotocols of port forwarding; "" for a client that requests none. */

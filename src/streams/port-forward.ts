@@ -17,7 +17,7 @@ export interface Forwarded {
   readonly onRemoteEnd?: () => void;
 }
 
-/** Carries one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is destroyed then.
+/** Forwards one connection between a client and a port of the pod, until both have ended or either breaks off; `data` is then destroyed.
  *  Never throws. @returns the client's error message: the connection failed, or broke off before it sent anything. A connection that
  *  breaks off later is only closed, because clients abandon all their forwarded connections on an error. */
 export async function forward(

@@ -2,10 +2,9 @@ import type { Duplex } from "node:stream";
 import { finished } from "node:stream/promises";
 import { createToldEnd } from "./spdy/told-end.ts";
 
-/** Joins a SPDY client to the server that runs its command, like splice. Whatever happens to the server, the client's connection ends
- *  properly, with `status` on the error stream if the server sent no result: clients treat an end without a status as success. Both are
- *  destroyed when it settles. @param status in the negotiated protocol version. @throws the client's error, or AbortError when `signal`
- *  aborts. */
+/** Splices a SPDY client with the server that runs its command. However the server ends, the client's connection ends properly, with
+ *  `status` on the error stream if the server sent no result: clients treat an end without a status as success. Both are destroyed when it
+ *  settles. @param status in the negotiated protocol version. @throws the client's error, or AbortError when `signal` aborts. */
 export async function spliceCommand(
   client: Duplex,
   server: Duplex,

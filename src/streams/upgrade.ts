@@ -29,7 +29,7 @@ export function isWebSocket({ headers }: IncomingMessage): boolean {
   return headers.upgrade?.toLowerCase() === "websocket" && asksForUpgrade(headers);
 }
 
-/** The client's first SPDY subprotocol that is among `known`, or the reason why there is none.
+/** The client's first SPDY subprotocol that is among `supported`, or the reason why there is none.
  *  @see https://github.com/kubernetes/streaming (httpstream.Handshake) */
 export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
   const name = "X-Stream-Protocol-Version";
@@ -45,7 +45,7 @@ export function negotiateSpdy<P extends string>({ headers }: IncomingMessage, kn
   return chosen;
 }
 
-/** The client's first WebSocket subprotocol that is among `known`; "" for a client that requests none. */
+/** The client's first WebSocket subprotocol that is among `supported`; "" for a client that requests none. */
 export function negotiateWebSocket<P extends string>({ headers }: IncomingMessage, known: readonly P[]): P | Refusal {
   const offered = list(headers["sec-websocket-protocol"]);
   const chosen = firstKnown(offered.length === 0 ? [""] : offered, known);

@@ -137,7 +137,7 @@ export function containerSettings(config: ContainerConfig): ContainerCreateOptio
   };
 }
 
-/** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot carry. */
+/** @throws CodedError invalid_argument for a value that is not UTF-8, which JSON cannot represent. */
 function variable({ key, value }: { readonly key: string; readonly value: Uint8Array }): string {
   if (isUtf8(value)) return `${key}=${Buffer.from(value).toString()}`;
   throw new CodedError("invalid_argument", `the value of environment variable ${key} is not UTF-8, which Docker needs`);

@@ -9,7 +9,7 @@ import {
   typeLabel,
 } from "./names.ts";
 
-/** Marks a node label that the request did not have, so that criLabels returns the requested labels only. */
+/** Marks a node label that was not requested, so that criLabels returns the requested labels only. */
 const nodeLabelAddedLabel = "graftlet.dev/node-label-added";
 
 const providerLabels = [typeLabel, sandboxIdLabel, logPathLabel, imageLabel, runtimeHandlerLabel, nodeLabelAddedLabel];

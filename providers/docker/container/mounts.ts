@@ -20,8 +20,8 @@ export interface ContainerMounts {
   readonly Binds: string[];
 }
 
-/** CRI mounts as the Engine API takes them, in order. A missing source becomes a directory, and read-only is not
- *  recursive, as with CRI runtimes.
+/** CRI mounts in the Engine API's form, in order. A missing source becomes a directory, and read-only is not recursive, as with CRI
+ *  runtimes.
  *  @throws CodedError unimplemented for features that the Engine API lacks, invalid_argument.
  *  @see https://docs.docker.com/reference/api/engine/version/v1.44/#tag/Container/operation/ContainerCreate */
 export function containerMounts(mounts: readonly Mount[]): ContainerMounts {

@@ -11,7 +11,7 @@ export interface Capabilities {
   /** Reason why pods cannot use a feature, a sentence with the remedy; undefined if they can. Unknown capabilities are determined first; a
    *  probe needs the sandbox image. Also undefined if they cannot be determined: then no sandbox starts either, with a reason of its own. */
   lacks(feature: Feature, signal: AbortSignal): Promise<string | undefined>;
-  /** The daemon's info, cached until `forget`. */
+  /** The daemon's info, cached until `reset`. */
   info(signal: AbortSignal): Promise<EngineInfo>;
   /** The daemon's current info. */
   refresh(signal: AbortSignal): Promise<EngineInfo>;

@@ -43,7 +43,7 @@ export interface PullTracker {
 /** Maximum number of tracked layers: an image has at most 127, and each message sums up all of them. */
 const maxLayers = 1_000;
 
-/** Sums up a pull's messages. Bytes are those of the compressed layers. */
+/** Sums up a pull's messages. Byte counts are of the compressed layers. */
 export function createPullTracker(): PullTracker {
   const layers = new Map<string, Layer>();
   return {

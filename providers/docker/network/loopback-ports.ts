@@ -98,7 +98,7 @@ async function rulesOf({ host, nodeName }: Parts, signal: AbortSignal): Promise<
   return lines.split("\n").filter((line) => line.includes(`${comment(nodeName)} `));
 }
 
-/** Applies all changes atomically. @throws like `rulesOf`. */
+/** Applies all changes atomically. @throws like `currentRules`. */
 async function change(
   host: Host,
   standing: readonly string[],

@@ -84,7 +84,7 @@ async function makePauseImage(parts: DockerParts, why: string, signal: AbortSign
       query: {
         fromSrc: "-",
         repo: localPauseImage,
-        message: "built by graftlet",
+        message: "made by graftlet",
         changes: ['ENTRYPOINT ["/pause"]', "USER 65535:65535"],
       },
       body: tarOfProgram("pause", pauseProgram(machine)),

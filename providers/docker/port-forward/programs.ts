@@ -20,7 +20,7 @@ const standardStreams = "STDIN!!STDOUT,shut-close";
  *  data once the server has half-closed. */
 export const findProgram = (): string => directoryText("find-program.sh");
 
-/** The program that `findProgram` printed; undefined if none was found. */
+/** The program that `findProgramScript` printed; undefined if none was found. */
 export function relayProgram(told: string): RelayProgram | undefined {
   return programs[told.trim()];
 }

@@ -2,9 +2,9 @@ import { protocolError } from "./frames.ts";
 
 /** Decides about the streams that a client opens on one connection, before the server sees them. */
 export interface StreamGate {
-  /** @param block the stream's header block; blocks of a connection share their compression state, so all pass here in order. @returns
-   *  true to forward the stream to the server. A stream refused with a text is accepted only to carry that text. Until the decision, the
-   *  client is not read. @throws CodedError invalid_argument to disconnect the client. */
+  /** @param block the stream's header block; blocks of a connection share their compression state, so all must pass here in order. @returns
+   *  whether to forward the stream to the server. A stream refused with a text is accepted only to deliver that text. Until the decision,
+   *  the client is not read. @throws CodedError invalid_argument to disconnect the client. */
   open(id: number, block: Buffer): Verdict | Promise<Verdict>;
   /** A side has finished a stream: the server in any way, the client by a reset. */
   ended(id: number, by: "client" | "server"): void;

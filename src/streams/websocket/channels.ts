@@ -148,7 +148,7 @@ export class Channel extends Duplex {
     this.push(null);
   }
 
-  /** Sends an empty message, which tells the client that the connection is established. */
+  /** Sends an empty message, which signals to the client that the connection is established. */
   greet(): void {
     this.#wire.send(Buffer.alloc(0), () => undefined);
   }
