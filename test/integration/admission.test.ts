@@ -154,7 +154,7 @@ describe("what is not served is held, by name, and nothing of it starts", { conc
         containers: [{}, { name: "second", resources: { claims: [{ name: "gpu" }] } }],
         resourceClaims: [{ name: "gpu", resourceClaimName: "gpu" }],
       },
-      "spec.containers[1].resources.claims (dynamic resource allocation is not served yet), spec.resourceClaims (dynamic resource allocation is not served yet)",
+      "spec.containers[1].resources.claims (dynamic resource allocation is not supported yet), spec.resourceClaims (dynamic resource allocation is not supported yet)",
     ],
   ];
   for (const [name, spec, fields] of cases) {
