@@ -224,7 +224,7 @@ export interface Measures {
   readonly health: HealthMeasures;
   /** A source has reported pods for the first time. */
   seen(pods: readonly Pod[]): void;
-  /** A pod is gone for good. */
+  /** A pod is gone and its data can be dropped. */
   forget(uid: string): void;
   /** A pod was not admitted. */
   rejected(reason: string): void;

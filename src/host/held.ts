@@ -39,10 +39,10 @@ function listening(silenceSeconds: number): string {
 fi`;
 }
 
-/** Starts a command that ends with `stayingLines`, and waits until it holds the lock. The holder ends when it is disposed,
- *  when this process dies or when the connection to the target is lost; it takes one process on the target. @param signal
- *  limits the wait for the lock; has no effect once it is held. @returns the exit of a command that ended before. @throws as
- *  `Host.spawn` does; the signal's reason. */
+/** Starts a command that ends with `holderScriptLines`, and waits until it holds the lock. The holder ends when it is
+ *  disposed, when this process dies or when the connection to the target is lost; it takes one process on the target. @param
+ *  signal limits the wait for the lock; has no effect once it is held. @returns the exit of a command that ended before.
+ *  @throws as `Host.spawn` does; the signal's reason. */
 export async function hold(
   host: Pick<Host, "spawn">,
   argv: Argv,

@@ -47,7 +47,7 @@ flock -n ${shared ? "-s" : "-x"} ${fd} || { code=$?; [ $code -ne 1 ] || exit ${c
 /** Acquires locks on the target, all or none, and holds them until disposed; they are released when this process dies. On
  *  another machine they need one process there, and are lost with the connection or with that process.
  *  @param locks at most six. @param pulse heartbeat, for a target that may not notice the loss of the connection. @throws
- *  LockTaken if another process holds one, not_found if the target has no flock. */
+ *  LockHeldError if another process holds one, not_found if the target has no flock. */
 export async function acquireLocks(
   host: Pick<Host, "spawn" | "lock">,
   locks: readonly LockRequest[],

@@ -45,7 +45,7 @@ export function createMountLister(host: Host): MountLister {
   };
 }
 
-/** Parses a table in the format of /proc/self/mountinfo. @throws as `linesOf` does. */
+/** Parses a table in the format of /proc/self/mountinfo. @throws as `boundedLines` does. */
 export function parseMounts(table: string, budget?: TargetBudget): readonly Mount[] {
   return linesOf(table, budget).flatMap((line) => {
     const [left, right] = line.split(" - ");

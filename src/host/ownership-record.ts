@@ -61,7 +61,7 @@ export async function writeOwnershipRecord(
 }
 
 /** Records a file that the node is about to write outside its root directory, and the directories it creates for it. An
- *  existing file belongs to somebody else and is not recorded. */
+ *  existing file has another owner and is not recorded. */
 export async function noteOwnFile(
   fs: Pick<HostFs, "apply" | "readFile" | "lstat">,
   rootDir: string,

@@ -132,7 +132,7 @@ export async function callOnce<Request, Response>(
   return answer;
 }
 
-/** A server-streaming call. @throws as `callOnce` does. */
+/** A server-streaming call. @throws as `unaryCall` does. */
 export async function* callMany<Request, Response>(
   session: ClientHttp2Session,
   method: GrpcMethod<Request, Response>,

@@ -19,7 +19,7 @@ export interface ReloadingOptions<T> {
   /** True for a value that means "none yet": the source is then read again as early as after a failure. */
   readonly lacking?: (value: T) => boolean;
   readonly everyMs: number;
-  /** Triggers a read before the interval has passed; see `patrol`. */
+  /** Triggers a read before the interval has passed; see `runPeriodically`. */
   readonly news?: (signal: AbortSignal) => Promise<void>;
   readonly clock: Clock;
   readonly log: Logger;

@@ -10,7 +10,7 @@ export interface Verbosity {
   /** The level of all files. */
   current(): number;
   set(level: number): void;
-  /** True if some files have levels of their own. */
+  /** True if some files have their own level. */
   readonly byFile: boolean;
   /** True if lines of that level are written for a file. @param file its name, as `log.ts`. */
   shows(level: number, file: string): boolean;

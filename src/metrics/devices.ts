@@ -6,7 +6,7 @@ export function deviceMetrics(metrics: Metrics): Measures["devices"] {
   const labels = ["resource_name"] as const;
   const registrations = metrics.counter(
     "kubelet_device_plugin_registration_total",
-    "Registrations of device plugins, refused ones included, by resource.",
+    "Registrations of device plugins, including rejected ones, by resource.",
     labels,
   );
   const durations = metrics.histogram(
@@ -28,12 +28,12 @@ export function podResourcesMetrics(metrics: Metrics): Measures["podResources"] 
   const requests = {
     list: counter("requests_list", "Requests for a list of pods, by version."),
     get: counter("requests_get", "Requests for one pod, by version."),
-    get_allocatable: counter("requests_get_allocatable", "Requests for what pods may have, by version."),
+    get_allocatable: counter("requests_get_allocatable", "Requests for allocatable resources, by version."),
   };
   const errors = {
     list: counter("errors_list", "Failed requests for a list of pods, by version."),
     get: counter("errors_get", "Failed requests for one pod, by version."),
-    get_allocatable: counter("errors_get_allocatable", "Failed requests for what pods may have, by version."),
+    get_allocatable: counter("errors_get_allocatable", "Failed requests for allocatable resources, by version."),
   };
   return {
     asked(version, method) {

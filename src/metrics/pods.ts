@@ -64,7 +64,7 @@ export function workerMetrics(
   };
 }
 
-/** Reasons with a known, small number; extended resources and taints add names of their own. */
+/** The bounded set of known reasons; extended resources and taints would add arbitrary names. */
 const knownReasons = new Set([
   "AppArmor",
   "PodOSSelectorNodeLabelDoesNotMatch",

@@ -22,7 +22,7 @@ export interface NodeView {
   mounted(uid: string): ReadonlyMap<string, MountedVolume>;
   resizes(): ResizeCounts;
   readonly cgroupVersion: number;
-  /** PEM certificates: that of the kubelet API, and the node's client certificate. */
+  /** PEM certificates: the kubelet API's and the node's client certificate. */
   servingCertificate(): string | undefined;
   clientCertificate(): string | undefined;
   /** The link to a target on another machine. */

@@ -8,7 +8,7 @@ import type { RunningPod } from "./running-pods.ts";
 import type { RuntimeUsage } from "./runtime-usage.ts";
 import type { ContainerSample, Measured, PodSample, Sample } from "./sample.ts";
 
-/** CPU usage of late in billionths of a core. @param usageNs total CPU time. */
+/** Recent CPU usage in nanocores. @param usageNs total CPU time. */
 export type Rate = (key: string, usageNs: number) => number | undefined;
 
 export interface SampleInput {
@@ -18,7 +18,7 @@ export interface SampleInput {
   readonly podPath: (pod: RunningPod) => string | undefined;
   /** Paths of cgroups by container and sandbox ID. */
   readonly containers: ReadonlyMap<string, string>;
-  /** Paths of cgroups that belong to no pod. */
+  /** Paths of the cgroups of all pods and of QoS classes. */
   readonly shared: readonly string[];
   /** The runtime's statistics, if requested. */
   readonly told: RuntimeUsage;
@@ -27,7 +27,7 @@ export interface SampleInput {
   readonly toOurs: (targetTime: number) => number;
 }
 
-/** Evaluates readings of a node. Pure, except for the rates. */
+/** Converts a node's cgroup files to a sample. Pure, except for the rates. */
 export function sampleOf(input: SampleInput): Omit<Sample, "at" | "bootedAt" | "devices"> {
   const { readings, running, shared } = input;
   const groups = shared.flatMap((path) => {
@@ -61,7 +61,7 @@ function rated({ rate }: SampleInput, key: string, usage: GroupUsage): Measured 
 
 function groupAt(input: SampleInput, path: string | undefined): Measured | undefined {
   const files = path === undefined ? undefined : input.readings.groups.get(path);
-  // A cgroup that was not measured before used nothing, as far as is known. (cAdvisor)
+  // The CPU rate of a cgroup's first measurement is 0. (cAdvisor)
   return files && path !== undefined
     ? { nanoCores: 0, ...rated(input, path, groupUsage(files, input.version)) }
     : undefined;
@@ -85,12 +85,12 @@ function nodeUsage({ readings: { groups, proc }, version }: SampleInput): GroupU
     ...(cpu && { cpu: { ...cpu, ...(pressure.cpu && { pressure: pressure.cpu }) } }),
     memory: { ...all, ...(pressure.memory && { pressure: pressure.memory }) },
     io: { devices: io?.devices ?? [], ...(pressure.io && { pressure: pressure.io }) },
-    // The root has no controller for process IDs: version 2 counts processes in its place. (runc)
+    // The root has no pids controller; with v2 its processes are counted instead. (runc)
     ...(processes !== undefined && { processes, threads: version === 2 ? processes : 0 }),
   };
 }
 
-/** Memory of a machine whose root cgroup tells nothing. */
+/** Memory of a machine whose root cgroup has no memory statistics. */
 function machineMemory(info: Readonly<Record<string, number>>): MemoryUsage {
   const usage = (info["MemTotal"] ?? 0) - (info["MemFree"] ?? 0);
   const inactiveFile = info["Inactive(file)"] ?? 0;
@@ -155,7 +155,7 @@ function placed(input: SampleInput, id: string): Pick<ContainerSample, "path" | 
   return { ...(path !== undefined && { path }), ...(measured && { measured }) };
 }
 
-/** Traffic of the interfaces that a process of the sandbox sees. */
+/** Traffic of the interfaces in the network namespace of a sandbox's process. */
 function networkOf(
   { readings: { groups, proc }, containers }: SampleInput,
   sandbox: cri.PodSandboxStatus | undefined,

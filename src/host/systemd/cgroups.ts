@@ -45,7 +45,7 @@ export async function openSystemdCgroups(
     try {
       await start(path, properties, stop);
     } catch (error) {
-      if (!hasCode(error, "not_found")) throw error; // The slice was stopped by somebody else.
+      if (!hasCode(error, "not_found")) throw error; // The slice was stopped by another process.
       forget(path);
       await start(path, properties, stop);
     }
@@ -58,7 +58,7 @@ export async function openSystemdCgroups(
       return await how(path, rounded, stop);
     } catch (error) {
       throwIfAborted(stop);
-      if (!wasStarted) throw error; // The slice was stopped by somebody else.
+      if (!wasStarted) throw error; // The slice was stopped by another process.
       forget(path);
       await change(path, limits, stop);
       return await how(path, rounded, stop);

@@ -33,7 +33,7 @@ export interface IncomingMessage {
   readonly isLittleEndian: boolean;
 }
 
-/** A value that is read: graftlet asks for no others. */
+/** A decoded value; other types are not used. */
 export type Scalar = string | number | bigint | boolean;
 
 /** Largest message that is read, bytes. Answers are a path, a number or a text; the bus itself allows 32 MiB. */

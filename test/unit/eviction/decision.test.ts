@@ -12,7 +12,7 @@ const hard = (signal: NodeSignal, minReclaim?: string): Threshold => ({
 });
 const soft = (signal: NodeSignal): Threshold => ({ signal, value: "200", graceMs: 60_000 });
 
-/** Rounds over these thresholds: what is available of each signal, and when. */
+/** Decides over these thresholds: available amounts by signal, and the time. */
 function rounds(thresholds: readonly Threshold[]) {
   const decider = createDecider(300_000);
   return (nowMs: number, available: Partial<Record<NodeSignal, number>>) => {

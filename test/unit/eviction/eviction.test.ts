@@ -20,7 +20,7 @@ import { fakePresence } from "../../fakes/presence.ts";
 const mebibyte = 2 ** 20;
 const rootDir = "/var/lib/kubelet";
 
-/** A node with these pods, on a target where paths that end in `used`'s keys take so many MiB. */
+/** A node with these pods, on a target where paths ending in the keys of `used` take that many MiB. */
 async function node(
   pods: readonly TestPod[],
   used: Readonly<Record<string, number>> = {},
@@ -37,14 +37,14 @@ async function node(
     fails: false,
     walkMs: 0,
     sourcesSeen: true,
-    /** Pods that had ended before the start, each with whether its remains are gone. */
+    /** Pods that terminated before the start, each with whether it is cleaned up. */
     former: new Map<string, boolean>(),
     looks: 0,
-    /** Names of containers that have ended. */
+    /** Names of terminated containers. */
     over: new Set<string>(),
-    /** Where evicted pods stop on their way. */
+    /** The phase at which evicted pods stop. */
     lingers: undefined as WorkerPhase | undefined,
-    /** For each act: how many looks there had been. */
+    /** Number of observations at each reclaim. */
     acts: [] as number[],
   };
   const workers = new Set<(uid: string) => void>();
@@ -147,12 +147,12 @@ async function node(
     evicted,
     counted,
     advance: clock.advance,
-    /** Nothing is left of a pod that had ended. */
+    /** A terminated pod is cleaned up. */
     gone(uid: string) {
       world.former.set(uid, true);
       for (const listener of workers) listener(uid);
     },
-    /** The first begins at once. */
+    /** The first pass starts at once. */
     pass: () => clock.advance(passes++ === 0 ? 0 : 10_000),
     async [Symbol.asyncDispose]() {
       stop.abort();
@@ -338,7 +338,7 @@ test("after a start waits until terminated pods are removed, then observes the n
   await using t = await node([]);
   t.world.sourcesSeen = false;
   await t.pass();
-  assert.deepEqual([t.world.looks, t.world.acts], [1, []], "while not all pods are known none is evicted");
+  assert.deepEqual([t.world.looks, t.world.acts], [1, []], "evicts nothing before all pods are known");
   t.world.former.set("former", false);
   t.world.sourcesSeen = true;
   await t.pass();
@@ -349,7 +349,7 @@ test("after a start waits until terminated pods are removed, then observes the n
   assert.deepEqual([t.world.looks, t.world.acts], [3, [3]]);
   t.world.former.set("later", false);
   await t.advance(10_000);
-  assert.deepEqual(t.world.acts, [3, 4], "it waits once");
+  assert.deepEqual(t.world.acts, [3, 4], "waits only once");
 });
 
 test("waits at most 30 seconds for a silent source, and for terminated pods once it reports", async () => {

@@ -7,7 +7,7 @@ import { createLogger } from "../../../src/lib/log.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { type Spawned, type SpokenProcess, spawning, spokenProcess } from "../../fakes/process.ts";
 
-/** Lines that a listener was told since the last look. */
+/** Lines sent to a listener since the last call. */
 const asked = ({ stdin }: SpokenProcess) => String(stdin.read() ?? "");
 
 async function listening(...given: readonly Spawned[]) {
@@ -18,7 +18,7 @@ async function listening(...given: readonly Spawned[]) {
   const notifier = createMemoryNotifier({ host: spawning(...given), clock, log });
   const done = notifier.run(stop.signal);
   await clock.advance(0);
-  /** News since it was asked last: something was crossed. */
+  /** True if a bound was crossed since the last call. */
   const isNews = async () => {
     const over = new AbortController();
     let news = false;
@@ -68,7 +68,7 @@ test("reports a crossing once, also one that happened while nothing was waiting"
   assert.match(said[0] ?? "", /eviction manager: hard allocatable memory eviction threshold crossed/);
   stop.abort();
   await done;
-  assert.ok(kernel.stdin.writableEnded, "the listener is left to its end");
+  assert.ok(kernel.stdin.writableEnded, "the listener's input is closed");
 });
 
 test("passes changed bounds to the kernel, and the current ones to a new listener", async () => {
@@ -118,7 +118,7 @@ test("rate-limits log lines and observations for a target with endless reasons a
   await clock.advance(0);
   assert.equal(said.length, 16);
   assert.ok(said.every((line) => line.length < 1_000));
-  assert.equal(await isNews(), false, "a name that no bound has");
+  assert.equal(await isNews(), false, "an unknown bound");
   for (let n = 0; n < 10; n++) {
     kernel.stdout.write("crossed hard memory\n");
     assert.equal(await isNews(), n === 0);

@@ -14,7 +14,7 @@ import type { PodUsage } from "../../../src/usage.ts";
 
 const never = new AbortController().signal;
 
-/** A node of which so much is available, of 1000 each. */
+/** A node with these available amounts, of 1000 each. */
 function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["settings"]> = {}) {
   const clock = fakeClock();
   const world = {
@@ -24,7 +24,7 @@ function node(pods: readonly TestPod[], settings: Partial<NodePressureDeps["sett
     problem: undefined as string | undefined,
     afterImages: undefined as Partial<Record<NodeSignal, number>> | undefined,
     fails: false,
-    /** Pods whose containers have ended. */
+    /** Terminated pods. */
     stopped: new Set<string>(),
   };
   const did: string[] = [];
@@ -100,7 +100,7 @@ test("evicts nothing and measures no pod when no threshold is met", async () => 
   assert.equal(await round(), undefined);
   assert.deepEqual(cell.reader.get(), { pressure: { memory: false, disk: false, pid: false }, problem: undefined });
   assert.equal(await round(), undefined);
-  assert.deepEqual(did, ["tell"], "once, when it was known at last");
+  assert.deepEqual(did, ["tell"], "once, when the last value was known");
 });
 
 test("memory pressure evicts the pod that uses most: one per round, none twice, with the kubelet's messages", async () => {
@@ -119,13 +119,13 @@ test("memory pressure evicts the pod that uses most: one per round, none twice, 
     `Warning Evicted ${message}`,
   ]);
   assert.deepEqual(did, ["tell", "measure", "count memory.available"]);
-  assert.equal(await round(), "big", "while it ends no other goes in its place");
+  assert.equal(await round(), "big", "evicts no other pod while it terminates");
   assert.deepEqual([ended.length, events.lines.filter((line) => line.includes("Evicted")).length], [1, 1]);
   assert.ok(!did.slice(3).some((what) => what.startsWith("count")));
   world.stopped.add("big");
   assert.equal(await round(), "small");
   world.stopped.add("small");
-  assert.equal(await round(), undefined, "only a critical pod is left");
+  assert.equal(await round(), undefined, "only a critical pod remains");
 });
 
 test("disk pressure first removes unused containers and images, and evicts pods only if that is not enough", async () => {

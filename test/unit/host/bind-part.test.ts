@@ -7,7 +7,7 @@ import { fakeHost } from "../../fakes/host.ts";
 
 const never = new AbortController().signal;
 
-/** Tables of mounts, what is the tree, and whether what is seen at /t is of it. */
+/** Mount tables with a volume, and whether the mount at /t is inside the volume. */
 const cases: readonly (readonly [what: string, table: readonly string[], base: string, verdict: boolean])[] = [
   ["a directory of the tree", ["8:1 / /", "8:1 /v/a /t"], "/v", true],
   ["all of the tree", ["8:1 / /", "8:1 /v /t"], "/v", true],
@@ -34,7 +34,7 @@ for (const [what, table, base, verdict] of cases)
     assert.equal(isPartOf(parseShown(table.join("\n")), base, "/t"), verdict);
   });
 
-/** A machine whose shell answers with these lines. */
+/** A machine whose shell prints these lines. */
 function machineThatSays(...lines: readonly string[]) {
   const host = fakeHost({ clock: fakeClock() });
   host.program("sh", (_args, { stdout, stderr }) => {

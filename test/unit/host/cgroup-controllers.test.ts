@@ -9,7 +9,7 @@ import { fakeHost } from "../../fakes/host.ts";
 const never = new AbortController().signal;
 const root = "/sys/fs/cgroup";
 
-/** A machine whose top cgroup of version 2 has the controllers given, and hands the first of them down. */
+/** A machine whose v2 root cgroup has the given controllers and enables the first of them. */
 function machine(controllers: readonly string[]) {
   const host = fakeHost({ clock: fakeClock() });
   host.files.put(`${root}/cgroup.controllers`, { data: `${controllers.join(" ")}\n` });

@@ -12,7 +12,7 @@ import type { Host } from "../../../src/seams/host.ts";
 const id = (digit: string) => digit.repeat(64);
 const { signal } = new AbortController();
 
-/** This machine's shell, for which cgroups are in a directory with these files. */
+/** This machine's shell, with these files in place of cgroups. */
 function shellWith(files: Readonly<Record<string, string>>): Pick<Host, "run"> & Disposable {
   const root = mkdtempSync(join(tmpdir(), "cgroups-"));
   for (const [path, text] of Object.entries(files)) {
@@ -69,8 +69,8 @@ test("v1: reads a pod, its containers and its network with one command", async (
 
   const { memory } = groupUsage(groups.get(pod) ?? new Map(), 1);
   assert.deepEqual([memory?.usage, memory?.workingSet, memory?.rss, memory?.cache], [5_000_000, 4_000_000, 3000, 4000]);
-  assert.equal(memory?.limit, undefined, "as much as the kernel counts to is no limit");
-  assert.deepEqual(memory?.swap, { usage: 0, limit: 0 }, "a kernel that does not count swap");
+  assert.equal(memory?.limit, undefined, "the kernel's maximum means no limit");
+  assert.deepEqual(memory?.swap, { usage: 0, limit: 0 }, "a kernel without swap accounting");
 
   const used = groupUsage(groups.get(`${pod}/${id("a")}`) ?? new Map(), 1);
   assert.deepEqual(used.cpu, {
@@ -97,7 +97,7 @@ test("v1: reads a pod, its containers and its network with one command", async (
   const bytes = { Read: 4096, Write: 10, Sync: 4106, Async: 0, Discard: 0, Total: 4106 };
   assert.deepEqual(used.io, { devices: [{ device: "8:0", bytes, requests: { Read: 1, Write: 2 } }] });
   assert.deepEqual([used.processes, used.threads, used.maxThreads], [2, 6, undefined]);
-  assert.ok(proc.get(`/proc/${process.pid}/net/dev`)?.includes("Receive"), "the network of the pod's own process");
+  assert.ok(proc.get(`/proc/${process.pid}/net/dev`)?.includes("Receive"), "the network of the pod's process");
   assert.ok(proc.get("/proc/meminfo")?.includes("MemTotal"));
 });
 
@@ -132,7 +132,7 @@ test("v2 with systemd: finds scopes by container ID, except conmon's", async () 
   const { groups } = await readCgroups(host, 2, wanted, signal);
   assert.deepEqual([...groups.keys()].sort(), ["/", scope, slice].sort());
   const whole = groupUsage(groups.get(slice) ?? new Map(), 2);
-  assert.equal(whole.memory?.oomKills, 0, "what was killed in a container is its own");
+  assert.equal(whole.memory?.oomKills, 0, "OOM kills in a container do not count for the pod");
   assert.deepEqual(groupUsage(groups.get("/") ?? new Map(), 2), { cpu: { usageNs: 70_000 }, processes: 2 });
   assert.deepEqual(groupUsage(groups.get(scope) ?? new Map(), 2), {
     cpu: {

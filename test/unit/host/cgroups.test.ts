@@ -12,7 +12,7 @@ async function withVersion1(): Promise<FakeHost> {
   const host = fakeHost({ clock: fakeClock() });
   for (const name of ["cpu", "memory", "pids", "cpuset"])
     await host.fs.apply([{ do: "mkdir", path: `/sys/fs/cgroup/${name}`, parents: true }]);
-  // The kernel makes a cgroup's files with its directory.
+  // The kernel creates a cgroup's files with its directory.
   const kernel = (directory: string, cpus: string) => {
     host.files.put(`${directory}/cpuset.cpus`, { data: cpus });
     host.files.put(`${directory}/cpuset.mems`, { data: cpus === "" ? "" : "0\n" });
@@ -104,7 +104,7 @@ test("below a prepared cgroup creates a new one without checks, and falls back t
   const cpus = (path: string) => host.files.text(`/sys/fs/cgroup/cpuset${path}/cpuset.cpus`).trim();
   await cgroups.make("/kubepods/pod1", limits, never);
   assert.deepEqual([cpus("/kubepods/pod1"), reads], ["0-1", 0]);
-  // A processor less than when its CPUs were read: the kernel refuses what the parent does not have.
+  // One CPU less than when the CPUs were read: the kernel rejects CPUs that the parent does not have.
   host.files.put("/sys/fs/cgroup/cpuset/kubepods/cpuset.cpus", { data: "0\n" });
   const refuse = (path: string, data: unknown) => path.endsWith("/cpuset.cpus") && data === "0-1";
   const files = host.fs.apply;

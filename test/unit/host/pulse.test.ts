@@ -9,7 +9,7 @@ import { argvOf } from "../../harness/argv.ts";
 const never = new AbortController().signal;
 const pulse = { everyMs: 15_000, silenceSeconds: 60 };
 
-/** A command that holds, on a machine whose clock a test moves. It returns heartbeats while `answers` is true. */
+/** A lock holder on a machine whose clock a test moves. It echoes heartbeats while `answers` is true. */
 async function start() {
   const clock = fakeClock();
   const skipped = { monotonic: 0, wall: 0 };
@@ -46,12 +46,12 @@ async function start() {
     held,
     exit: () => exited.resolve(137),
     say: (text: string) => stdout.write(text),
-    /** The process stands still for so long, and no timer of it fires. */
+    /** The process is stalled for this long, and none of its timers fires. */
     standStill: (ms: number) => {
       skipped.monotonic += ms;
       skipped.wall += ms;
     },
-    /** The machine sleeps: the monotonic clock stands still with it. */
+    /** The machine is suspended: the monotonic clock stops. */
     sleep: (ms: number) => void (skipped.wall += ms),
   };
 }

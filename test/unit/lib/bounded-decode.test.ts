@@ -14,7 +14,7 @@ import { type DecodeLimits, decodeBounded, pluginLimits, runtimeLimits } from ".
 
 const mebibyte = 1024 * 1024;
 
-/** A message of the greatest length, of empty entries of a field. */
+/** A message of maximum length that consists of empty entries of one field. */
 function emptyEntries(field: number, { maxMessageBytes }: DecodeLimits): Buffer {
   const bytes = Buffer.alloc(maxMessageBytes);
   for (let at = 0; at < bytes.length; at += 2) bytes[at] = (field << 3) | 2;

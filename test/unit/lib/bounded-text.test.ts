@@ -44,7 +44,7 @@ for (const text of ["", "{", '{"a', '"\\', "]]", "{}x", "nul"])
   });
 
 test("rejects a mount table of more than 100,000 lines before parsing it", () => {
-  // A repeated text is put together when it is first read, which the measurement must not count.
+  // A repeated string is flattened on first access, which must not be part of the measurement.
   const table = Buffer.from(full("a b c d e - f\n")).toString();
   const grown = grownBy(() =>
     assert.throws(() => parseMounts(table), {

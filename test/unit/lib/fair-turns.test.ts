@@ -5,7 +5,7 @@ import { fakeClock } from "../../fakes/clock.ts";
 
 const { signal } = new AbortController();
 
-/** Turns whose work ends when the test says so. */
+/** A queue whose tasks end when the test says so. */
 function start(options: Partial<FairTurnsOptions> = {}) {
   const clock = fakeClock();
   const turns = createFairTurns({

@@ -7,9 +7,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { createFileNews } from "../../../src/lib/file-news.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 
-/** No pause after an event: what the test changes next is its own. */
+/** No debounce delay after an event, so that the next change is a separate one. */
 const clock = { ...fakeClock(), sleep: () => Promise.resolve() };
-/** True where the news came; they must not come late, and never without a change. */
+/** True if the change was reported in time. */
 const came = async (news: Promise<void>, withinMs: number): Promise<boolean> =>
   Promise.race([news.then(() => true), sleep(withinMs, false)]);
 

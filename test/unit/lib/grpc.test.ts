@@ -4,7 +4,7 @@ import type { ClientHttp2Session } from "node:http2";
 import { test } from "node:test";
 import { startCall } from "../../../src/lib/grpc.ts";
 
-/** The messages of a call whose answer comes in these pieces. */
+/** The messages of a call whose response arrives in these chunks. */
 async function messagesOf(pieces: Iterable<Buffer>): Promise<Buffer[]> {
   const stream = Object.assign(new EventEmitter(), {
     end() {},

@@ -98,7 +98,7 @@ test("a wait ends with the promise or the signal, whichever comes first; rejects
   await assert.rejects(waiting, reason);
   const late = Promise.withResolvers<void>();
   await assert.rejects(untilAborted(late.promise, stop.signal), reason);
-  // What the work comes to later is nobody's unhandled rejection: the runner would fail this file.
+  // A later rejection of the work must not be unhandled: the runner would fail this file.
   late.reject(new Error("too late"));
   await turnOver();
 });

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { createShares } from "../../../src/lib/shares.ts";
 
-/** Takes places until the owner is refused. @returns what gives them back. */
+/** Acquires slots until the owner is refused. @returns functions that release them. */
 function takeAll(shares: ReturnType<typeof createShares>, owner: string): readonly (() => void)[] {
   const taken: (() => void)[] = [];
   for (let place = shares.take(owner); place; place = shares.take(owner)) taken.push(place);
@@ -12,7 +12,7 @@ function takeAll(shares: ReturnType<typeof createShares>, owner: string): readon
 test("a single owner gets half of the slots, and the next one half of the rest", () => {
   const shares = createShares(100);
   assert.deepEqual([takeAll(shares, "a").length, takeAll(shares, "b").length], [50, 25]);
-  assert.ok(shares.take("c"), "a third one finds room");
+  assert.ok(shares.take("c"), "a third owner gets a slot");
 });
 
 test("releasing a slot twice frees one slot", () => {

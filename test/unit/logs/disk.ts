@@ -8,14 +8,14 @@ import type { LogHost } from "../../../src/logs/file.ts";
 import { CodedError, codeOfErrno } from "../../../src/lib/errors.ts";
 import type { FileInfo, HostFile } from "../../../src/seams/host.ts";
 
-/** A directory of logs on this machine, and a host that serves it and counts what it opens. */
+/** A local log directory, and a host that serves it and counts opened files. */
 export interface Disk extends AsyncDisposable {
   readonly root: string;
   /** The container's log directory. */
   readonly directory: string;
   readonly log: string;
   readonly host: LogHost;
-  /** Files that are open now. */
+  /** Currently open files. */
   readonly openFiles: () => number;
 }
 
@@ -87,7 +87,7 @@ function coded(error: NodeJS.ErrnoException): never {
   throw new CodedError(codeOfErrno(error.code), error.message, { cause: error });
 }
 
-/** A reader that keeps all that it gets. */
+/** A client that keeps all output. */
 export function collector(): { readonly out: Writable; readonly text: () => string } {
   const parts: Buffer[] = [];
   const out = new Writable({

@@ -6,7 +6,7 @@ import { gzipSync } from "node:zlib";
 import { disk } from "./disk.ts";
 import { ended, following, line, losable, turns } from "./following.ts";
 
-/** Does to a rotated log what rotation does later; it keeps its time. */
+/** Compresses a rotated log like a later rotation, keeping its time. */
 async function compress(path: string): Promise<void> {
   const { atime, mtime } = await stat(path);
   await writeFile(`${path}.gz`, gzipSync(await readFile(path)));

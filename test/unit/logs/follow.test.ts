@@ -215,7 +215,7 @@ test("with file watches reads and queries only on changes, and shows them at onc
     tell();
     const isShown = () => reading.text().endsWith(`${change}\n`);
     await turns(reading.clock, isShown, 0);
-    assert.ok(isShown(), "not without time passing");
+    assert.ok(isShown(), "shown only after time has passed");
   }
   assert.equal(watched, on.directory);
   assert.ok(reading.asked() <= 2, `asked ${reading.asked()} times`);

@@ -7,11 +7,11 @@ import { type FakeClock, fakeClock } from "../../fakes/clock.ts";
 import { type Disk, collector, plain } from "./disk.ts";
 
 const log = createLogger(0, { write: () => {} });
-/** Milliseconds that real files may take on a machine with much else to do. */
+/** Timeout for operations on real files on a busy machine, milliseconds. */
 const patienceMs = 20_000;
 export const line = (text: string) => `2026-01-01T00:00:01Z stdout F ${text}\n`;
 
-/** Lets turns pass, and so many milliseconds with every fiftieth, until it is so. */
+/** Yields turns, and real time with every fiftieth, until the condition holds. */
 export async function turns(clock: FakeClock, isSo: () => boolean, ms = 1000): Promise<void> {
   const until = performance.now() + patienceMs;
   for (let turn = 0; !isSo() && performance.now() < until; turn++) await clock.advance(turn % 50 === 49 ? ms : 0);
@@ -30,7 +30,7 @@ export function following(on: Disk, host: LogHost = on.host) {
   const reader = createLogReader({ host, clock, log, roots: [on.root], runtime: {}, isRunning });
   const done = reader.read({ containerId: "id", logPath: on.log }, { ...plain, follow: true }, out, stop.signal);
   done.catch(() => {});
-  /** Moves time on until the text is there; the file is read by threads, so a turn alone is not enough. */
+  /** Advances time until the text has arrived; files are read by threads, so a turn is not enough. */
   const until = async (expected: string) => {
     await turns(clock, () => text() === expected);
     assert.equal(text(), expected);
@@ -38,7 +38,7 @@ export function following(on: Disk, host: LogHost = on.host) {
   return { clock, stop, text, done, until, asked: () => asked, set: (next: boolean | CodedError) => (state = next) };
 }
 
-/** Moves time on until the reading has ended. */
+/** Advances time until the reader has ended. */
 export async function ended({ clock, done }: ReturnType<typeof following>): Promise<void> {
   const state = { over: false };
   const noted = done.finally(() => (state.over = true));
@@ -48,8 +48,8 @@ export async function ended({ clock, done }: ReturnType<typeof following>): Prom
   await noted;
 }
 
-/** A host whose target a test takes away: what was open is gone for good, whatever is asked fails until it is back, and so does
- *  what was asked just before. */
+/** A host whose target a test can take away: open files are lost, and all calls fail until it is back, including those in
+ *  flight. */
 export function losable({ host }: Disk) {
   let life = 0;
   let lost = false;

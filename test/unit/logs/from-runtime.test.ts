@@ -22,7 +22,7 @@ const lines: readonly LogLine[] = [
   { time: "2026-01-01T00:00:03.000000000Z", stream: "stdout", text: Buffer.from("ee\n"), partial: false },
 ];
 
-/** A runtime that gives these lines, and remembers what it was asked. */
+/** A runtime that returns these lines and records its calls. */
 function giving(given: readonly (LogLine | CodedError)[]) {
   const asked: { id: string; options: RuntimeLogOptions }[] = [];
   let closed = 0;

@@ -27,10 +27,10 @@ const clock = systemClock();
 const maxSizeBytes = 100;
 const full = "x".repeat(maxSizeBytes);
 const runningNow = ContainerState.CONTAINER_RUNNING;
-/** Name of a rotated file, with its time left out. */
+/** Name of a rotated file without its time. */
 const nameless = (name: string) => name.replace(/\d{8}-\d{6}/, "TIME");
 
-/** Containers with logs on this machine, and a runtime that begins a new log as one does when it is told to. */
+/** Containers with local logs, and a runtime that opens a new log on request. */
 async function world(names: readonly string[] = ["c"], isNear = false) {
   const podLogsDir = await mkdtemp(join(tmpdir(), "graftlet-rotation-"));
   const logs = new Map(names.map((name) => [name, join(podLogsDir, "ns_pod_uid", name, "0.log")] as const));
@@ -95,7 +95,7 @@ async function world(names: readonly string[] = ["c"], isNear = false) {
   };
 }
 
-/** Puts rotated files beside a log, the oldest first. */
+/** Creates rotated files of a log, oldest first. */
 async function rotatedBefore(log: string, ...suffixes: readonly string[]): Promise<void> {
   for (const [second, suffix] of suffixes.entries())
     await writeFile(`${log}.20260101-00000${second}${suffix}`, `${second}`);

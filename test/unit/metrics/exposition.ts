@@ -1,6 +1,6 @@
 import assert from "node:assert/strict";
 
-/** A family of metrics as a scraper reads it. */
+/** A metric family as parsed by a scraper. */
 export interface Family {
   readonly type: string;
   readonly help: string;
@@ -11,7 +11,7 @@ export interface Sample {
   readonly name: string;
   readonly labels: Readonly<Record<string, string>>;
   readonly value: number;
-  /** Milliseconds since the epoch, where the sample has a time of its own. */
+  /** Milliseconds since the epoch, if the sample has a timestamp. */
   readonly at?: number;
 }
 
@@ -24,7 +24,7 @@ const suffixes: Readonly<Record<string, readonly string[]>> = {
   summary: ["", "_sum", "_count"],
 };
 
-/** Reads the text format as strictly as it is written down, and holds it to what its types promise.
+/** Parses the text format strictly, and validates samples against their types.
  *  @see https://prometheus.io/docs/instrumenting/exposition_formats/#text-format-details */
 export function parseExposition(text: string): Map<string, Family> {
   assert.ok(text.endsWith("\n"), "the last line ends with a line feed");
@@ -87,7 +87,7 @@ function parseValue(text: string, line: string): number {
   return value;
 }
 
-/** Buckets grow, end with +Inf, and that is the count. */
+/** Buckets are cumulative and end with +Inf, which equals the count. */
 function checkHistogram(name: string, { samples }: Family): void {
   const series = Map.groupBy(samples, ({ labels }) => keyOf({ ...labels, le: "" }));
   for (const [key, own] of series) {
@@ -111,7 +111,7 @@ function checkHistogram(name: string, { samples }: Family): void {
   }
 }
 
-/** The bounds of a histogram's buckets, without +Inf. */
+/** Upper bounds of a histogram's buckets, without +Inf. */
 export function boundsOf({ samples }: Family): readonly number[] {
   const bounds = samples.flatMap(({ labels }) => (labels["le"] === undefined ? [] : [parseValue(labels["le"], "le")]));
   return [...new Set(bounds)].filter(Number.isFinite);

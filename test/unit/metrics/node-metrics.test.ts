@@ -137,7 +137,7 @@ test("counts runtime calls and HTTP requests by outcome", async () => {
 
 test("counts evictions, cgroup operations, resizes, volume teardowns, certificate rotations and event streams", async () => {
   const { metrics, measures, families, value } = rig();
-  assert.deepEqual((await families()).get("kubelet_evictions")?.samples, [], "nothing is shown that never happened");
+  assert.deepEqual((await families()).get("kubelet_evictions")?.samples, [], "no series before the first eviction");
   measures.evictions.evicted("emptydirfs.limit");
   measures.evictions.evicted("emptydirfs.limit");
   measures.cgroups.changed("destroy", 20);
@@ -215,7 +215,7 @@ test("pod start: from first seen to the first sync, to Running, to the API serve
   measures.workers.began(waiting);
   measures.workers.passed("create", 1_500);
   measures.statuses.changed(waiting, { phase: "Pending" }, { phase: "Pending" });
-  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 0.1, "its first status, as a kubelet counts");
+  assert.equal(await value("kubelet_pod_start_duration_seconds_sum"), 0.1, "until its first status, like the kubelet");
   const pulled = [measures.pulls.pulling("p"), measures.pulls.pulling("p")];
   await clock.advance(2_000);
   for (const done of pulled) done(2_000, 5n);
@@ -249,7 +249,7 @@ test("pod start: from first seen to the first sync, to Running, to the API serve
     { ...later, status: { phase: "Running", containerStatuses: running.containerStatuses } },
     0,
   );
-  assert.equal(await value("kubelet_first_network_pod_start_sli_duration_seconds"), 0.5, "the first alone");
+  assert.equal(await value("kubelet_first_network_pod_start_sli_duration_seconds"), 0.5, "the first pod only");
   assert.equal(await value("kubelet_pod_status_sync_duration_seconds_sum"), 0.1);
   assert.equal(
     await value("kubelet_terminated_containers_total{container_type=init_container,exit_code=0,reason=}"),
@@ -267,9 +267,13 @@ test("the start SLI excludes pods that started earlier, have volumes, or are gon
   measures.forget("gone");
   for (const each of [old, gone]) measures.statuses.written({ ...each, status: running }, 1);
   for (const each of [old, old, gone]) measures.statuses.changed(each, running, running);
-  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1, "a kubelet counts what it takes over");
+  assert.equal(
+    await value("kubelet_pod_start_duration_seconds_count"),
+    1,
+    "the kubelet counts pods that started earlier",
+  );
   measures.statuses.changed(stateful, undefined, { phase: "Failed" });
-  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1, "what is refused is not begun");
+  assert.equal(await value("kubelet_pod_start_duration_seconds_count"), 1, "a rejected pod is not started");
   assert.equal(await value("kubelet_pod_start_total_duration_seconds_count"), 0);
   const volumes = [{ name: "v", hostPath: { path: "/" } }];
   measures.statuses.written({ ...stateful, spec: { ...stateful.spec, volumes }, status: running }, 1);
@@ -353,7 +357,7 @@ test("gauges are read at scrape time", async () => {
     assert.equal(await value(absent), undefined, `${absent} of a node on its own machine, outside a Pod`);
   metrics.show({ ...view, workers: () => [] });
   const shown = (await families()).get("volume_manager_total_volumes")?.samples;
-  assert.deepEqual(shown, [], "what is no more has no series");
+  assert.deepEqual(shown, [], "removed items have no series");
   const left = (await value("kubelet_certificate_manager_server_ttl_seconds")) ?? 0;
   assert.ok(left > 86_400 && Number.isInteger(left), `${left} s`);
   metrics.show({ ...view, servingCertificate: () => "no certificate" });

@@ -12,15 +12,15 @@ import { createDriverSpace } from "../../../src/stats/driver-space.ts";
 import { fakeClock } from "../../fakes/clock.ts";
 import { fakeHost } from "../../fakes/host.ts";
 
-const unasked = async () => assert.fail("it was asked for something else");
+const unasked = async () => assert.fail("unexpected call");
 const volume = { driver: "d", volumeHandle: "h" };
 
-/** A driver with these answers, one after the other. */
+/** A driver that returns these responses in order. */
 function rig(...answers: readonly (object | Error)[]) {
   return rigWith(undefined, ...answers);
 }
 
-/** @param capabilities of the driver, where it is asked for the health of volumes. */
+/** @param capabilities of the driver, if volume health is queried. */
 function rigWith(capabilities: readonly Capability[] | undefined, ...answers: readonly (object | Error)[]) {
   const clock = fakeClock();
   const said: string[] = [];

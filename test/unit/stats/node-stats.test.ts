@@ -53,18 +53,18 @@ test("summary: the node, running pods and their containers, with usage and start
   const eth0 = (rx: number, tx: number) => ({ name: "eth0", rxBytes: rx, rxErrors: 0, txBytes: tx, txErrors: 0 });
   assert.deepEqual(node["network"], { time, ...eth0(9, 8), interfaces: [eth0(9, 8)] });
   const disk = node["fs"] as Record<string, number>;
-  assert.equal(disk["usedBytes"], 45 * 2 ** 30, "the superuser's reserve is neither used nor available");
+  assert.equal(disk["usedBytes"], 45 * 2 ** 30, "the root reserve is neither used nor available");
   const [of] = node["systemContainers"] as [Record<string, unknown>];
   assert.deepEqual([of["name"], (of["memory"] as { usageBytes: number }).usageBytes], ["pods", 4000]);
 
   assert.deepEqual(pod?.["podRef"], { name: "p", namespace: "default", uid: "uid-1" });
-  assert.equal(pod?.["startTime"], "1970-01-01T00:00:50Z", "its sandbox was made");
-  assert.deepEqual(pod?.["process_stats"], { process_count: 2 }, "without the sandbox's");
+  assert.equal(pod?.["startTime"], "1970-01-01T00:00:50Z", "creation of its sandbox");
+  assert.deepEqual(pod?.["process_stats"], { process_count: 2 }, "without the sandbox's process");
   const rx1 = { ...eth0(70, 60), rxErrors: 1, txErrors: 2 };
   assert.deepEqual(pod?.["network"], { time, ...rx1, interfaces: [rx1, { ...eth0(1, 1), name: "net1" }] });
   const mebibyte = 2 ** 20;
   const fs = pod?.["ephemeral-storage"] as Record<string, number>;
-  assert.equal(fs["usedBytes"], 6 * mebibyte + 1000, "on the node's disk, of what runs");
+  assert.equal(fs["usedBytes"], 6 * mebibyte + 1000, "on the node's disk, of running containers");
   const volumes = pod?.["volume"] as readonly Record<string, unknown>[];
   assert.deepEqual(
     volumes.map(({ name, usedBytes, inodesUsed }) => [name, usedBytes, inodesUsed]),
@@ -114,7 +114,7 @@ test("computes CPU usage between two samples; the first request takes both", asy
   };
   assert.equal(await nanoCores(), 0);
   t.files[main] = "usage_usec 4000000\n";
-  assert.equal(await nanoCores(), 0, "as long as a sample is new it is told again");
+  assert.equal(await nanoCores(), 0, "a fresh sample is reused");
   assert.equal(t.calls.length, 2);
   await t.clock.advance(9_000);
   assert.equal(await nanoCores(), 200_000_000, "two seconds of ten: a fifth of a core");
@@ -141,7 +141,7 @@ test("does not average CPU usage over a long pause between requests", async () =
   await nanoCores();
   await t.clock.advance(600_000);
   t.files[main] = "usage_usec 602000000\n";
-  assert.equal(await nanoCores(), 0, "a whole core until now, and nothing since");
+  assert.equal(await nanoCores(), 0, "the usage before the pause does not count");
   assert.equal(t.calls.length, 4);
 });
 
@@ -171,7 +171,7 @@ test("walks disks in the background: requests get the last result, and wait for 
   assert.equal(walks(), 2, "still new");
   t.host.program("du", () => new Promise(() => {}));
   await t.clock.advance(15_000);
-  assert.equal(await used(), 3 * 2 ** 20, "the walk that has begun is not waited for");
+  assert.equal(await used(), 3 * 2 ** 20, "does not wait for the running walk");
 });
 
 test("answers without disk usage when the first walk takes too long", async () => {
@@ -202,7 +202,7 @@ test("falls back to the runtime's stats for a container whose cgroup is not foun
     const [pod] = shown(await meanwhile(t, t.stats.summary(true, signal))).pods;
     return [pod?.["cpu"], cpuOf(pod?.containers[0])?.["usageCoreNanoSeconds"]];
   };
-  assert.deepEqual(await seen(), [undefined, 2e9], "no pods: a runtime that measures none");
+  assert.deepEqual(await seen(), [undefined, 2e9], "a runtime that does not measure pods");
   t.podStats = [
     PodSandboxStats.fromPartial({
       attributes: { id: "sandbox", labels: { [podUidLabel]: "uid-1" } },

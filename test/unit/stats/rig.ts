@@ -41,10 +41,10 @@ export const facts: HostFacts = {
   appArmor: false,
 };
 
-/** What the target's files say; changed by a test between two samples. */
+/** Contents of the target's files; changed by tests between two samples. */
 export type Files = Record<string, string>;
 
-/** Cgroups of version 2 with a pod `p` of two containers, one of which has ended, and the machine around it. */
+/** v2 cgroups of the machine and of a pod `p` with two containers, one of which has ended. */
 export function targetFiles(): Files {
   const pod = "./kubepods/burstable/poduid-1";
   const usage = (cpuUs: number, bytes: number) => ({
@@ -80,12 +80,12 @@ export interface Rig {
   readonly stats: ReturnType<typeof createNodeStats>;
   files: Files;
   pods: readonly RuntimePod[];
-  /** What the runtime says of containers and pods; undefined: it measures no pods. */
+  /** The runtime's stats of containers and pods; undefined if it measures no pods. */
   containerStats: readonly ContainerStats[];
   podStats: readonly PodSandboxStats[] | undefined;
   readonly calls: string[];
   readonly logged: () => string;
-  /** The runtime does not answer any more. */
+  /** The runtime stops answering. */
   runtimeFails: boolean;
 }
 
@@ -124,7 +124,7 @@ export function running(onHostNetwork = false): RuntimePod {
   );
 }
 
-/** A node's statistics on a target with these files and sizes of files (MiB, by the end of the path). */
+/** A node's stats on a target with these files and file sizes (MiB, by the end of the path). */
 export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskPeriodMs = 60_000): Promise<Rig> {
   const clock = fakeClock();
   const host = fakeHost({ clock });
@@ -207,7 +207,7 @@ export async function rigged(sizes: Readonly<Record<string, number>> = {}, diskP
   return rig;
 }
 
-/** What asking gives, while time goes on. */
+/** The result of a request while time advances. */
 export async function meanwhile<T>({ clock }: Rig, asked: Promise<T>): Promise<T> {
   await clock.advance(1_000);
   return asked;

@@ -24,7 +24,7 @@ async function start(options: Parameters<typeof fakeSystemd>[1] = {}, hasBus = t
 
 test("starts a pod's slice below its parent with its limits; cgroup files have them as systemd rounds them", async () => {
   await using t = await start();
-  assert.equal(t.systemd.connections(), 0, "nothing is asked before there is a pod");
+  assert.equal(t.systemd.connections(), 0, "no connection before the first pod");
   await t.cgroups.make(pod, limits, never);
   assert.deepEqual(
     t.systemd.heard.map(({ member, unit }) => `${member} ${unit}`),

@@ -14,7 +14,7 @@ const told = (limits: CgroupLimits, cgroups: 1 | 2, systemd: number) =>
     value instanceof Uint8Array ? [...value] : value,
   ]);
 
-// What libcontainer v0.0.6 of opencontainers/cgroups gives for the kubelet's resources.
+// Output of opencontainers/cgroups v0.0.6 for the kubelet's resources.
 describe("converts limits to slice properties", () => {
   const all = {
     memoryBytes: 1 << 26,

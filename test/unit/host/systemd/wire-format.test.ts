@@ -15,7 +15,7 @@ import { fakeClock } from "../../../fakes/clock.ts";
 
 const never = new AbortController().signal;
 const about = { type: 4, serial: 7, path: "/p", interface: "a.b", member: "C", sender: ":1.3" };
-/** A signal by an independent implementation. */
+/** A signal encoded by an independent implementation. */
 const signal = (signature: string, ...body: readonly unknown[]) =>
   marshall({ ...about, ...(signature !== "" && { signature, body }) } as Message);
 
@@ -26,9 +26,9 @@ function read(...chunks: readonly Uint8Array[]): IncomingMessage[] {
   return heard;
 }
 
-/** A signal with a body of which nothing is checked. */
+/** A signal with an unchecked body. */
 function raw(signature: string, body: Buffer): Buffer {
-  // Its last field is that of the signature, which ends with `s` and a nul byte; then comes the body.
+  // The last header field is the signature, which ends with `s` and a NUL byte; the body follows.
   const of = signal("s", "");
   const before = of.subarray(0, of.lastIndexOf(Buffer.from("\x01s\0")));
   const header = Buffer.concat([before, Buffer.from([signature.length]), Buffer.from(`${signature}\0`)]);
