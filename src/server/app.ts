@@ -109,7 +109,7 @@ async function serve(deps: AppDeps, route: Route, handler: Handler, exchange: Ex
   const { namespace, pod } = request.params as Record<string, string | undefined>;
   const known = namespace === undefined || pod === undefined || (await untilPodKnown(deps, namespace, pod, signal));
   if (known) await handler(request, response, signal);
-  else sendText(response, 503, "this node has just started and does not know its pods yet: try again in a moment");
+  else sendText(response, 503, "the node has just started and does not know its pods yet: try again in a moment");
 }
 
 function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {

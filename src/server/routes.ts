@@ -71,7 +71,7 @@ export interface Route {
 const container = "/:namespace/:pod/:container";
 const containerByUid = "/:namespace/:pod/:uid/:container";
 const read = { methods: ["get"], debugging: false } as const;
-/** Whatever the method, as handlers outside of web services are in a kubelet. */
+/** Any method is accepted, as by kubelet handlers outside of web services. */
 const any = { methods: "any", debugging: false } as const;
 const debugRead = { methods: ["get"], debugging: true } as const;
 const stream = { methods: ["get", "post"], debugging: true } as const;

@@ -67,7 +67,7 @@ describe("a network that is left to the machine, where the Docker Engine runs th
     await lab.edge.mustInside(["umount", "/usr/sbin/nft"]);
     const { reason, message = "" } = (await isolation()) ?? {};
     assert.equal(reason, "NoWayIntoCluster");
-    assert.match(message, /When the node was new, nft does not work there: install nftables/);
+    assert.match(message, /When the node was new, nft does not work on the target: install nftables/);
   });
 
   test("a node that was isolated before stays so, whether or not the chart knows of it", async () => {

@@ -20,7 +20,7 @@ function choose(chosen: Scope): void {
   draw();
 }
 
-/** Draws once for all messages that came since the last frame. */
+/** Draws once per frame, for all messages received since the last one. */
 function draw(): void {
   if (waiting) return;
   waiting = true;

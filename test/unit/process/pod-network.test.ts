@@ -111,9 +111,9 @@ test("a start that ends before the decision leaves it open", async () => {
 });
 
 for (const [what, options, obstacle] of [
-  ["a target without nft", { programs: ["python3"] }, /^nft does not work there: install nftables/],
-  ["a target without an interpreter", { programs: ["nft"] }, /^there is neither python3 nor perl: install one$/],
-  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no Services with IPv4/],
+  ["a target without nft", { programs: ["python3"] }, /^nft does not work on the target: install nftables/],
+  ["a target without an interpreter", { programs: ["nft"] }, /^the target has neither python3 nor perl: install one$/],
+  ["a cluster of IPv6 alone", { service: { clusterIPs: ["fd00::1"] } }, /no IPv4 Services/],
 ] as const)
   test(`${what} leaves the node isolated for good, and it says why`, async () => {
     const t = setUp(options);
