@@ -303,7 +303,7 @@ test("a truncated response is reported as unavailable", async () => {
     if (request.url === "/half") return void response.end('{"kind":"Pod","meta');
     response.writeHead(200, { "content-length": "100" }).write("{", () => response.destroy());
   });
-  await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is no JSON/ });
+  await assert.rejects(t.client.get("/half", { signal }), { code: "unavailable", message: /GET \/half is not JSON/ });
   await assert.rejects(t.client.get("/cut", { signal }), { code: "unavailable" });
 });
 

@@ -70,7 +70,7 @@ test("an unusable configured file stops startup with its field", async () => {
       message: /^authentication\.x509\.clientCAFile ".*ca\.crt" cannot be used/,
     });
     await writeFile(path, "no certificate");
-    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no certificate in PEM/ });
+    await assert.rejects(clientCAFromFile(path, deps), { code: "invalid_argument", message: /no PEM certificate/ });
     await writeFile(path, pem("one"));
     assert.equal((await clientCAFromFile(path, deps)).current(), pem("one"));
   } finally {

@@ -116,7 +116,7 @@ test("describes unusable files in one sentence with the field", async () => {
   });
   await assert.rejects(at.make({ keyFile }), {
     code: "invalid_argument",
-    message: /^tlsPrivateKeyFile ".*none\.key" stands alone/,
+    message: /^tlsPrivateKeyFile ".*none\.key" is set without tlsCertFile/,
   });
   await assert.rejects(at.make({ certFile, keyFile }), {
     code: "invalid_argument",

@@ -62,8 +62,8 @@ describe("completion", () => {
       assert.equal(printed("help", command), printed(command, "--help"));
     assert.equal(printed("help"), printed("--help"));
     const refused = (...argv: readonly string[]) => sentenceOf(() => printed(...argv));
-    assert.match(refused("help", "me"), /help is "me": name one of leave, remove, doctor, status, or none/);
-    assert.match(refused("completion", "csh"), /completion is "csh": name one of bash, zsh, fish/);
-    assert.match(refused("completion"), /completion .*name one of bash, zsh, fish/);
+    assert.match(refused("help", "me"), /help is "me": use one of leave, remove, doctor, status, or none/);
+    assert.match(refused("completion", "csh"), /completion is "csh": use one of bash, zsh, fish/);
+    assert.match(refused("completion"), /completion .*use one of bash, zsh, fish/);
   });
 });

@@ -145,7 +145,7 @@ test("names each invalid setting with the remedy", () => {
     '/c.yaml: providers.name is "ecr": two providers have that name; keep one',
   );
   const [config = "", directory = ""] = flags;
-  assert.match(refusalOf([config], filesWith(ecr)), /^--image-credential-provider-bin-dir is not given: name the/);
-  assert.match(refusalOf([directory]), /^--image-credential-provider-config is not given: name the file/);
+  assert.match(refusalOf([config], filesWith(ecr)), /^--image-credential-provider-bin-dir is not set: set the/);
+  assert.match(refusalOf([directory]), /^--image-credential-provider-config is not set: set the file/);
   assert.match(refusalOf(flags), /^--image-credential-provider-config is "\/c.yaml": there is no such file/);
 });

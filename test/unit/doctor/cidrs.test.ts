@@ -31,7 +31,7 @@ test("lists a target's networks from its routes, without default and link-local 
 const networks = networksIn(four, six);
 const said = (services: readonly string[] | undefined, pods: readonly string[], apart: boolean) =>
   compareRanges({ services, pods }, { networks, apart }).map(
-    ({ level, message }) => `${level} ${message.replace(/: what is sent.*/, "")}`,
+    ({ level, message }) => `${level} ${message.replace(/: traffic for one.*/, "")}`,
   );
 
 test("Services clash with any network; other nodes' pods with on-link ones, if the target's pods are separate", () => {

@@ -47,8 +47,11 @@ describe("ports of graftlet's own machine", () => {
     const { port } = free.address() as AddressInfo;
     await new Promise((resolve) => free.close(resolve));
     assert.equal(await said(port, undefined), `ok page, port ${port} on 127.0.0.1: free`);
-    assert.match(await said(port, 7), /^warning .*: free, though graftlet \(process 7\) has the node/);
-    assert.match(await said(port, undefined, "192.0.2.1"), /^failure pageAddress "192\.0\.2\.1" is no address of this/);
+    assert.match(await said(port, 7), /^warning .*: free, although graftlet \(process 7\) runs the node/);
+    assert.match(
+      await said(port, undefined, "192.0.2.1"),
+      /^failure pageAddress "192\.0\.2\.1" is not an address of this/,
+    );
   });
 
   test("finds the listening sockets of a port in the table", () => {

@@ -30,7 +30,7 @@ test("describes kinds of Services that cannot be forwarded, with the remedy", ()
 
 test("describes several Services in one sentence, regardless of order", () => {
   const some = ["b", "a", "c"].map((name) => shop({ clusterIP: "None" }, name));
-  assert.match(said(...some), /by default\/a: .*, and 2 more$/);
+  assert.match(said(...some), /through default\/a: .*, and 2 more$/);
   assert.equal(said(...some), said(...some.toReversed()));
 });
 

@@ -202,7 +202,7 @@ test("a Service with more UDP ports than the target has leaves other Services' p
   assert.match(t.inputs.join(""), /datagrams \{ 10\.96\.0\.10 \. 53 : 700, 10\.96\.0\.2 \. 1 : 700 \}/);
   assert.deepEqual(
     t.events.map((event) => event.split(":")[0]),
-    ["DatagramsNotCarried UDP of 10.96.0.2"],
+    ["DatagramsNotCarried UDP to 10.96.0.2"],
   );
   t.become([datagrams("10.96.0.2", 1, 2, 3), datagrams("10.96.0.10", 53)]);
   await t.clock.advance(1_000);

@@ -136,16 +136,16 @@ test("reports each bad file once, without affecting others", async (t) => {
   const named = told.map((line) => line.slice(`Node Warning ManifestIgnored ${folder}/`.length));
   const whys = {
     "big.yaml": "it is longer than 1048576 bytes",
-    "fifo.yaml": "it is no file",
+    "fifo.yaml": "it is not a regular file",
     "kind.yaml": 'its kind is "Service"',
     "link.yaml": `it is a symbolic link out of its directory, to ${outside}/secret.yaml`,
     "list.yaml": "it contains a list",
-    "loose.yaml": "it is a link to nothing",
+    "loose.yaml": "it is a dangling symbolic link",
     "slash.yaml": "metadata.namespace",
     sub: "it is a directory",
     "text.txt": "it is not YAML",
     "torn.yaml": "it is not YAML",
-    "twice.yaml": `the pod default/good-n is in ${folder}/good.yaml already`,
+    "twice.yaml": `pod default/good-n is already defined in ${folder}/good.yaml`,
     "two.yaml": "it contains several documents",
   };
   for (const [name, why] of Object.entries(whys))

@@ -137,7 +137,7 @@ test("an empty response removes all pods, once; the same pods may come back", as
   assert.deepEqual(await look(200, ""), []);
   await look(200, "");
   assert.equal(sets.length, 2);
-  assert.match(told[0] ?? "", /its response is empty/);
+  assert.match(told[0] ?? "", /the response is empty/);
   assert.deepEqual(await look(200, body), ["a-n"]);
 });
 

@@ -46,8 +46,8 @@ test("moves many small manifests to a thread after the first few", async () => {
 
 test("refuses manifests that exceed memory or time limits, and continues with the next", async () => {
   for (const [bounds, why] of [
-    [{ MiB: 20, ms: 120_000 }, /^it takes more than 20 MiB of memory to read: make it smaller, or write it as JSON$/],
-    [{ MiB: 512, ms: 1 }, /^it takes more than 1 ms to read: make it smaller, or write it as JSON$/],
+    [{ MiB: 20, ms: 120_000 }, /^parsing it takes more than 20 MiB of memory: make it smaller, or write it as JSON$/],
+    [{ MiB: 512, ms: 1 }, /^parsing it takes more than 1 ms: make it smaller, or write it as JSON$/],
   ] as const) {
     await using reader = openManifestReader(systemClock(), bounds);
     const large = `a: [${"1,".repeat(30_000)}1]`;

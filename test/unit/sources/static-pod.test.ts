@@ -157,7 +157,7 @@ const refusals: readonly (readonly [what: string, text: string, sentence: RegExp
   ["text", "hello", /^it contains no object/],
   ["a list", `- ${JSON.stringify(manifestObject(web))}`, /^it contains a list: put each pod in its own file/],
   ["two documents", `${web}---\n${web}`, /^it contains several documents/],
-  ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: give each pod a file/],
+  ["a List", "apiVersion: v1\nkind: List\nitems: []", /^it is a List: put each pod in its own file/],
   ["another kind", web.replace("Pod", "Deployment"), /^its kind is "Deployment": write kind: Pod$/],
   ["another version", web.replace("v1", "v2"), /^its apiVersion is "v2"/],
   ["a name twice in it", `${web}kind: Pod\n`, /^it is not YAML: Map keys must be unique/],
