@@ -5,7 +5,7 @@ export function versionText(): string {
   return `Kubernetes ${kubeletVersion} (graftlet ${graftletVersion})`;
 }
 
-/** Flags of the process, whatever its nodes. */
+/** Flags of the process, independent of its nodes. */
 const processHelp = `
 The process
   --page-port N                       status page of the nodes, such as 4194 (default 0, none)

@@ -63,7 +63,7 @@ export function destinationsOf(
 
 /** Returns the endpoints of headless Services as `address:port`, sorted; TCP only. Endpoints on this node are omitted, as pods reach them
  *  directly. Pure.
- *  @param services headless Services; endpoints of other Services are omitted, whatever their labels claim.
+ *  @param services headless Services; endpoints of other Services are omitted, regardless of their labels.
  *  @see https://kubernetes.io/docs/concepts/services-networking/service/#headless-services */
 export function headlessDestinations(
   slices: readonly EndpointSlice[],

@@ -1,6 +1,7 @@
 import { type Argv, interpreted } from "../seams/command.ts";
 /** Relay programs on the target, between pods and the link; each is run by its interpreter from the command line. Arguments: the socket
  *  that leads to graftlet, and the command that fails once the redirect rules are gone.
+ *
  *  The firewall redirects a pod's connection to the relay, and the kernel knows its original destination. The program opens a connection to
  *  graftlet, sends `from-address from-port to-address to-port` in a line and joins the two; the first byte of the reply says that graftlet
  *  is connected to the destination. Without it the pod's connection is reset, as a refused one. Datagrams have one socket per destination,
@@ -8,8 +9,10 @@ import { type Argv, interpreted } from "../seams/command.ts";
  *  ADDRESS…`, the only sources that are accepted; `udp TO…`, the destinations of datagrams, answered by `udp TO=PORT…` for as many as there
  *  are ports; and `d TO FROM HEX`, a reply. Other lines of standard output: `ready PORT`, `lost` when the rules are gone, and `full
  *  ADDRESS` when further connections of a pod are refused.
+ *
  *  A connection takes two descriptors. The program raises its limit to the session's hard limit (RLIMIT_NOFILE) and reserves some for UDP
  *  ports and the command. A pod may open another connection while it has fewer than are free, so that no pod takes them all.
+ *
  *  Ports are below 1024, so that only root can take one over when the program has ended and the rules remain. */
 const python = String.raw`
 import errno, os, selectors, socket, struct, subprocess, sys, time

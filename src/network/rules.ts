@@ -37,6 +37,7 @@ export function rulesCheck(rootDir: string): readonly string[] {
 
 /** Returns nft input that replaces the installed rules in one transaction: all of them, or only what has changed since `before`. Empty if
  *  nothing has changed. Pure.
+ *
  *  A packet with a pod's address is a pod's only if it arrived on the interface to which the machine routes that pod (`fib`): other
  *  machines of the network may forge the address. The relay's ports accept only redirected traffic; connections of the machine itself
  *  from such a port, as NFS makes them, are not affected. */

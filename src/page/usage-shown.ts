@@ -76,7 +76,7 @@ function measure({ cpu, memory }: Used, network?: Traffic): Measure {
   };
 }
 
-/** Usage of the whole file system, including what is not the node's own. */
+/** Usage of the whole file system, including files that are not the node's. */
 function space(fs: Fs | undefined): Space | undefined {
   if (fs?.capacityBytes === undefined || fs.availableBytes === undefined) return undefined;
   return { used: Math.max(0, fs.capacityBytes - fs.availableBytes), capacity: fs.capacityBytes };

@@ -79,7 +79,7 @@ function count({ serving, clock, upgradeOf }: AppDeps, request: Request, respons
   lasting.once("close", () => ended(clock.monotonic() - since));
 }
 
-/** Serves a request as a span, which continues the trace of an authorized caller. Its attributes have no query: that of exec has a command.
+/** Serves a request as a span, which continues the trace of an authorized caller. The query is not an attribute: that of exec contains a command.
  *  @see https://pkg.go.dev/go.opentelemetry.io/contrib/instrumentation/github.com/emicklei/go-restful/otelrestful */
 function tracedServe(deps: AppDeps, route: Route, handler: Handler, exchange: Exchange): Promise<void> {
   const { request, response } = exchange;
@@ -118,7 +118,7 @@ function createHandlers(deps: AppDeps): Readonly<Record<HandlerName, Handler>> {
     ping,
     { name: "log", check: ping.check },
     { name: "syncloop", check: deps.syncLoop },
-    // Healthy: where the socket of device plugins cannot be served, the node runs without them and tries again.
+    // Always healthy: if the device plugin socket cannot be served, the node runs without device plugins and retries.
     { name: "device-plugin", check: ping.check },
   ];
   return {

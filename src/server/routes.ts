@@ -33,7 +33,7 @@ const verbs: Readonly<Record<string, string>> = {
 /** Areas that act on a pod, with any method: WebSocket requests use GET. */
 const acting: ReadonlySet<string> = new Set(["run", "exec", "attach", "portForward"]);
 
-/** The required verb: that of the method; for actions on a pod `create`, whatever the method. Empty for methods without one. */
+/** The required verb: that of the method, or `create` for actions on a pod with any method. Empty for methods without a verb. */
 export function verbOf(method: string, segments: readonly string[]): string {
   return acting.has(segments[0] ?? "") ? "create" : (verbs[method] ?? "");
 }

@@ -109,7 +109,7 @@ test("responds 429 with Retry-After at the review limit, and logs a thousand ref
     const { status, headers } = await ask(server, "/healthz");
     assert.deepEqual([status, headers["retry-after"]], [429, "1"]);
   }
-  assert.equal(server.logged().match(/cannot find out who is calling/g)?.length, 1);
+  assert.equal(server.logged().match(/cannot authenticate the caller/g)?.length, 1);
   assert.match(server.logged(), /"times":1,/);
 });
 
