@@ -15,7 +15,7 @@ export function drawNotes(into: HTMLElement, model: Model, scope: Scope): void {
   );
   const of = (source: Note["source"]) => notes.filter((note) => note.source === source).slice(0, most);
   into.replaceChildren(
-    column("Events", of("event"), model, "no event since graftlet's start"),
+    column("Events", of("event"), model, "no events since graftlet started"),
     column("Warnings and errors", of("log"), model, "none in graftlet's log"),
   );
 }

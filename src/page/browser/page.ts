@@ -50,7 +50,7 @@ function live(text: string, good: boolean): void {
 
 const feed = new EventSource("feed");
 feed.addEventListener("open", () => live("live", true));
-feed.addEventListener("error", () => live("no connection, trying again", false));
+feed.addEventListener("error", () => live("disconnected, reconnecting", false));
 feed.addEventListener("message", ({ data }: MessageEvent<string>) => {
   take(model, JSON.parse(data) as Message);
   draw();
