@@ -9,8 +9,8 @@ export function versionText(): string {
 const processHelp = `
 The process
   --page-port N                       status page of the nodes, such as 4194 (default 0, none)
-  --page-address IP                   its address (default 127.0.0.1); otherwise TLS, with the kubelet API's authentication
-  --status-socket FILE                socket for graftlet status (default: status.sock in --cert-dir; "" for nowhere)
+  --page-address IP                   its address (default 127.0.0.1); any other uses TLS and the kubelet API's authentication
+  --status-socket FILE                socket for graftlet status (default: status.sock in --cert-dir; "" for none)
   -v N                                log verbosity: 0 information, 3 debugging, 5 everything
   --vmodule PATTERN=N,...             verbosity of source files by name, with --logging-format text
   --logging-format FORMAT             json (default), or text: the kubelet's format
@@ -125,11 +125,10 @@ Usage:
   graftlet doctor --nodes FILE [--node NAME] [--kubeconfig FILE]
   graftlet doctor pod MANIFEST [the same flags]
 
-Before a node joins and while it runs. A line for each of: the link, the login's rights, the machine, its swap, cgroups,
-runtime, disk, clock and name servers, other agents there, what the pods' network takes. With --kubeconfig (or in
-graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server reaches the kubelet
-API and a pod's log.
-
+Use it before a node joins or while it runs. It prints a line for each of: the link, the login's privileges, the machine,
+its swap, cgroups, runtime, disk, clock and name servers, other agents there, requirements of the pods' network. With
+--kubeconfig (or in graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server
+reaches the kubelet API and a pod's log.
 doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and so on) the node does not support, and why.
 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
