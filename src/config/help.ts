@@ -129,6 +129,7 @@ Use it before a node joins or while it runs. It prints a line for each of: the l
 its swap, cgroups, runtime, disk, clock and name servers, other agents there, requirements of the pods' network. With
 --kubeconfig (or in graftlet's Pod) also: the API server, the Node's conditions and Lease, and whether the API server
 reaches the kubelet API and a pod's log.
+
 doctor pod reports which parts of a manifest (a Pod, or a Deployment, a Job and so on) the node does not support, and why.
 
   -o, --output text|json              text (default): ok, warning or FAILURE, with the node condition's reason and the remedy
