@@ -99,7 +99,7 @@ function approved(request: CertificateSigningRequest): CertificateSigningRequest
     type: "Approved",
     status: "True",
     reason: "GraftletApprove",
-    message: "The node asks, by names and addresses that its graftlet knows to be its own.",
+    message: "Requested by the node for names and addresses that graftlet knows to be its own.",
   };
   return { ...request, status: { ...request.status, conditions: [...(request.status?.conditions ?? []), condition] } };
 }

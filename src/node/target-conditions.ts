@@ -5,7 +5,7 @@ import type { Verdict } from "./conditions.ts";
 export type Isolation = Pick<Extract<Verdict, { readonly type: typeof isolatedType }>, "reason" | "message">;
 
 const ownNetwork =
-  "pods are on a network of the target's own: they reach neither pods of other nodes nor Services, and none of those reach them";
+  "pods are on the target's own network: they cannot reach pods of other nodes or Services, and cannot be reached by them";
 
 /** Condition for pods on the target's own network. @param obstacle why, in a sentence, if the configuration did not request it. */
 export function isolatedBy(obstacle: string | undefined): Isolation {
